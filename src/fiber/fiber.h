@@ -11,9 +11,8 @@
 #ifndef SCRY_FIBER_FIBER_H
 #define SCRY_FIBER_FIBER_H
 
+#include "fiber/registry.h"
 #include "fiber/scheduler.h"
-
-#define SCRY_FIBER_MAGIC 0x7265626966797263ull /* "cryfiber" */
 
 struct scry_fiber {
 	void *sp;

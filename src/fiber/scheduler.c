@@ -4,6 +4,7 @@
  * written only when the owner sleeps.
  */
 #include "fiber/fiber.h"
+#include "fiber/registry.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,14 +22,30 @@ static struct scry_fiber_sched
 static pthread_mutex_t scheds_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_handled = PTHREAD_ONCE_INIT;
 
-/* For debuggers: where all schedulers are. */
-__attribute__((visibility("default"))) struct scry_fiber_registry {
-	uint64_t magic;
-	uint32_t version, capacity;
-	struct scry_fiber_sched **scheds;
-	struct scry_stack_pool *(*pools)(uint32_t);
-} const scry_fiber_registry = {SCRY_FIBER_MAGIC, SCRY_STACK_LAYOUT, SCRY_SCHEDS, scheds,
-			       scry_stack_pools};
+__attribute__((visibility("default"))) extern struct scry_fiber_registry scry_fiber_registry;
+struct scry_fiber_registry scry_fiber_registry = {
+	.magic = SCRY_FIBER_MAGIC,
+	.version = SCRY_FIBER_REGISTRY_VERSION,
+	.capacity = SCRY_SCHEDS,
+	.scheds = scheds,
+	.sched_main = offsetof(struct scry_fiber_sched, main),
+	.sched_tid = offsetof(struct scry_fiber_sched, tid),
+	.sched_pools = offsetof(struct scry_fiber_sched, pools),
+	.classes = SCRY_CLASSES,
+	.pool_slab_slots = offsetof(struct scry_stack_pool, slab_slots),
+	.pool_slab_count = offsetof(struct scry_stack_pool, slab_count),
+	.pool_slabs = offsetof(struct scry_stack_pool, slabs),
+	.pool_size = offsetof(struct scry_stack_pool, size),
+	.extra = SCRY_SLAB_EXTRA,
+	.fiber_bytes = sizeof(struct scry_fiber),
+	.fiber_sp = offsetof(struct scry_fiber, sp),
+	.fiber_state = offsetof(struct scry_fiber, state),
+	.fiber_name = offsetof(struct scry_fiber, name),
+	.fiber_entry = offsetof(struct scry_fiber, entry),
+	.fiber_low = offsetof(struct scry_fiber, stack.low),
+	.fiber_top = offsetof(struct scry_fiber, stack.top),
+	.fiber_magic = offsetof(struct scry_fiber, magic),
+};
 
 /* A number that no scheduler of this process has, nor had lately: those that a fork left are not
  * listed. */
@@ -102,6 +119,7 @@ static void after_fork_in_child(void)
 		return;
 	*now = *was;
 	now->is_lost = false;
+	now->tid = syscall(SYS_gettid);
 	now->preempt.is_on = 0; /* timers are not inherited: timer_create(2) */
 	now->is_due = 0;
 	now->head = now->tail = now->spare = NULL;
@@ -199,6 +217,9 @@ int scry_fiber_open(const struct scry_fiber_sched_attr *attr, struct scry_fiber_
 	first->name = "main";
 	first->magic = SCRY_FIBER_MAGIC;
 	sched->main = first;
+	sched->tid = syscall(SYS_gettid);
+	scry_fiber_registry.current_tls =
+		(char *)&scry_fiber_current - (char *)__builtin_thread_pointer();
 	scry_fiber_current = first;
 	if (ret_sched != NULL)
 		*ret_sched = sched;

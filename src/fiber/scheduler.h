@@ -56,6 +56,7 @@ struct scry_fiber_sched {
 	struct scry_fiber *head, *tail; /* the queue */
 	struct scry_fiber *spare;	/* ended last: it and its stack are the next to be used */
 	uint32_t keep;			/* SCRY_KEEP_* of all its fibers, and its number */
+	int tid;			/* of its thread */
 	bool pool_is_measured;
 	bool is_on_valgrind;
 	bool is_lost;	/* the process that had it forked */

@@ -1,6 +1,5 @@
 /*
- * Within the library: how pools lie in memory. Tools outside (gdb, scry) read the same through
- * scry_fiber_registry, so what changes here changes SCRY_STACK_LAYOUT.
+ * Within the library: how pools lie in memory. Tools outside find it by registry.h.
  *
  * Invariants: pools are never unmapped, only used again, so that a signal handler may walk them at
  * any time. pool->slabs[i] is published after the slab's head is filled in and withdrawn before the
@@ -15,7 +14,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#define SCRY_STACK_LAYOUT 1
 #define SCRY_SLAB_SLOTS 1024
 #define SCRY_POOL_SLABS 4096
 #define SCRY_POOLS 256

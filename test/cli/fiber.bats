@@ -3,7 +3,7 @@
 
 setup() {
 	# a core is not wanted of programs that are to overflow
-	ulimit -c 0
+	ulimit -S -c 0
 }
 
 @test "a ucontext program on its stacks reports an overflow by name" {
@@ -112,4 +112,43 @@ sanitized() {
 	[ "$status" = 0 ]
 	[[ "$output" == *"ERROR SUMMARY: 0 errors"* ]]
 	[[ "$output" != *"switching stacks"* ]]
+}
+
+gdb_on() {
+	command -v gdb >/dev/null || skip "gdb is not installed"
+	run timeout 100 gdb -nx -batch -ex "source $BATS_TEST_DIRNAME/../../src/fiber/scryfiber-gdb.py" "$@"
+}
+
+stands() {
+	[[ "$output" =~ " waiting "[^$'\n']*" main" ]]
+	[[ "$output" =~ " waiting  "[^$'\n']*" sleeper  asleep" ]]
+	[[ "$output" =~ " ready  "[^$'\n']*" yielder  polite" ]]
+	[[ "$output" =~ " idle  "[^$'\n']*" never_run  fresh" ]]
+	# each from where it stands to where fibers begin, and no further
+	[[ "$output" =~ "fiber 0, waiting: main"$'\n'"#1"[^$'\n']*" scry_fiber_join "[^$'\n']*$'\n'"#2"[^$'\n']*" main "[^$'\n']*$'\n'"fiber 1" ]]
+	[[ "$output" =~ "asleep"$'\n'.*" deep_in_sleep ".*" sleeper "[^$'\n']*$'\n'[^$'\n']*" scry_fiber_main "[^$'\n']*$'\n'[^$'\n']*" scry_fiber_begin "[^$'\n']*$'\n'"fiber 2" ]]
+	[[ "$output" =~ "polite"$'\n'.*" deep_in_yield (left="[^")"]*"0) ".*" deep_in_yield (left="[^")"]*"3) ".*" yielder "[^$'\n']*$'\n'[^$'\n']*" scry_fiber_main "[^$'\n']*$'\n'[^$'\n']*" scry_fiber_begin "[^$'\n']*$'\n'"fiber 3" ]]
+}
+
+@test "gdb lists fibers and shows where each stands" {
+	gdb_on -ex run -ex scry-fibers -ex "scry-fiber-bt all" -ex "scry-fiber-bt 9" "$SCRY_BUILD/test/fiber/fiber_stands"
+	stands
+	[[ "$output" =~ " running  "[^$'\n']*" stopper" ]]
+	[[ "$output" == *"which fiber? 0 to 4, or all"* ]]
+}
+
+@test "gdb does so of a core" {
+	[[ $(cat /proc/sys/kernel/core_pattern) == core* ]] || skip "the kernel gives cores to a program: kernel.core_pattern"
+	cd "$BATS_TEST_TMPDIR"
+	run bash -c 'ulimit -S -c unlimited && exec "$0" core' "$SCRY_BUILD/test/fiber/fiber_stands"
+	[ "$status" = 134 ]
+	core=$(ls core*)
+	[ "$(du -k "$core" | cut -f 1)" -lt 4000 ] # pages that were never touched take no room
+	gdb_on -ex scry-fibers -ex "scry-fiber-bt all" "$SCRY_BUILD/test/fiber/fiber_stands" "$core"
+	stands
+}
+
+@test "gdb says that a program has no fibers" {
+	gdb_on -ex scry-fibers /bin/true
+	[[ "$output" == *"there is no libscryfiber in this program"* ]]
 }
