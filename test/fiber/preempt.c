@@ -3,7 +3,8 @@
  * forbidden nobody is left. Ticks come by tgkill from another thread, so that no test depends on
  * how fast timers are; one does use the timer.
  *
- * SCRY_SOAK_TICKS makes the stress as long as one likes.
+ * SCRY_SOAK_TICKS makes the stress as long as one likes; SCRY_SOAK_SECONDS has loops share the time
+ * so long by the timer.
  */
 #include "fiber/fiber.h"
 #include "fiber/scry_preempt.h"
@@ -142,6 +143,44 @@ static void so_they_do_by_the_timer(void **state)
 	assert_true(counts[0] > 0 && counts[1] > 0);
 	assert_true(ticks.elapsed_ns / (int64_t)ticks.ticks >= 1000000 * 9 / 10);
 	assert_int_equal(scry_preempt_stop(), 0);
+}
+
+static int64_t seconds;
+
+static void *ends_it(void *arg)
+{
+	scry_fiber_sleep(seconds * 1000000000ll);
+	is_over = true;
+	return arg;
+}
+
+/* How even, and how long slices were: for the soak, as a busy host makes both what they are. */
+static void shares_by_the_timer(void **state)
+{
+	const char *soak = getenv("SCRY_SOAK_SECONDS");
+	struct scry_fiber *fibers[3], *last;
+	struct scry_preempt_counts ticks;
+	uint64_t counts[3] = {0};
+
+	seconds = strtol(soak, NULL, 10);
+	is_over = false;
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(scry_fiber_spawn(NULL, spins, &counts[i], &fibers[i]), 0);
+	assert_int_equal(scry_fiber_spawn(NULL, ends_it, NULL, &last), 0);
+	assert_int_equal(scry_preempt_start(1000000), 0);
+	assert_int_equal(scry_fiber_join(last, NULL), 0);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(scry_fiber_join(fibers[i], NULL), 0);
+	assert_int_equal(scry_preempt_count(&ticks), 0);
+	assert_int_equal(scry_preempt_stop(), 0);
+	print_message("slices of %.3f ms were %.3f ms; shares", 1.0,
+		      (double)ticks.elapsed_ns / ticks.ticks / 1e6);
+	for (int i = 0; i < 3; i++)
+		print_message(" %.2f %%", 100.0 * counts[i] / (counts[0] + counts[1] + counts[2]));
+	print_message("; %lu of %lu ticks switched, %lu missed\n", (unsigned long)ticks.switched,
+		      (unsigned long)ticks.ticks, (unsigned long)ticks.missed);
+	for (int i = 0; i < 3; i++)
+		assert_in_range(1000 * counts[i] / (counts[0] + counts[1] + counts[2]), 326, 340);
 }
 
 /* Floating point in vectors, on the x87 stack and in flags; the answer depends on every bit, and on
@@ -330,5 +369,11 @@ int main(void)
 		TEST(wrong_calls_are_errors),
 	};
 
+	const struct CMUnitTest soaks[] = {
+		TEST(shares_by_the_timer),
+	};
+
+	if (getenv("SCRY_SOAK_SECONDS") != NULL)
+		return cmocka_run_group_tests(soaks, allow, NULL);
 	return cmocka_run_group_tests(tests, allow, NULL);
 }
