@@ -91,10 +91,12 @@ static void strike(const struct scry_fiber_sched *sched)
 static void before_fork(void)
 {
 	pthread_mutex_lock(&scheds_lock);
+	pthread_mutex_lock(&scry_stack_pools_lock);
 }
 
 static void after_fork_in_parent(void)
 {
+	pthread_mutex_unlock(&scry_stack_pools_lock);
 	pthread_mutex_unlock(&scheds_lock);
 }
 
@@ -115,6 +117,7 @@ static void after_fork_in_child(void)
 		scheds[i] = NULL;
 	}
 	pthread_mutex_init(&scheds_lock, NULL);
+	pthread_mutex_init(&scry_stack_pools_lock, NULL);
 	if (was == NULL || now == NULL)
 		return;
 	*now = *was;

@@ -21,7 +21,7 @@
 #define SLOTS_LEAST 16 /* of a slab, where addresses are scarce */
 
 static struct scry_stack_pool *_Atomic pools[SCRY_POOLS];
-static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t scry_stack_pools_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct scry_stack_pool *scry_stack_pools(uint32_t index)
 {
@@ -59,7 +59,7 @@ static int take_pool(struct scry_stack_pool **ret_pool)
 	struct scry_stack_pool *pool = NULL;
 	int error = -EAGAIN;
 
-	pthread_mutex_lock(&pools_lock);
+	pthread_mutex_lock(&scry_stack_pools_lock);
 	for (uint32_t i = 0; i < SCRY_POOLS; i++) {
 		pool = atomic_load(&pools[i]);
 		if (pool != NULL && atomic_load(&pool->is_live))
@@ -79,7 +79,7 @@ static int take_pool(struct scry_stack_pool **ret_pool)
 		error = 0;
 		break;
 	}
-	pthread_mutex_unlock(&pools_lock);
+	pthread_mutex_unlock(&scry_stack_pools_lock);
 	return error;
 }
 

@@ -106,6 +106,9 @@ int scry_stack_pool_make(const struct scry_stack_attr *attr, size_t extra,
 /* Pools that live or lived, for the handler: NULL past the last. */
 struct scry_stack_pool *scry_stack_pools(uint32_t index);
 
+/* Held while pools are made, and over a fork: a child may make some, too. */
+extern pthread_mutex_t scry_stack_pools_lock;
+
 /* The default size: SCRY_STACK_SIZE, or 0. */
 size_t scry_stack_environment(void);
 

@@ -184,6 +184,51 @@ static void fibers_do_not_migrate(void **state)
 	assert_int_equal(scry_fiber_join(a, NULL), 0);
 }
 
+static void *yields_often(void *arg)
+{
+	for (int i = 0; i < 1000; i++)
+		scry_fiber_yield();
+	return arg;
+}
+
+/* Returns what went wrong. */
+static void *opens_and_closes(void *arg)
+{
+	enum { FIBERS = 20 };
+	struct scry_fiber *fibers[FIBERS];
+
+	for (int round = 0; round < 20; round++) {
+		if (scry_fiber_open(NULL, NULL) != 0)
+			return "open";
+		for (int i = 0; i < FIBERS; i++)
+			if (scry_fiber_spawn(NULL, yields_often, &fibers[i], &fibers[i]) != 0)
+				return "spawn";
+		for (int i = 0; i < FIBERS; i++) {
+			void *value;
+
+			if (scry_fiber_join(fibers[i], &value) != 0 || value != &fibers[i])
+				return "join";
+		}
+		if (scry_fiber_close() != 0)
+			return "close";
+	}
+	return NULL;
+}
+
+static void threads_have_schedulers_of_their_own(void **state)
+{
+	pthread_t threads[4];
+
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, opens_and_closes, NULL), 0);
+	for (int i = 0; i < 4; i++) {
+		void *complaint;
+
+		assert_int_equal(pthread_join(threads[i], &complaint), 0);
+		assert_null(complaint);
+	}
+}
+
 static void *rounds_up(void *arg)
 {
 	assert_int_equal(fegetround(), FE_TONEAREST);
@@ -549,6 +594,7 @@ int main(void)
 		TEST(transfer_goes_where_it_is_told),
 		TEST(wrong_calls_are_errors),
 		TEST(fibers_do_not_migrate),
+		TEST(threads_have_schedulers_of_their_own),
 		TEST(control_words_are_each_fibers_own),
 		TEST(control_words_are_left_alone_when_asked),
 		TEST(sleepers_wake_in_order_of_time),
