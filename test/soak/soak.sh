@@ -7,11 +7,12 @@
 # Then the stacks of a program whose possible stacks are known, a million samples of threads by each way
 # to sample, in each Ruby (SCRY_TEST_RUBIES), and memory of saved Rubies damaged under the walker.
 # Then functions of busy programs hooked and let go of: 1,000,000 changes in a program of 64 threads, and
-# 1,000 cycles in a Ruby of 8.
+# 1,000 cycles in a Ruby of 8. Then a million fibers, ticks that take them off, and loops that share the time.
 #
 # Writes what was done, how often and when to bench/soak.md. Ends with 1 if anything failed. A round
-# takes about two hours; SOAK_CYCLES (300), SOAK_FILES (kill parts states disk contract hooked) and SOAK_PARTS
-# (files stressed_ruby stacks damaged million hooked_ruby) and SOAK_SAMPLES (1000000) make it shorter.
+# takes about three hours; SOAK_CYCLES (300), SOAK_FILES (kill parts states disk contract hooked) and SOAK_PARTS
+# (files stressed_ruby stacks damaged million hooked_ruby fibers), SOAK_SAMPLES (1000000) and SOAK_TICKS
+# (10000000) make it shorter.
 set -u
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -24,8 +25,9 @@ ruby=${RUBY:-ruby}
 cycles=${SOAK_CYCLES:-300}
 hooks=${SOAK_HOOKS:-1000}
 files=${SOAK_FILES:-kill parts states disk contract hooked}
-parts=${SOAK_PARTS:-files stressed_ruby stacks damaged million hooked_ruby}
+parts=${SOAK_PARTS:-files stressed_ruby stacks damaged million hooked_ruby fibers}
 samples=${SOAK_SAMPLES:-1000000}
+ticks=${SOAK_TICKS:-10000000}
 out=${SOAK_OUT:-$root/bench/soak.md}
 work=$(mktemp -d)
 failed=0
@@ -211,6 +213,19 @@ hooked_ruby() {
 	[ "$bad" -eq 0 ] && [ "$done_" -eq "$hooks" ] || failed=1
 	row "8 Ruby threads, functions of its libraries counted" "$done_ cycles, $(tail -1 "$work/hooked.out"); left $left" "$bad failed" \
 		"$((SECONDS - began)) s"
+}
+
+# A million fibers that live; ticks under malloc, stdio and floating point; loops that share the time.
+fibers() {
+	local began=$SECONDS bad=0
+	ninja -C "$build" --quiet bench/ring/fiber_cost
+	"$build/bench/ring/fiber_cost" --live 1000000 >"$work/fibers" || bad=1
+	awk '/live fibers/ { seen = 1; exit !($1 == 1000000 && $(NF - 2) <= 100) } END { exit !seen }' "$work/fibers" || bad=$((bad + 1))
+	SCRY_SOAK_TICKS=$ticks "$build/test/unit_fiber_preempt" >"$work/preempt" 2>&1 || bad=$((bad + 1))
+	SCRY_SOAK_SECONDS=10 "$build/test/unit_fiber_preempt" >>"$work/preempt" 2>&1 || bad=$((bad + 1))
+	[ "$bad" -eq 0 ] || cat "$work/fibers" "$work/preempt"
+	[ "$bad" -eq 0 ] || failed=1
+	row "libscryfiber" "$(grep 'live fibers' "$work/fibers"); $(grep -E ' ticks, |^slices' "$work/preempt" | tr '\n' ';')" "$bad failed" "$((SECONDS - began)) s"
 }
 
 for part in $parts; do "$part"; done

@@ -1,0 +1,51 @@
+/*
+ * The file behind an address of this process: its functions, and how its frames are laid out.
+ * Async-signal-safe, as it is read where a stack overflowed: system calls only, no locks, no memory
+ * but the caller's and a mapping of the file.
+ *
+ * Life cycle: open for an address, ask for addresses of the same module, close. A file that was
+ * replaced since it was loaded (another inode) is not believed: then only the module and the offset
+ * are known.
+ */
+#ifndef SCRY_FIBER_IMAGE_H
+#define SCRY_FIBER_IMAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct scry_image {
+	const unsigned char *bytes; /* the file; NULL: it cannot be read */
+	size_t size;
+	uintptr_t low, high;   /* of the mapping that the address is in */
+	uintptr_t bias;	       /* an address here less the file's own */
+	uintptr_t file_offset; /* of low */
+	char path[256];
+};
+
+/* Registers of a frame, by their DWARF numbers; 16 is the instruction pointer. */
+struct scry_registers {
+	uint64_t value[17];
+};
+
+/* -ENOENT: nothing is mapped there. When 0, close it. */
+int scry_image_open(uintptr_t address, struct scry_image *ret_image);
+void scry_image_close(struct scry_image *image);
+
+/* The last part of the path. */
+const char *scry_image_name(const struct scry_image *image);
+
+/* The function that an address lies in, as the symbol tables say, and how far in. NULL: they say
+ * nothing. Valid until close. */
+const char *scry_image_function(const struct scry_image *image, uintptr_t address,
+				uintptr_t *ret_offset);
+
+/*
+ * From a frame to its caller's, by .eh_frame. `low` and `high` bound the stack that may be read.
+ * *ret_cfa is the caller's stack pointer. -ENODATA: no unwind information; -EINVAL: one that is not
+ * understood; -ENOMSG: the outermost frame.
+ */
+int scry_image_caller(const struct scry_image *image, struct scry_registers *registers,
+		      uintptr_t low, uintptr_t high, uint64_t *ret_cfa);
+
+#endif

@@ -1,0 +1,407 @@
+/*
+ * What a fault was: the overflow of a stack of ours, or somebody else's business. It is an overflow
+ * when the address lies in the guard of a stack and the stack pointer within that stack or its
+ * guard; the signal's code is not asked, as it differs with the kind of guard. A report is written
+ * without locks or memory of the program: the trick is in image.c, which maps the file of the code
+ * and reads its symbols and unwind tables at that moment.
+ *
+ * It must not change what becomes of other faults: they go to the handler that was there before, on
+ * the signal stack that was.
+ */
+#include "fiber/stack.h"
+#include "fiber/image.h"
+#include "fiber/report.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define SIGNAL_STACK (64u << 10)
+#define REPORT_STACK (64u << 10)
+#define FRAMES 12 /* lines of them */
+#define STEPS 100 /* of the walk, as a recursion is one line */
+
+struct hit {
+	struct scry_stack_pool *pool;
+	struct scry_slot *slot;
+	uint32_t id;
+	char *guard; /* low end of it */
+};
+
+/* What the report is made of. */
+struct fault {
+	struct hit hit;
+	siginfo_t *info;
+	ucontext_t *context;
+	struct scry_stack_overflow overflow;
+	struct scry_report report;
+	char function[160];
+	int answer; /* of the callback */
+};
+
+static const int signals[] = {SIGSEGV, SIGBUS};
+static struct sigaction before[2];
+static pthread_mutex_t install_lock = PTHREAD_MUTEX_INITIALIZER;
+static __thread uintptr_t passing_at; /* the frame that passes a fault on */
+static __thread void *own_signal_stack;
+static char report_stack[REPORT_STACK] __attribute__((aligned(64)));
+static atomic_flag report_busy = ATOMIC_FLAG_INIT;
+
+void scry_stack_call_on(void *top, void (*function)(void *), void *argument);
+
+/* The stack whose guard has the address. */
+static bool find_guard(uintptr_t address, struct hit *ret_hit)
+{
+	for (uint32_t p = 0; p < SCRY_POOLS; p++) {
+		struct scry_stack_pool *pool = scry_stack_pools(p);
+
+		if (pool == NULL)
+			break;
+		for (uint32_t i = 0; atomic_load(&pool->is_live) && i < pool->slab_count; i++) {
+			struct scry_slab *slab = atomic_load(&pool->slabs[i]);
+			uintptr_t first = (uintptr_t)slab + pool->head;
+			uint32_t slot;
+
+			if (slab == NULL || address < first ||
+			    address - first >= pool->slab_slots * pool->stride)
+				continue;
+			slot = (address - first) / pool->stride;
+			if (address - first - slot * pool->stride >= pool->guard)
+				return false;
+			*ret_hit =
+				(struct hit){pool, &slab->slots[slot], i * pool->slab_slots + slot,
+					     scry_slot_guard(pool, slab, slot)};
+			return true;
+		}
+	}
+	return false;
+}
+
+static void tell(struct scry_report *report, const char *what, uint64_t value, unsigned base)
+{
+	scry_report_text(report, what);
+	scry_report_number(report, value, base);
+}
+
+/* "function+0x12 in module", or what is known of it. */
+static void tell_place(struct scry_report *report, const struct scry_image *image, uintptr_t ip)
+{
+	uintptr_t offset;
+	const char *function = scry_image_function(image, ip, &offset);
+
+	if (function != NULL) {
+		scry_report_text(report, function);
+		tell(report, "+", offset, 16);
+		scry_report_text(report, " in ");
+		scry_report_text(report, scry_image_name(image));
+	} else {
+		scry_report_text(report, scry_image_name(image));
+		tell(report, "+", ip - image->low + image->file_offset, 16);
+		scry_report_text(report, ", a function without a symbol");
+	}
+}
+
+static void take_registers(const ucontext_t *context, struct scry_registers *ret_registers)
+{
+	/* DWARF numbers 0 to 16: psABI figure 3.36 */
+	static const int order[17] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI,
+				      REG_RBP, REG_RSP, REG_R8,	 REG_R9,  REG_R10, REG_R11,
+				      REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP};
+
+	for (int i = 0; i < 17; i++)
+		ret_registers->value[i] = context->uc_mcontext.gregs[order[i]];
+}
+
+/* One frame and its size; the registers become the caller's. 0: the walk goes on. */
+static int tell_frame(struct fault *fault, struct scry_registers *registers, bool is_first)
+{
+	struct scry_report *report = &fault->report;
+	uintptr_t low = (uintptr_t)fault->hit.guard, high = low + fault->hit.pool->stride;
+	uint64_t sp = registers->value[7], cfa = 0;
+	size_t begin, size;
+	struct scry_image image;
+	int error;
+
+	/* a return address may lie behind the last instruction of a function: one less lies in the
+	 * call */
+	registers->value[16] -= !is_first;
+	error = scry_image_open(registers->value[16], &image);
+	scry_report_text(report, is_first ? "  in " : "  called by ");
+	if (error != 0) {
+		tell(report, "no code, at ", registers->value[16], 16);
+		scry_report_text(report, "\n");
+		return error;
+	}
+	begin = report->size;
+	tell_place(report, &image, registers->value[16]);
+	size = report->size - begin;
+	error = scry_image_caller(&image, registers, low + fault->hit.pool->guard, high, &cfa);
+	scry_image_close(&image);
+	if (is_first) {
+		size = size < sizeof(fault->function) - 1 ? size : sizeof(fault->function) - 1;
+		memcpy(fault->function, report->text + begin, size);
+		fault->overflow.frame_bytes = cfa == 0 ? 0 : cfa - sp;
+	}
+	if (cfa != 0) {
+		tell(report, ", frame ", cfa - sp, 10);
+		scry_report_text(report, " bytes");
+	} else {
+		scry_report_text(report, ", size of its frame unknown");
+	}
+	scry_report_text(report, "\n");
+	return error;
+}
+
+/* The innermost frames; one that calls itself from the same place is one line. */
+static void tell_frames(struct fault *fault)
+{
+	struct scry_report *report = &fault->report;
+	struct scry_registers registers;
+	uint64_t ip = 0;
+	int lines = 0, times = 0;
+
+	take_registers(fault->context, &registers);
+	for (int i = 0; i < STEPS && lines < FRAMES; i++) {
+		size_t size = report->size;
+
+		if (registers.value[16] == ip) {
+			times++;
+		} else {
+			if (times > 0) {
+				tell(report, "  and so ", times, 10);
+				scry_report_text(report, " times more\n");
+				size = report->size;
+			}
+			times = 0;
+			lines++;
+		}
+		ip = registers.value[16];
+		if (tell_frame(fault, &registers, i == 0) != 0)
+			return;
+		if (times > 0)
+			report->size = size;
+	}
+	if (times > 0)
+		tell(report, "  and so, at least, ", times, 10);
+	scry_report_text(report, times > 0 ? " times more\n" : "  called by more\n");
+}
+
+static void tell_registers(struct fault *fault)
+{
+	static const char names[17][5] = {" rax ", " rdx ", " rcx ", " rbx ", " rsi ", " rdi ",
+					  " rbp ", " rsp ", " r8 ",  " r9 ",  " r10 ", " r11 ",
+					  " r12 ", " r13 ", " r14 ", " r15 ", " rip "};
+	struct scry_registers registers;
+
+	take_registers(fault->context, &registers);
+	scry_report_text(&fault->report, "  registers:");
+	for (int i = 0; i < 17; i++) {
+		char name[6] = "";
+
+		memcpy(name, names[i], 5);
+		tell(&fault->report, name, registers.value[i], 16);
+	}
+	scry_report_text(&fault->report, "\n");
+}
+
+static void tell_entry(struct scry_report *report, uintptr_t entry)
+{
+	struct scry_image image;
+
+	if (entry == 0 || scry_image_open(entry, &image) != 0)
+		return;
+	scry_report_text(report, "  its entry function: ");
+	tell_place(report, &image, entry);
+	scry_report_text(report, "\n");
+	scry_image_close(&image);
+}
+
+static void tell_all(void *argument)
+{
+	struct fault *fault = argument;
+	struct scry_stack_overflow *overflow = &fault->overflow;
+	struct scry_report *report = &fault->report;
+	const struct scry_stack_attr *attr = &fault->hit.pool->attr;
+
+	scry_report_text(report, "scry_stack: overflow of ");
+	scry_report_text(report, overflow->name != NULL ? overflow->name : "stack");
+	tell(report, overflow->name != NULL ? ", stack " : " ", overflow->id, 10);
+	tell(report, ": ", overflow->size_bytes, 10);
+	scry_report_text(report, " bytes, all of them used\n");
+	tell_frames(fault);
+	tell(report, "  the guard was met at ", overflow->address, 16);
+	tell(report, ", stack from ", (uintptr_t)fault->hit.guard + fault->hit.pool->guard, 16);
+	tell(report, " to ", overflow->top, 16);
+	scry_report_text(report, "\n");
+	tell_entry(report, (uintptr_t)overflow->entry);
+	tell_registers(fault);
+	tell(report, "  to mend it: SCRY_STACK_SIZE=", 2 * overflow->size_bytes >> 10, 10);
+	scry_report_text(report, "K in the environment, or size_bytes\n");
+	overflow->function = fault->function;
+	if (attr->report_fd >= 0) {
+		ssize_t written = write(attr->report_fd, report->text, report->size);
+
+		(void)written; /* there is nowhere else to say it */
+	}
+	if (attr->on_overflow != NULL)
+		fault->answer = attr->on_overflow(overflow, attr->arg);
+}
+
+/* Returns whether the program goes on elsewhere. */
+static bool report(const struct hit *hit, siginfo_t *info, ucontext_t *context)
+{
+	static struct fault fault; /* one at a time */
+	struct scry_stack_overflow *overflow = &fault.overflow;
+	bool goes_on;
+
+	while (atomic_flag_test_and_set(&report_busy))
+		__builtin_ia32_pause();
+	memset(&fault, 0, sizeof(fault));
+	fault.hit = *hit;
+	fault.info = info;
+	fault.context = context;
+	overflow->signal = info->si_signo;
+	overflow->name = hit->slot->name;
+	overflow->entry = hit->slot->entry;
+	overflow->id = hit->id;
+	overflow->size_bytes = hit->pool->size;
+	overflow->address = (uintptr_t)info->si_addr;
+	overflow->ip = context->uc_mcontext.gregs[REG_RIP];
+	overflow->sp = context->uc_mcontext.gregs[REG_RSP];
+	overflow->top = (uintptr_t)hit->guard + hit->pool->stride -
+			hit->id % SCRY_COLOURS * SCRY_COLOUR_BYTES;
+	scry_stack_call_on(report_stack + sizeof(report_stack), tell_all, &fault);
+	goes_on = fault.answer != 0 && overflow->resume_ip != 0;
+	if (goes_on) {
+		context->uc_mcontext.gregs[REG_RIP] = overflow->resume_ip;
+		context->uc_mcontext.gregs[REG_RSP] = overflow->resume_sp;
+		context->uc_mcontext.gregs[REG_RDI] = overflow->resume_argument;
+		context->uc_mcontext.gregs[REG_RBP] = 0;
+		context->uc_mcontext.gregs[REG_EFL] &= ~0x400; /* the direction flag: psABI 3.2.1 */
+	}
+	atomic_flag_clear(&report_busy);
+	return goes_on;
+}
+
+/* As if this handler were not there. */
+static void pass_on(int signal, siginfo_t *info, void *context)
+{
+	const struct sigaction *old = &before[signal == SIGBUS];
+	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+	bool is_back = passing_at > here && passing_at - here < SIGNAL_STACK;
+
+	/*
+	 * One that passes on to this handler, as it was there before, does not know either: its
+	 * frames lie above. (It may also have jumped out of them some time ago: then they do not.)
+	 */
+	if (!is_back && ((old->sa_flags & SA_SIGINFO) != 0 ||
+			 (old->sa_handler != SIG_DFL && old->sa_handler != SIG_IGN))) {
+		sigset_t mask = old->sa_mask, was;
+
+		if (old->sa_flags & SA_NODEFER) {
+			sigset_t none;
+
+			sigemptyset(&none);
+			sigaddset(&none, signal);
+			pthread_sigmask(SIG_UNBLOCK, &none, NULL);
+		}
+		pthread_sigmask(SIG_BLOCK, &mask, &was);
+		passing_at = here;
+		if (old->sa_flags & SA_SIGINFO)
+			old->sa_sigaction(signal, info, context);
+		else
+			old->sa_handler(signal);
+		passing_at = 0;
+		pthread_sigmask(SIG_SETMASK, &was, NULL);
+		return;
+	}
+	passing_at = 0;
+	/* a fault cannot be ignored, as its instruction would run again; one that was sent can */
+	if (old->sa_handler == SIG_IGN && info->si_code <= 0)
+		return;
+	sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+	if (info->si_code <= 0)
+		syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), signal, info);
+}
+
+static void on_fault(int signal, siginfo_t *info, void *argument)
+{
+	ucontext_t *context = argument;
+	uintptr_t sp = context->uc_mcontext.gregs[REG_RSP];
+	int error = errno;
+	struct hit hit;
+
+	if (info->si_code > 0 && find_guard((uintptr_t)info->si_addr, &hit) &&
+	    sp >= (uintptr_t)hit.guard && sp <= (uintptr_t)hit.guard + hit.pool->stride) {
+		if (!report(&hit, info, context))
+			sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+	} else {
+		pass_on(signal, info, argument);
+	}
+	errno = error;
+}
+
+/* In front of whatever handler there is now. */
+static int install(void)
+{
+	struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK},
+			 now;
+	int error = 0;
+
+	sigemptyset(&action.sa_mask);
+	pthread_mutex_lock(&install_lock);
+	for (int i = 0; i < 2 && error == 0; i++) {
+		if (sigaction(signals[i], NULL, &now) != 0)
+			error = -errno;
+		else if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == on_fault)
+			continue;
+		before[i] = now;
+		if (sigaction(signals[i], &action, NULL) != 0)
+			error = -errno;
+	}
+	pthread_mutex_unlock(&install_lock);
+	return error;
+}
+
+int scry_stack_watch(void)
+{
+	stack_t had, mine = {.ss_size = SIGNAL_STACK};
+	char *memory;
+	int error = install();
+
+	if (error != 0)
+		return error;
+	if (sigaltstack(NULL, &had) != 0)
+		return -errno;
+	if ((had.ss_flags & SS_DISABLE) == 0)
+		return 0;
+	/* with a page below it that ends what grows out of it */
+	memory = mmap(NULL, SIGNAL_STACK + 4096, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	if (memory == MAP_FAILED)
+		return -errno;
+	mine.ss_sp = memory + 4096;
+	if (mprotect(memory, 4096, PROT_NONE) != 0 || sigaltstack(&mine, NULL) != 0) {
+		error = -errno;
+		munmap(memory, SIGNAL_STACK + 4096);
+		return error;
+	}
+	own_signal_stack = memory;
+	return 0;
+}
+
+void scry_stack_unwatch(void)
+{
+	stack_t had, none = {.ss_flags = SS_DISABLE};
+
+	if (own_signal_stack == NULL)
+		return;
+	if (sigaltstack(NULL, &had) == 0 && had.ss_sp == (char *)own_signal_stack + 4096)
+		sigaltstack(&none, NULL);
+	munmap(own_signal_stack, SIGNAL_STACK + 4096);
+	own_signal_stack = NULL;
+}

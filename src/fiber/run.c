@@ -1,0 +1,140 @@
+/*
+ * Who runs next. There is no scheduler's stack: a fiber that stops picks the next one itself and
+ * switches to it, and when there is none it waits for descriptors, timers and mail where it stands.
+ */
+#include "fiber/fiber.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define TURNS 64	    /* of the queue, after which descriptors are looked at all the same */
+#define TICK_NS 250000000ll /* idle stacks are given back so often */
+#define SECOND_NS 1000000000ll
+
+int64_t scry_fiber_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * SECOND_NS + now.tv_nsec;
+}
+
+void scry_fiber_queue(struct scry_fiber_sched *sched, struct scry_fiber *fiber)
+{
+	fiber->state = SCRY_STATE_READY | sched->keep;
+	fiber->next = NULL;
+	if (sched->head == NULL)
+		sched->head = fiber;
+	else
+		sched->tail->next = fiber;
+	sched->tail = fiber;
+}
+
+static void release_idle(struct scry_fiber_sched *sched, int64_t now)
+{
+	sched->tick_ns = now;
+	for (int i = 0; i < SCRY_CLASSES; i++)
+		if (sched->pools[i] != NULL)
+			scry_stack_pool_tick(sched->pools[i]);
+}
+
+/* Those whose time has come. */
+static void run_timers(struct scry_fiber_sched *sched, int64_t now)
+{
+	while (sched->timer_count > 0 && sched->timers[0].at_ns <= now) {
+		struct scry_fiber *fiber = sched->timers[0].fiber;
+
+		scry_fiber_timer_remove(sched, fiber);
+		scry_fiber_poll_cancel(sched, fiber);
+		scry_fiber_queue(sched, fiber);
+	}
+}
+
+/* True while free stacks have memory that a later tick would give back. */
+static bool holds_memory(const struct scry_fiber_sched *sched)
+{
+	for (int i = 0; i < SCRY_CLASSES; i++)
+		if (sched->pools[i] != NULL &&
+		    sched->pools[i]->free_count > sched->pools[i]->free_released)
+			return true;
+	return false;
+}
+
+/* Looks at mail, timers and descriptors; waits for them when nobody is ready. */
+static void look(struct scry_fiber_sched *sched)
+{
+	bool is_idle;
+	int64_t timeout = 0, now = 0;
+
+	sched->turns = 0;
+	scry_fiber_mail_take(sched);
+	is_idle = sched->head == NULL;
+	if (is_idle || sched->timer_count > 0) {
+		now = scry_fiber_now();
+		run_timers(sched, now);
+		is_idle = sched->head == NULL;
+	}
+	if (is_idle) {
+		timeout =
+			sched->timer_count > 0 ? sched->timers[0].at_ns - now : SCRY_FIBER_FOREVER;
+		if (holds_memory(sched)) {
+			if (now - sched->tick_ns >= TICK_NS)
+				release_idle(sched, now);
+			if (timeout < 0 || timeout > TICK_NS)
+				timeout = TICK_NS;
+		}
+	}
+	if (is_idle || sched->waiting > 0)
+		scry_fiber_poll(sched, timeout);
+}
+
+struct scry_fiber *scry_fiber_next(struct scry_fiber_sched *sched)
+{
+	struct scry_fiber *fiber;
+
+	if (++sched->turns >= TURNS || sched->head == NULL) {
+		/* in the child of a fork nobody may be left: as when the last thread returns */
+		if (sched->main == NULL && sched->live == 0)
+			exit(0);
+		look(sched);
+		while (sched->head == NULL)
+			look(sched);
+	}
+	fiber = sched->head;
+	sched->head = fiber->next;
+	fiber->state = SCRY_STATE_IDLE | sched->keep;
+	return fiber;
+}
+
+void scry_fiber_go_on(struct scry_fiber_sched *sched)
+{
+	struct scry_fiber *self = scry_fiber_current, *next = scry_fiber_next(sched);
+
+	if (next != self)
+		scry_fiber_change(self, next);
+	else
+		sched->busy = 0;
+}
+
+int scry_fiber_sleep(int64_t ns)
+{
+	struct scry_fiber *self = scry_fiber_current;
+	struct scry_fiber_sched *sched = self->sched;
+	int error;
+
+	if (sched == NULL)
+		return -EPERM;
+	if (ns <= 0) {
+		scry_fiber_yield();
+		return 0;
+	}
+	sched->busy = 1;
+	error = scry_fiber_timer_add(sched, self, scry_fiber_now() + ns);
+	if (error == 0) {
+		self->state = SCRY_STATE_WAITING | sched->keep;
+		scry_fiber_go_on(sched);
+	}
+	sched->busy = 0;
+	return error;
+}
