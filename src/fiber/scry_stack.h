@@ -58,7 +58,7 @@ struct scry_stack_overflow {
 };
 
 /*
- * Runs in the signal handler, on the signal stack: async-signal-safe calls only. Locks that the
+ * Runs in the signal handler: async-signal-safe calls only, and it has to return. Locks that the
  * overflowing code holds stay locked. 0: the program ends by the signal, as without a callback.
  */
 typedef int scry_stack_overflow_fn(struct scry_stack_overflow *overflow, void *arg);
