@@ -1,7 +1,7 @@
 /*
  * Preemption: loops that never yield take turns, nothing they compute with is lost, and where it is
- * forbidden nobody is left. Ticks come by tgkill from another thread, so that no test depends on
- * how fast timers are; one does use the timer.
+ * forbidden nobody is left. Ticks come by tgkill, from another thread and from the computing code
+ * itself, so that no test depends on how fast timers are; one does use the timer.
  *
  * SCRY_SOAK_TICKS makes the stress as long as one likes; SCRY_SOAK_SECONDS has loops share the time
  * so long by the timer.
