@@ -3,10 +3,13 @@
  * while they live. Times are CPU time.
  */
 #include "fiber/scry_fiber.h"
+#include "fiber/scry_preempt.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -111,6 +114,65 @@ static void many(long count)
 	printf("their end: %.0f ns each\n", (cpu_ns() - from) / count);
 }
 
+#define TICKS 300000
+
+static long remaining;
+
+/* Sends the signal to its own thread: it comes as the system call returns, in this function. */
+__attribute__((noinline, section("leaf_safe"))) static void *signals_itself(void *arg)
+{
+	const long *ids = arg;
+
+	while (remaining > 0) {
+		long result = SYS_tgkill;
+
+		remaining--;
+		__asm__ volatile("syscall"
+				 : "+a"(result)
+				 : "D"(ids[0]), "S"(ids[1]), "d"((long)SIGURG)
+				 : "rcx", "r11", "memory");
+	}
+	return NULL;
+}
+
+static void does_nothing(int signal)
+{
+}
+
+/* A signal whose handler does nothing, and one that has the other of two fibers run. */
+static void ticks(void)
+{
+	extern const char __start_leaf_safe[], __stop_leaf_safe[];
+	struct sigaction empty = {.sa_handler = does_nothing, .sa_flags = SA_ONSTACK};
+	long ids[2] = {getpid(), syscall(SYS_gettid)};
+	struct scry_preempt_counts counts;
+	struct scry_fiber *fibers[2];
+	double from, bare, switching;
+
+	sigaction(SIGURG, &empty, NULL);
+	remaining = TICKS;
+	from = cpu_ns();
+	signals_itself(ids);
+	bare = (cpu_ns() - from) / TICKS;
+	signal(SIGURG, SIG_DFL);
+	if (scry_preempt_allow(__start_leaf_safe, __stop_leaf_safe) != 0 ||
+	    scry_preempt_start(3600000000000ll) != 0)
+		abort();
+	remaining = TICKS;
+	for (int i = 0; i < 2; i++)
+		if (scry_fiber_spawn(NULL, signals_itself, ids, &fibers[i]) != 0)
+			abort();
+	from = cpu_ns();
+	for (int i = 0; i < 2; i++)
+		scry_fiber_join(fibers[i], NULL);
+	switching = (cpu_ns() - from) / TICKS;
+	scry_preempt_count(&counts);
+	scry_preempt_stop();
+	printf("a signal to an empty handler: %.0f ns; one that has another fiber run: %.0f ns "
+	       "(%.1f %% did)\n",
+	       bare, switching, 100.0 * counts.switched / counts.ticks);
+}
+
 int main(int argc, char **argv)
 {
 	long live = 100000;
@@ -125,6 +187,7 @@ int main(int argc, char **argv)
 	printf("spawn, run and exit, from the pool: %.1f ns\n",
 	       pairs(&(struct scry_fiber_attr){.is_detached = 1}));
 	printf("spawn and join, from the pool: %.1f ns\n", joined());
+	ticks();
 	many(live);
 	return scry_fiber_close() != 0;
 }

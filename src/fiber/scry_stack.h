@@ -58,7 +58,7 @@ struct scry_stack_overflow {
 };
 
 /*
- * Runs in the signal handler, on the signal stack: async-signal-safe calls only. Locks that the
+ * Runs in the signal handler: async-signal-safe calls only, and it has to return. Locks that the
  * overflowing code holds stay locked. 0: the program ends by the signal, as without a callback.
  */
 typedef int scry_stack_overflow_fn(struct scry_stack_overflow *overflow, void *arg);
@@ -97,8 +97,8 @@ int scry_stack_get(struct scry_stack_pool *pool, struct scry_stack *ret_stack);
 int scry_stack_find(struct scry_stack_pool *pool, const void *address,
 		    struct scry_stack *ret_stack);
 
-/* Gives a stack back; its memory stays with the pool until it is idle. Nothing may run on it any
- * more. */
+/* Gives a stack back, on which nothing may run any more; twice is an assertion that fails. Its
+ * memory stays with the pool until it is idle. */
 void scry_stack_put(struct scry_stack_pool *pool, const struct scry_stack *stack);
 
 /* What a report calls the user of a stack, from get to put. The name is not copied; both may be

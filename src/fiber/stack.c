@@ -6,6 +6,7 @@
  */
 #include "fiber/stack.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -242,6 +243,8 @@ void scry_stack_put(struct scry_stack_pool *pool, const struct scry_stack *stack
 	if (is_shared)
 		pthread_mutex_lock(&pool->lock);
 	slot = scry_slot_of(pool, id);
+	/* put twice it would be given out twice */
+	assert(slot->is_used);
 	if (pool->attr.is_measured)
 		scry_use_note(pool, stack);
 	else

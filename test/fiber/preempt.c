@@ -1,7 +1,7 @@
 /*
  * Preemption: loops that never yield take turns, nothing they compute with is lost, and where it is
- * forbidden nobody is left. Ticks come by tgkill from another thread, so that no test depends on
- * how fast timers are; one does use the timer.
+ * forbidden nobody is left. Ticks come by tgkill, from another thread and from the computing code
+ * itself, so that no test depends on how fast timers are; one does use the timer.
  *
  * SCRY_SOAK_TICKS makes the stress as long as one likes; SCRY_SOAK_SECONDS has loops share the time
  * so long by the timer.
@@ -183,6 +183,19 @@ static void shares_by_the_timer(void **state)
 		assert_in_range(1000 * counts[i] / (counts[0] + counts[1] + counts[2]), 326, 340);
 }
 
+static volatile long own_ids[2]; /* process and thread, while code sends ticks to itself */
+
+/* A tick that comes as the system call returns, whatever the registers hold. */
+static inline __attribute__((always_inline)) void tick_here(void)
+{
+	long result = SYS_tgkill;
+
+	__asm__ volatile("syscall"
+			 : "+a"(result)
+			 : "D"(own_ids[0]), "S"(own_ids[1]), "d"((long)SIGURG)
+			 : "rcx", "r11", "memory");
+}
+
 /* Floating point in vectors, on the x87 stack and in flags; the answer depends on every bit, and on
  * the way of rounding. */
 LEAF_SAFE static uint64_t compute(uint64_t seed, int rounds)
@@ -196,6 +209,8 @@ LEAF_SAFE static uint64_t compute(uint64_t seed, int rounds)
 	for (int r = 0; r < rounds; r++) {
 		for (int i = 0; i < 8; i++)
 			lanes[i] = lanes[i] / 3 + 1 / (lanes[i] + 2);
+		if (own_ids[0] != 0 && r % 4 == 1)
+			tick_here();
 		deep = deep / 3 + 1 / (deep + 2);
 		__asm__ volatile("add %2, %0\n\tadc %3, %1"
 				 : "+r"(low), "+r"(high)
@@ -275,9 +290,12 @@ static void nothing_is_lost_under_stress(void **state)
 		assert_int_equal(scry_fiber_spawn(NULL, i < 8 ? stressed : allocates,
 						  &workers[i % 8], &fibers[i]),
 				 0);
-	thread = start(soak != NULL ? strtoull(soak, NULL, 10) : 5000);
+	thread = start(soak != NULL ? strtoull(soak, NULL, 10) : 200000);
+	own_ids[1] = syscall(SYS_gettid);
+	own_ids[0] = getpid();
 	for (int i = 0; i < 12; i++)
 		assert_int_equal(scry_fiber_join(fibers[i], NULL), 0);
+	own_ids[0] = 0;
 	assert_int_equal(scry_preempt_count(&ticks), 0);
 	stop(thread);
 	if (soak != NULL)

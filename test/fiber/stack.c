@@ -281,6 +281,33 @@ static int ceiling_is_told(void)
 	return strstr(text, "raise vm.max_map_count") != NULL ? 0 : 2;
 }
 
+static int put_twice(void)
+{
+	struct scry_stack_pool *pool;
+	struct scry_stack stack;
+
+	setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+	if (freopen("/dev/null", "w", stderr) == NULL || scry_stack_pool_new(NULL, &pool) != 0 ||
+	    scry_stack_get(pool, &stack) != 0)
+		return 1;
+	scry_stack_put(pool, &stack);
+	signal(SIGABRT, SIG_DFL);
+	scry_stack_put(pool, &stack);
+	return 2;
+}
+
+static void a_stack_that_is_put_twice_ends_the_program(void **state)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0)
+		_exit(put_twice());
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(WTERMSIG(status), SIGABRT);
+}
+
 static void the_ceiling_is_told_when_it_is_known(void **state)
 {
 	assert_int_equal(in_child(ceiling_is_told), 0);
@@ -308,7 +335,12 @@ static int in_locked_memory(void)
 
 static void locked_memory_has_guards_and_stays_small(void **state)
 {
-	int status = in_child(in_locked_memory);
+	int status;
+
+#ifdef __SANITIZE_ADDRESS__
+	skip(); /* AddressSanitizer makes mlockall do nothing */
+#endif
+	status = in_child(in_locked_memory);
 
 	if (status == 77)
 		skip(); /* needs a larger RLIMIT_MEMLOCK */
@@ -326,6 +358,7 @@ int main(void)
 		cmocka_unit_test(use_is_measured_and_advised),
 		cmocka_unit_test(what_an_earlier_user_may_have_done_is_said),
 		cmocka_unit_test(the_ceiling_of_mappings_is_an_error_that_names_the_knob),
+		cmocka_unit_test(a_stack_that_is_put_twice_ends_the_program),
 		cmocka_unit_test(the_ceiling_is_told_when_it_is_known),
 		cmocka_unit_test(locked_memory_has_guards_and_stays_small),
 	};

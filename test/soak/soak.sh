@@ -10,9 +10,9 @@
 # 1,000 cycles in a Ruby of 8. Then a million fibers, ticks that take them off, and loops that share the time.
 #
 # Writes what was done, how often and when to bench/soak.md. Ends with 1 if anything failed. A round
-# takes about three hours; SOAK_CYCLES (300), SOAK_FILES (kill parts states disk contract hooked) and SOAK_PARTS
+# takes about two and a half hours; SOAK_CYCLES (300), SOAK_FILES (kill parts states disk contract hooked) and SOAK_PARTS
 # (files stressed_ruby stacks damaged million hooked_ruby fibers), SOAK_SAMPLES (1000000) and SOAK_TICKS
-# (10000000) make it shorter.
+# (100000000) make it shorter.
 set -u
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -27,7 +27,7 @@ hooks=${SOAK_HOOKS:-1000}
 files=${SOAK_FILES:-kill parts states disk contract hooked}
 parts=${SOAK_PARTS:-files stressed_ruby stacks damaged million hooked_ruby fibers}
 samples=${SOAK_SAMPLES:-1000000}
-ticks=${SOAK_TICKS:-10000000}
+ticks=${SOAK_TICKS:-100000000}
 out=${SOAK_OUT:-$root/bench/soak.md}
 work=$(mktemp -d)
 failed=0
