@@ -156,12 +156,21 @@ static int is_waiting(uint32_t state)
 	return state == SCRY_GVL_WANTS || state == SCRY_GVL_GRANTED;
 }
 
+/* The row's th, read once; 0: the host has put other pages, or zeros, in the table's place while a
+ * thread stood in here. */
+static uint64_t th_of(const struct scry_gvl_row *r)
+{
+	uint64_t th = *(const volatile uint64_t *)&r->th;
+
+	return is_pointer(th) ? th : 0;
+}
+
 /* The thread that has the row now. */
 static void look_at_self(const struct moment *m, struct scry_gvl_row *r)
 {
-	uint64_t self = load64(r->th + m->plan->self);
+	uint64_t th = th_of(r), self = th ? load64(th + m->plan->self) : 0;
 
-	if (self == r->self)
+	if (!th || self == r->self)
 		return;
 	r->self = self;
 	r->tid = 0;
@@ -273,7 +282,8 @@ static int is_passing(const struct scry_gvl_plan *plan, uint64_t th)
 /* Where a section was missed it may be another thread's, which may have ended. */
 static void count_yield(const struct moment *m, struct scry_gvl_row *r)
 {
-	int passes = !m->t->busy && is_own(m, r->th) ? is_passing(m->plan, r->th) : -1;
+	uint64_t th = m->t->busy ? 0 : th_of(r);
+	int passes = th && is_own(m, th) ? is_passing(m->plan, th) : -1;
 
 	r->yields++;
 	r->passes += passes == 1;
@@ -284,11 +294,12 @@ static void count_yield(const struct moment *m, struct scry_gvl_row *r)
 static void end_ownership(const struct moment *m, uint32_t was, int yields)
 {
 	struct scry_gvl_row *r = row_at(m, was);
+	const uint64_t th = th_of(r);
 
 	if (r->state == SCRY_GVL_GRANTED) { /* it had not run: another one was quicker */
 		r->taken_back++;
 		change(m, was,
-		       load64(r->th + m->plan->node) != r->th + m->plan->node ? SCRY_GVL_WANTS
+		       th && load64(th + m->plan->node) != th + m->plan->node ? SCRY_GVL_WANTS
 									      : SCRY_GVL_OFF);
 		r->is_queued = r->state == SCRY_GVL_WANTS;
 		return;
@@ -335,7 +346,7 @@ static int is_quiet(const struct moment *m, uint32_t waits)
 	const uint64_t th = load64(m->plan->owner);
 	const uint32_t row = (th ? t->recent : t->owner) & ROWS_MASK;
 	struct scry_gvl_row *r = &t->row[row];
-	const uint32_t n = t->runnable;
+	const uint32_t n = *(const volatile uint32_t *)&t->runnable;
 
 	if (t->wanting || waits || !row || n > 1 || load64(m->plan->queue + 8) != t->tail)
 		return 0;

@@ -231,7 +231,7 @@ static void push_totals(const struct scry_gvl_view *g)
 			{"passes", "of them by Thread.pass", SCRY_CELL_COUNT, 0,
 			 scry_cell_known(passes, forced || passes || !yields)},
 			{"unclear_yields", "of them it is not known", SCRY_CELL_COUNT, 0,
-			 rare(yields - forced - passes)},
+			 rare(yields > forced + passes ? yields - forced - passes : 0)},
 			{"overtakes",
 			 can_overtake(g) ? "times taken before those that had waited for it"
 					 : "times taken before those that had waited: not possible "
