@@ -22,10 +22,15 @@
  * What nobody can check is yours: a handler runs in whatever thread calls the function, with the
  * locks that are held there, on the stack that is there (SCRY_BEFORE takes 3.5 KiB itself), in
  * signal handlers too if the function is called in one. It must end. It must not call the function
- * that it is the handler of but by SCRY_ORIGINAL; what it calls otherwise may come back to it. A
- * C++ exception or a longjmp may leave SCRY_ORIGINAL: longjmp is fine, an exception is not, as no
- * unwinder knows of the object; scry refuses SCRY_REPLACE in programs that can throw, unless you
- * say --no-exceptions.
+ * that it is the handler of but by SCRY_ORIGINAL; what it calls otherwise may come back to it. What
+ * it hands to the kernel or keeps elsewhere (timers, epoll) must be gone before the undo, and the
+ * libraries that it calls must stay loaded.
+ *
+ * Calls that the compiler has inlined are not seen. SCRY_REPLACE is refused where a caller may know
+ * the function too well: in its own object gcc -O2 counts on registers that it leaves alone
+ * (-fipa-ra), but for --no-ipa-ra; and in programs whose code unwinders run (C++ exceptions,
+ * cancellation with clean-ups), as no unwinder knows of this object, but for --no-exceptions.
+ * longjmp may pass. SCRY_BEFORE has neither limit.
  */
 #ifndef SCRY_PATCH_H
 #define SCRY_PATCH_H
@@ -85,7 +90,7 @@ static inline uint64_t *scry_patch_call_stack(struct scry_patch_call *call)
 #define scry_count(counter) __atomic_fetch_add(&scry_##counter, 1, __ATOMIC_RELAXED)
 
 /*
- * A log of the last 1,024 lines, of up to 240 bytes each, which `scry patch log NAME -p PID` shows
+ * A log of the last 1,024 lines, of up to 240 bytes each, which `scry patch read NAME -p PID` shows
  * as they come. Nobody waits for whoever reads: what is not read in time is overwritten, and its
  * number is missing. Lock-free, async-signal-safe.
  */

@@ -28,6 +28,7 @@
 #include "sample/mask_audit.h"
 
 #define NAP_NS 20000000
+#define FEW 1000 /* switches */
 
 struct window { /* a while of the patched program */
 	uint64_t ns, cpu_ns;
@@ -91,12 +92,15 @@ static int interrupted(void)
 static int audit(struct apply *a)
 {
 	uint64_t all = 0;
-	int r = scry_ucontext_common_mask(a->proc.pid, &a->mask, &a->threads);
+	int r;
 
-	a->audit = (struct scry_mask_audit){.exact = true, .place_count = SCRY_UCONTEXT_SITES};
-	memcpy(a->audit.places, a->u.at, SCRY_UCONTEXT_SITES * sizeof(*a->u.at));
-	if (r == 0)
-		r = scry_mask_audit(a->proc.pid, a->audit_ns, &a->audit);
+	a->audit = (struct scry_mask_audit){.exact = true,
+					    .spared = a->u.hooks.objects.is_static ? NULL
+										   : "libc.so.6",
+					    .place_count = SCRY_UCONTEXT_FUNCTIONS};
+	for (size_t i = 0; i < SCRY_UCONTEXT_FUNCTIONS; i++)
+		a->audit.places[i] = a->u.at[i] ? a->u.at[i] : UINT64_MAX;
+	r = scry_mask_audit(a->proc.pid, a->audit_ns, &a->audit);
 	if (r == 0 && !scry_proc_is_alive(&a->proc))
 		r = scry_proc_fail_gone(a->proc.pid);
 	if (r == 0 && scry_front_interrupts)
@@ -109,7 +113,8 @@ static int audit(struct apply *a)
 		return scry_fail(
 			-ENOTSUP,
 			"process %d (%s) changes signal masks: %llu calls did within %.1f s "
-			"(%s), so that its contexts may need the system call",
+			"(%s), so that its contexts need the system call, or would soon make it "
+			"again",
 			a->proc.pid, a->proc.comm, (unsigned long long)a->audit.changes,
 			(double)a->audit.watched_ns / 1e9, a->audit.changed_by);
 	if (a->audit.lost)
@@ -117,9 +122,7 @@ static int audit(struct apply *a)
 				 "not all of the calls of process %d could be looked at: %llu were "
 				 "lost; fix: try again",
 				 a->proc.pid, (unsigned long long)a->audit.lost);
-	if (!all)
-		return -EAGAIN;
-	return scry_ucontext_common_mask(a->proc.pid, &a->mask, &a->threads);
+	return all ? 0 : -EAGAIN;
 }
 
 static int none_seen(const struct apply *a)
@@ -197,6 +200,8 @@ static int put_in(struct apply *a)
 							      .near = a->u.at[2],
 							      .max_pause_ns = a->max_pause_ns});
 
+	if (r == 0)
+		r = scry_ucontext_common_mask(&inj, &a->mask, &a->threads);
 	if (r == 0) {
 		r = scry_ucontext_apply(&a->u, &inj, a->mask, &a->patch);
 		a->is_on = r == 0;
@@ -212,6 +217,17 @@ static int put_in(struct apply *a)
 	a->pause_ns = inj.pause_max_ns;
 	scry_inject_done(&inj);
 	return r;
+}
+
+/* To the ns where it can be asked, else in ticks. */
+static uint64_t cpu_ns(pid_t pid)
+{
+	struct timespec t;
+	clockid_t clock;
+
+	if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &t) < 0)
+		return scry_proc_cpu_ns(pid);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 static void subtract(struct scry_ucontext_counts *to, const struct scry_ucontext_counts *from)
@@ -231,10 +247,10 @@ static int measure(struct apply *a, const struct scry_mem *mem, struct window *w
 
 	memcpy(shares.places, a->u.at, SCRY_UCONTEXT_SITES * sizeof(*a->u.at));
 	began = now_ns();
-	cpu = scry_proc_cpu_ns(a->proc.pid);
+	cpu = cpu_ns(a->proc.pid);
 	if (r == 0)
 		r = scry_mask_audit(a->proc.pid, a->window_ns, &shares);
-	w->cpu_ns = scry_proc_cpu_ns(a->proc.pid) - cpu;
+	w->cpu_ns = cpu_ns(a->proc.pid) - cpu;
 	w->ns = now_ns() - began;
 	if (r == 0)
 		r = scry_ucontext_counts(mem, &a->patch.head, &w->counts);
@@ -256,10 +272,32 @@ static int take_out(struct apply *a, int reason)
 	return r < 0 ? r : scry_fail(reason, "%s; the patch was taken out again", kept);
 }
 
+/* Is the patch still what we have put in? Somebody may have taken it out meanwhile. */
+static int check_is_in(struct apply *a, const struct scry_mem *mem)
+{
+	const struct scry_patch_head *ours = &a->patch.head;
+	struct scry_patch_head now = {0};
+	struct scry_maps maps = {0};
+	int r = scry_maps_read(a->proc.pid, &maps);
+
+	if (r == 0 && (scry_lasting_find(mem, &maps, SCRY_UCONTEXT_NAME, &now) < 0 ||
+		       now.nonce != ours->nonce || now.stage != SCRY_PATCH_ON))
+		r = scry_fail(-EBUSY, "somebody has taken the patch out of process %d meanwhile",
+			      a->proc.pid);
+	scry_maps_done(&maps);
+	return r;
+}
+
+/* Nobody else edits the process while it is measured, and what is written is written to the patch.
+ */
 static int switch_over(struct apply *a)
 {
 	struct scry_mem mem = {.fd = -1};
-	int r = scry_mem_open(&mem, a->proc.pid, 1);
+	struct scry_inject claim = {.lock = -1, .mem.fd = -1};
+	int r = scry_inject_lock(&claim, &a->proc);
+
+	if (r == 0)
+		r = scry_mem_open(&mem, a->proc.pid, 1);
 
 	if (r == 0)
 		r = measure(a, &mem, &a->before);
@@ -271,10 +309,14 @@ static int switch_over(struct apply *a)
 					a->proc.pid, a->proc.comm)
 			    : scry_fail(-EINTR, "interrupted");
 	if (r == 0)
+		r = check_is_in(a, &mem);
+	if (r == 0)
 		r = scry_ucontext_start(&mem, &a->patch.head);
+	scry_inject_unlock(&claim);
 	if (r < 0) {
 		scry_mem_close(&mem);
-		return r == -ESRCH || !scry_proc_is_alive(&a->proc) ? r : take_out(a, r);
+		return r == -EBUSY || r == -ESRCH || !scry_proc_is_alive(&a->proc) ? r
+										   : take_out(a, r);
 	}
 	r = measure(a, &mem, &a->after);
 	scry_mem_close(&mem);
@@ -292,11 +334,13 @@ static void verdict(const struct apply *a, char *ret, size_t size)
 		snprintf(ret, size,
 			 "the program has changed a signal mask since: its context switches make "
 			 "the system call again");
-	else if (!switches(&a->before.counts) || !switches(&a->after.counts))
+	else if (switches(&a->before.counts) < FEW || switches(&a->after.counts) < FEW ||
+		 before <= 0 || after <= 0)
 		snprintf(ret, size,
-			 "it is in, but the program made no context switch %s it was: nothing is "
-			 "shown of what it gains",
-			 switches(&a->before.counts) ? "after" : "before");
+			 "it is in, but the program made too few context switches to say what it "
+			 "gains: %llu before, %llu after",
+			 (unsigned long long)switches(&a->before.counts),
+			 (unsigned long long)switches(&a->after.counts));
 	else
 		snprintf(ret, size,
 			 "a context switch takes %.0f ns of processor time instead of %.0f "
@@ -328,7 +372,7 @@ static void print_text(const struct apply *a)
 	printf("                       before        after\n");
 	printf("%12.0f %12.0f  context switches a second\n", per_second(switches(&b->counts), b),
 	       per_second(switches(&c->counts), c));
-	printf("%12.0f %12.0f  ns of processor time for each, with all that is done between two\n",
+	printf("%12.1f %12.1f  ns of processor time for each, with all that is done between two\n",
 	       switch_ns(b), switch_ns(c));
 	printf("%12.0f %12.0f  rt_sigprocmask calls a second by them\n",
 	       per_second(slow_calls(&b->counts), b), per_second(slow_calls(&c->counts), c));
@@ -344,7 +388,11 @@ static void print_text(const struct apply *a)
 	printf("changed  %llu bytes in %s; its threads stood for %.1f ms at most\n",
 	       (unsigned long long)a->bytes, scry_text_shown(a->u.module).text,
 	       (double)a->pause_ns / 1e6);
-	printf("note     %s\n", risk);
+	if (a->audit.own_changes)
+		printf("         %llu calls of libc's own, as where a thread starts, changed one "
+		       "for "
+		       "a moment\n",
+		       (unsigned long long)a->audit.own_changes);
 	printf("undo     scry patch undo %s -p %d\n", SCRY_UCONTEXT_NAME, a->proc.pid);
 }
 
@@ -385,6 +433,7 @@ static int print_json(const struct apply *a)
 	scry_json_key(&j, "setcontext"), scry_json_u64(&j, a->audit.calls[1]);
 	scry_json_key(&j, "swapcontext"), scry_json_u64(&j, a->audit.calls[2]);
 	scry_json_key(&j, "other_calls"), scry_json_u64(&j, a->audit.other_calls);
+	scry_json_key(&j, "own_changes"), scry_json_u64(&j, a->audit.own_changes);
 	scry_json_key(&j, "threads"), scry_json_u64(&j, a->threads);
 	scry_json_object_end(&j);
 	scry_json_key(&j, "module"), scry_json_text(&j, a->u.module);
@@ -502,7 +551,9 @@ static int parse(struct apply *a, int argc, char **argv)
 	int rest, r = scry_opt_parse(rows, count, (struct scry_opt_args){argc, argv}, &rest);
 
 	if (r == 0 && a->help) {
-		printf("usage: %s\n\nTakes the system call out of the context switches of a "
+		printf("usage: %s\n       scry patch apply FILE.so -p PID (--help after "
+		       "FILE.so)\n\n"
+		       "Takes the system call out of the context switches of a "
 		       "running program.\n\n",
 		       usage);
 		scry_opt_help(rows, count, stdout);

@@ -20,7 +20,8 @@
 
 struct file_opts {
 	uint64_t pid, max_pause_ns;
-	bool no_exceptions, dry_run, quiet, help;
+	struct scry_patch_risks risks;
+	bool dry_run, quiet, help;
 	int verbose;
 };
 
@@ -84,7 +85,7 @@ static int apply(const struct file_opts *o, const char *path, const struct scry_
 	scry_patch_file_name(path, f.name);
 	r = check_free(proc, f.name);
 	if (r == 0)
-		r = scry_patch_file_open(&f, path, proc, o->no_exceptions);
+		r = scry_patch_file_open(&f, path, proc, &o->risks);
 	if (r == 0 && !o->dry_run)
 		r = put_on(&f, proc, o->max_pause_ns, &pause_ns);
 	if (r == 0) {
@@ -110,9 +111,13 @@ int scry_cmd_patch_file(int argc, char **argv)
 		{'p', "pid", SCRY_OPT_PID, &o.pid, "PID", "the process", NULL},
 		{0, "dry-run", SCRY_OPT_FLAG, &o.dry_run, NULL, "only show what would be changed",
 		 NULL},
-		{0, "no-exceptions", SCRY_OPT_FLAG, &o.no_exceptions, NULL,
+		{0, "no-exceptions", SCRY_OPT_FLAG, &o.risks.no_exceptions, NULL,
 		 "replace functions in a program that can throw: you know that no exception "
 		 "passes them",
+		 NULL},
+		{0, "no-ipa-ra", SCRY_OPT_FLAG, &o.risks.no_ipa_ra, NULL,
+		 "replace functions that are called within their own object: you know that it was "
+		 "compiled with -fno-ipa-ra, or by clang",
 		 NULL},
 		{0, "max-pause", SCRY_OPT_DURATION, &o.max_pause_ns, "TIME",
 		 "give up when its threads do not stop within this (default 50ms)", NULL},
@@ -199,11 +204,12 @@ static int show_new(struct reading *in)
 
 	if (r < 0)
 		return r;
-	if (written > in->seen + SCRY_LOG_LINES) {
+	if (written - in->seen > SCRY_LOG_LINES) {
 		in->lost += written - SCRY_LOG_LINES - in->seen;
 		in->seen = written - SCRY_LOG_LINES;
 	}
-	for (uint64_t n = in->seen + 1; n <= written; n++) {
+	for (uint64_t k = 0; k < SCRY_LOG_LINES && in->seen != written; k++) {
+		const uint64_t n = in->seen + 1;
 		struct scry_log_line line;
 
 		r = scry_mem_read(&in->mem,

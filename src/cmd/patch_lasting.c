@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "base/opt.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
@@ -54,25 +55,63 @@ int scry_lasting_leave(struct scry_inject *inj, int r)
 		return scry_fail(r, "%s", kept);
 	if (gone < 0)
 		return gone;
+	if (left)
+		scry_log_say(
+			"%llu KiB of scry's agent stay mapped, without effect, as no thread came "
+			"to a place where it can unmap them; fix: scry undo -p %d later",
+			(unsigned long long)left / 1024, inj->proc->pid);
 	scry_error_clear();
 	return 0;
 }
 
-/* Of a patch that is there, by which a process whose threads stand on coroutines' stacks can be
- * entered. 0: none. */
-static uint64_t stack_of_patch(pid_t pid, const char *name)
+/* Is it there? Before anybody is held. *ret_stack is its stack, by which a process whose threads
+ * stand on coroutines' stacks can be entered. */
+static int find_patch(const struct scry_proc *proc, const char *name, uint64_t *ret_stack)
 {
 	struct scry_patch_head head = {0};
 	struct scry_maps maps = {0};
 	struct scry_mem mem = {.fd = -1};
+	int r = scry_mem_open(&mem, proc->pid, 0);
 
-	if (scry_mem_open(&mem, pid, 0) == 0 && scry_maps_read(pid, &maps) == 0 &&
-	    scry_lasting_find(&mem, &maps, name, &head) == 0 && head.stage == SCRY_PATCH_MAPPING)
-		head.stack = 0; /* it may not be open */
+	if (r == 0)
+		r = scry_maps_read(proc->pid, &maps);
+	if (r == 0 && scry_lasting_find(&mem, &maps, name, &head) < 0)
+		r = scry_fail(-ENOENT,
+			      "process %d (%s) has no patch '%s'; fix: scry patch list -p %d names "
+			      "those that it has",
+			      proc->pid, proc->comm, name, proc->pid);
+	*ret_stack = head.stage == SCRY_PATCH_MAPPING ? 0 : head.stack; /* it may not be open */
 	scry_maps_done(&maps);
 	scry_mem_close(&mem);
+	return r;
+}
+
+/* Others of that name, which were taken out before and had to stay mapped, are tried again. */
+static void take_out_older(struct scry_inject *inj, const char *name)
+{
+	struct scry_patch_head head;
+	size_t at = 0;
+
+	scry_maps_done(&inj->maps);
+	while (scry_maps_read(inj->proc->pid, &inj->maps) == 0 &&
+	       scry_lasting_next(&inj->mem, &inj->maps, &at, &head) == 0) {
+		struct scry_lasting patch = {0};
+		struct scry_undo_report report;
+		const char *why = NULL;
+		uint64_t left = 1;
+
+		scry_maps_done(&inj->maps);
+		if (head.stage != SCRY_PATCH_OUT || strcmp(head.name, name) != 0)
+			continue;
+		if (scry_lasting_open(&patch, inj, &head) == 0)
+			scry_lasting_off(&patch, inj, &report, &left, &why);
+		scry_lasting_close(&patch);
+		if (!left && at)
+			at--; /* the mappings behind it have moved up */
+		scry_maps_done(&inj->maps);
+	}
+	scry_maps_done(&inj->maps);
 	scry_error_clear();
-	return head.stack;
 }
 
 int scry_lasting_take_out(const struct scry_proc *proc, const char *name, uint64_t max_pause_ns,
@@ -82,12 +121,12 @@ int scry_lasting_take_out(const struct scry_proc *proc, const char *name, uint64
 	struct scry_lasting patch = {0};
 	struct scry_patch_head head;
 	struct scry_taken_out out = {0};
-	int r = scry_lasting_enter(
-		&inj, proc,
-		&(struct scry_lasting_way){.purpose = "patch undo",
-					   .spare_stack = stack_of_patch(proc->pid, name),
-					   .max_pause_ns = max_pause_ns});
+	struct scry_lasting_way way = {.purpose = "patch undo", .max_pause_ns = max_pause_ns};
+	int r = find_patch(proc, name, &way.spare_stack);
 
+	if (r < 0)
+		return r;
+	r = scry_lasting_enter(&inj, proc, &way);
 	if (r == 0) {
 		scry_maps_done(&inj.maps);
 		r = scry_maps_read(proc->pid, &inj.maps);
@@ -102,6 +141,8 @@ int scry_lasting_take_out(const struct scry_proc *proc, const char *name, uint64
 	if (r == 0)
 		r = scry_lasting_off(&patch, &inj, &out.report, &out.left, &out.why);
 	scry_lasting_close(&patch);
+	if (r == 0)
+		take_out_older(&inj, name);
 	r = scry_lasting_leave(&inj, r);
 	out.pause_ns = inj.pause_max_ns;
 	scry_inject_done(&inj);
@@ -121,7 +162,9 @@ static void print_ucontext(const struct scry_mem *mem, const struct scry_patch_h
 		printf("  %-12s ~%llu calls without the system call, %llu with it\n", names[i],
 		       (unsigned long long)counts.fast[i], (unsigned long long)counts.slow[i]);
 	if (counts.has_changed)
-		printf("  the program has changed a signal mask: all make the system call again\n");
+		printf("  the program has changed a signal mask: all make the system call again; "
+		       "fix: "
+		       "undo, and apply again\n");
 	else if (counts.is_measuring)
 		printf("  it is measured, or scry was ended while it was: all make the system "
 		       "call\n");
@@ -152,7 +195,7 @@ static void print_patch(const struct scry_proc *proc, const struct scry_mem *mem
 	printf("process %d (%s): patch '%s' %s at %s by uid %u%s, %llu KiB at %#llx\n", proc->pid,
 	       scry_text_shown(proc->comm).text, scry_text_shown(head->name).text,
 	       stages[head->stage], when, head->uid,
-	       head->pid == (uint64_t)proc->pid ? "" : ", inherited",
+	       head->start == proc->start_ticks ? "" : ", inherited",
 	       (unsigned long long)head->size / 1024, (unsigned long long)head->text);
 	if (head->version > SCRY_PATCH_VERSION)
 		printf("  made by a newer scry\n");
@@ -185,6 +228,8 @@ static int undo(const struct scry_proc *proc, const char *name, uint64_t max_pau
 	struct scry_taken_out out;
 	int r = scry_inject_check(proc);
 
+	if (r == 0)
+		r = scry_inject_check_alone(proc);
 	if (r == 0)
 		r = scry_lasting_take_out(proc, name, max_pause_ns, &out);
 	if (r < 0)

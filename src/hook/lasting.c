@@ -188,7 +188,7 @@ int scry_lasting_map(struct scry_inject *inj, uint64_t near, struct scry_patch_h
 	head->stage = SCRY_PATCH_MAPPING;
 	head->since_ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 	head->uid = getuid();
-	head->pid = (uint64_t)inj->proc->pid;
+	head->start = inj->proc->start_ticks;
 	while (!head->nonce)
 		if (getrandom(&head->nonce, sizeof(head->nonce), 0) < 0)
 			return scry_fail(-errno, "no random number: %s", strerror(errno));
@@ -260,6 +260,7 @@ void scry_lasting_close(struct scry_lasting *p)
 struct proof {
 	uint64_t start, end; /* of the patch */
 	uint64_t left;	     /* bytes that may be read yet */
+	uint64_t deadline_ns;
 	uint64_t *words;
 };
 
@@ -271,7 +272,8 @@ static bool leads_there(const struct proof *p, uint64_t word)
 static const char too_much[] = "its memory is too large to be looked through in a pause",
 		  is_used[] = "a thread, a stack or data still leads there";
 
-/* NULL: no word of [at, end) leads there. Words that are not aligned are no addresses. */
+/* NULL: no word of [at, end), which is there, leads to the patch. Words that are not aligned are no
+ * addresses. */
 static const char *look_at_words(const struct scry_inject *inj, struct proof *p, uint64_t at,
 				 uint64_t end)
 {
@@ -279,11 +281,9 @@ static const char *look_at_words(const struct scry_inject *inj, struct proof *p,
 		const uint64_t size = end - at < CHUNK_BYTES ? end - at : CHUNK_BYTES;
 		ssize_t n = scry_mem_read_some(&inj->mem, at, p->words, size);
 
-		if (n <= 0) { /* a hole, as behind the end of a file */
-			at = (at + SCRY_PAGE) & ~(uint64_t)(SCRY_PAGE - 1);
-			continue;
-		}
-		if ((uint64_t)n > p->left)
+		if (n <= 0) /* given back by somebody who shares it */
+			return too_much;
+		if ((uint64_t)n > p->left || scry_now_ns() > p->deadline_ns)
 			return too_much;
 		p->left -= (uint64_t)n;
 		for (size_t i = 0; i < (size_t)n / 8; i++)
@@ -294,25 +294,20 @@ static const char *look_at_words(const struct scry_inject *inj, struct proof *p,
 	return NULL;
 }
 
-/* Page by page where many are not written to, else as far as the written ones reach. */
+/* Only what is there is read: to bring more into memory may take a server's answer, who stands
+ * still, too. */
 static const char *look_at_mapping(const struct scry_inject *inj, struct proof *p,
 				   const struct scry_written *written,
 				   const struct scry_map_entry *m)
 {
 	const char *why = NULL;
+	uint64_t run, end;
 
-	for (uint64_t at = m->start; at < m->end && !why;) {
-		const uint64_t next = scry_written_next(written, at, m->end);
-		uint64_t end = next + CHUNK_BYTES < m->end ? next + CHUNK_BYTES : m->end;
-
-		if (next > at) {
-			at = next;
-			continue;
-		}
-		if (!m->shared && !m->inode) /* what is read is there then: only what is written */
-			end = at + SCRY_PAGE;
-		why = look_at_words(inj, p, at, end);
-		at = end;
+	for (uint64_t at = m->start; at < m->end && !why; at = end) {
+		if (scry_now_ns() > p->deadline_ns)
+			return too_much;
+		run = scry_written_run(written, at, m->end, &end);
+		why = run < end ? look_at_words(inj, p, run, end) : NULL;
 	}
 	return why;
 }
@@ -355,6 +350,8 @@ static const char *look_at_all(struct scry_inject *inj, struct proof *p, const s
 	if (scry_maps_read(inj->proc->pid, &inj->maps) < 0)
 		return "its mappings cannot be read";
 	scry_written_open(&written, inj->proc->pid, &inj->maps);
+	if (written.pagemap < 0)
+		why = "it cannot be seen which of its memory is there";
 	for (size_t i = 0; i < inj->maps.count && !why; i++) {
 		const struct scry_map_entry *m = &inj->maps.entries[i];
 
@@ -385,12 +382,39 @@ static bool is_ours(const struct scry_inject *inj, const struct scry_patch_head 
 	return true;
 }
 
+struct kernel_action { /* of rt_sigaction */
+	uint64_t handler, flags, restorer, mask;
+};
+
+/* Does the kernel lead there, for a signal? Asked into the patch's own stack for calls, of which
+ * nobody stands on the lower half. */
+static int is_a_handler(struct scry_tracee *t, const struct scry_call *how,
+			const struct scry_patch_head *h)
+{
+	const uint64_t at = h->stack - SCRY_CALL_STACK_BYTES;
+	int r = 0;
+
+	for (uint64_t signal = 1; signal <= 64 && r == 0; signal++) {
+		const uint64_t ask[1][7] = {{SYS_rt_sigaction, signal, 0, at, 8}};
+		struct kernel_action is;
+
+		r = scry_hold_calls(t, how, ask, 1);
+		if (r == 0 && pread(how->mem_fd, &is, sizeof(is), (off_t)at) != sizeof(is))
+			r = -EFAULT;
+		if (r == 0 &&
+		    (is.handler - start_of(h) < h->size || is.restorer - start_of(h) < h->size))
+			r = -EBUSY;
+	}
+	return r;
+}
+
 static int unmap_patch(struct scry_tracee *t, const struct scry_call *how, void *arg)
 {
 	const struct scry_patch_head *h = arg;
 	const uint64_t gone[1][7] = {{SYS_munmap, start_of(h), h->size}};
+	int r = h->kind == SCRY_PATCH_UCONTEXT ? 0 : is_a_handler(t, how, h);
 
-	return scry_hold_calls(t, how, gone, 1);
+	return r < 0 ? r : scry_hold_calls(t, how, gone, 1);
 }
 
 static const char *prove(struct scry_inject *inj, const struct scry_patch_head *h)
@@ -410,9 +434,12 @@ static const char *prove(struct scry_inject *inj, const struct scry_patch_head *
 		if (scry_inject_stop(inj, &w) < 0)
 			break;
 		p.left = PROOF_BYTES;
+		p.deadline_ns = scry_now_ns() + inj->max_pause_ns;
 		why = look_at_all(inj, &p, &w);
 		if (!why && !is_ours(inj, h))
 			why = "other memory lies there";
+		if (!why && scry_proc_shares_memory(inj->proc->pid))
+			why = "another process runs on its memory";
 		scry_inject_go(inj, &w);
 		if (why == too_much)
 			break;
@@ -438,10 +465,11 @@ int scry_lasting_off(struct scry_lasting *p, struct scry_inject *inj, struct scr
 	if (r < 0)
 		return r;
 	*ret_why = prove(inj, &p->head);
-	if (!*ret_why && scry_inject_call(inj, NULL, unmap_patch, &p->head) == 0)
-		*ret_left = 0;
-	else if (!*ret_why)
-		*ret_why = "it could not be unmapped";
+	if (!*ret_why) {
+		r = scry_inject_call(inj, NULL, unmap_patch, &p->head);
+		*ret_left = r < 0 ? p->head.size : 0;
+		*ret_why = r == -EBUSY ? is_used : r < 0 ? "it could not be unmapped" : NULL;
+	}
 	scry_error_clear();
 	return 0;
 }

@@ -44,6 +44,8 @@ static bool are_files_bytes(struct scry_hooks *h, size_t object, const struct sc
 	       !memcmp(file, row->code + row->window.endbr, sizeof(file));
 }
 
+static const char patched[] = "a patch of scry's is applied to it; fix: scry patch list names it";
+
 /* Does its first instruction jump into a patch that lasts? */
 static bool is_patched(struct scry_hooks *h, const struct scry_hook *row)
 {
@@ -146,12 +148,12 @@ static const char *entry_refusal(struct scry_hooks *h, struct scry_hook *row)
 	code.avail = row->avail;
 	refusal = scry_x86_window(&code, JUMP_BYTES, SCRY_X86_JUMP_OK, &row->window);
 	if (refusal != SCRY_X86_OK)
-		return scry_x86_why(refusal);
+		return is_patched(h, row) ? patched : scry_x86_why(refusal);
 	if (!(row->window.has & SCRY_X86_ONE) && !scry_text_at(text, row->address - bias))
 		return "no unwind table tells where it ends";
 	if (!are_files_bytes(h, (size_t)object, row))
 		return is_patched(h, row)
-			       ? "a patch of scry's is applied to it; fix: scry patch list names it"
+			       ? patched
 			       : "its first bytes are not those of its file: another tool has "
 				 "changed them";
 	start = row->address + row->window.endbr;

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "hook/renew.h"
 #include "scry/patch.h"
+#include "sys/text_share.h"
 
 #define STUB_BYTES 640
 #define STATE_WANTED 0xe7u /* x87, SSE, AVX, AVX-512 */
@@ -107,6 +108,8 @@ static int find_import(void *arg, const struct scry_object_import *import, uint6
 		if (!best || row->object < best->object)
 			best = row;
 	}
+	if (!best && r == 0 && found.count == 1) /* a function that has several versions */
+		best = found.rows;
 	if (best)
 		*ret = best->is_ifunc ? chosen(f, &found, (size_t)(best - found.rows))
 				      : best->address;
@@ -146,15 +149,66 @@ static bool is_function(const struct scry_object_entry *e)
 	return e->kind == SCRY_PATCH_REPLACE || e->kind == SCRY_PATCH_BEFORE;
 }
 
+/* C++ in any of its ways, or code with clean-ups for exceptions and cancellation (-fexceptions): by
+ * its tables, as names may be stripped. libc's own code is never above a replaced function but by a
+ * callback. */
 static bool can_throw(struct scry_patch_file *f)
 {
-	struct scry_functions found = {0};
-	bool can = scry_symbols_find_exported(&f->hooks.objects, "__cxa_throw", &found) == 0 &&
-		   found.count;
+	struct scry_linkmap *lm = &f->hooks.objects;
+	bool can = false;
 
-	scry_functions_done(&found);
+	for (size_t i = 0; i < lm->count && !can; i++) {
+		uint64_t at, size;
+
+		can = !scry_linkmap_is_named(&lm->objects[i], "libc.so.6") &&
+		      !lm->objects[i].is_loader && scry_linkmap_open(lm, i) == 0 &&
+		      scry_elf_section(lm->objects[i].elf, ".gcc_except_table", &at, &size) == 0;
+	}
 	scry_error_clear();
 	return can;
+}
+
+/* Calls from its own object: a compiler that sees both may keep values over the call in registers
+ * that the function leaves alone (gcc's -fipa-ra, part of -O2), and another function does not. */
+static bool is_called_within(struct scry_patch_file *f, uint64_t address)
+{
+	const ssize_t object = scry_linkmap_at(&f->hooks.objects, address);
+	const struct scry_transfers none = {0};
+	struct scry_text *text;
+	bool is = true; /* where it is not known */
+
+	if (object < 0 || scry_linkmap_open(&f->hooks.objects, (size_t)object) < 0 ||
+	    scry_text_share(f->hooks.objects.objects[object].elf, &text) < 0)
+		return is;
+	is = scry_text_sites(text, address - f->hooks.objects.objects[object].bias, &none) > 0;
+	scry_text_free(text);
+	return is;
+}
+
+static int check_replaced(struct scry_patch_file *f, const struct scry_patch_risks *risks)
+{
+	f->throws = can_throw(f);
+	if (f->throws && !risks->no_exceptions)
+		return scry_fail(
+			-ENOTSUP,
+			"process %d has code that exceptions or cancellation unwind (C++, or "
+			"-fexceptions), and what passes a replaced function that way ends the "
+			"program or skips its clean-ups; fix: SCRY_BEFORE, or "
+			"--no-exceptions, if you know that nothing does",
+			f->hooks.proc->pid);
+	for (size_t i = 0; i < f->object.entry_count && !risks->no_ipa_ra; i++)
+		if (f->object.entries[i].kind == SCRY_PATCH_REPLACE &&
+		    is_called_within(f, f->row_of[i]))
+			return scry_fail(
+				-ENOTSUP,
+				"%s is called within its own object, where the compiler may count "
+				"on "
+				"registers that it leaves alone (gcc -O2 has -fipa-ra), and your "
+				"function does not; fix: SCRY_BEFORE, which keeps all, or "
+				"--no-ipa-ra, if the object was compiled with -fno-ipa-ra or by "
+				"clang",
+				f->object.entries[i].name);
+	return 0;
 }
 
 static int want(struct scry_patch_file *f, size_t i)
@@ -169,6 +223,8 @@ static int want(struct scry_patch_file *f, size_t i)
 				 f->path, e->name, f->hooks.proc->pid);
 	if (r < 0)
 		return r;
+	if (f->hooks.count == before)
+		return scry_fail(-ENOTSUP, "'%s' changes %s twice", f->path, e->name);
 	if (f->hooks.count != before + 1)
 		return scry_fail(-ENOTSUP,
 				 "'%s' changes %s, of which process %d has %zu that differ; fix: "
@@ -179,7 +235,7 @@ static int want(struct scry_patch_file *f, size_t i)
 	return 0;
 }
 
-static int plan(struct scry_patch_file *f, bool no_exceptions)
+static int plan(struct scry_patch_file *f, const struct scry_patch_risks *risks)
 {
 	bool replaces = false;
 	int r = 0;
@@ -193,15 +249,9 @@ static int plan(struct scry_patch_file *f, bool no_exceptions)
 		return r;
 	if (!f->near)
 		return scry_fail(-ENOTSUP, "'%s' changes no function", f->path);
-	f->throws = can_throw(f);
-	if (replaces && f->throws && !no_exceptions)
-		return scry_fail(
-			-ENOTSUP,
-			"process %d can throw C++ exceptions, and one that passes a "
-			"replaced function would end it; fix: --no-exceptions, if you know "
-			"that none does",
-			f->hooks.proc->pid);
-	r = scry_hooks_plan(&f->hooks);
+	r = replaces ? check_replaced(f, risks) : 0;
+	if (r == 0)
+		r = scry_hooks_plan(&f->hooks);
 	for (size_t i = 0; i < f->hooks.count && r == 0; i++) {
 		const struct scry_hook *row = &f->hooks.rows[i];
 
@@ -217,7 +267,7 @@ static int plan(struct scry_patch_file *f, bool no_exceptions)
  */
 
 int scry_patch_file_open(struct scry_patch_file *f, const char *path, const struct scry_proc *proc,
-			 bool no_exceptions)
+			 const struct scry_patch_risks *risks)
 {
 	uint8_t *file;
 	size_t size;
@@ -232,7 +282,7 @@ int scry_patch_file_open(struct scry_patch_file *f, const char *path, const stru
 		r = scry_hooks_open(&f->hooks, proc);
 	if (r == 0) /* for an address that is none yet: names and imports are judged */
 		r = scry_patch_object_bind(&f->object, 1ull << 40, path, find_import, f);
-	return r < 0 ? r : plan(f, no_exceptions);
+	return r < 0 ? r : plan(f, risks);
 }
 
 void scry_patch_file_close(struct scry_patch_file *f)

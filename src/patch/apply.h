@@ -15,6 +15,11 @@
 #include "hook/lasting.h"
 #include "patch/object.h"
 
+struct scry_patch_risks {   /* what the user answers for */
+	bool no_exceptions; /* none passes a replaced function */
+	bool no_ipa_ra;	    /* nobody counts on registers that a replaced function leaves alone */
+};
+
 struct scry_patch_file {
 	const char *path;
 	char name[SCRY_PATCH_NAME]; /* the file's, without .so */
@@ -28,10 +33,9 @@ struct scry_patch_file {
 /* The name that it gets. */
 void scry_patch_file_name(const char *path, char ret[SCRY_PATCH_NAME]);
 
-/* Reads the file, looks everything up, plans. With `no_exceptions` functions may be replaced in a
- * program that can throw. 0, or -errno with a sentence. */
+/* Reads the file, looks everything up, plans. 0, or -errno with a sentence. */
 int scry_patch_file_open(struct scry_patch_file *f, const char *path, const struct scry_proc *proc,
-			 bool no_exceptions);
+			 const struct scry_patch_risks *risks);
 void scry_patch_file_close(struct scry_patch_file *f);
 
 /* What would be changed, a line each. */

@@ -11,7 +11,7 @@
 
 #define PAGE 4096u
 #define SEGMENTS_MAX 16
-#define RELOCATIONS_MAX 65536u
+#define RELOCATIONS_MAX 4096u
 /* beside the tags of the first 37: */
 enum { TAG_VERSYM = 37, TAG_VERNEED, TAG_VERNEEDNUM };
 
@@ -171,11 +171,12 @@ static int read_dynamic(struct scry_patch_object *o, const char *name)
 static int find_section(struct scry_patch_object *o, const char *name)
 {
 	const Elf64_Ehdr *e = (const Elf64_Ehdr *)o->file;
-	const Elf64_Shdr *s = (const Elf64_Shdr *)(o->file + e->e_shoff), *names;
+	const Elf64_Shdr *s, *names;
 
 	if (e->e_shentsize != sizeof(*s) || e->e_shoff % 8 || e->e_shstrndx >= e->e_shnum ||
 	    !has_file(o, e->e_shoff, (uint64_t)e->e_shnum * sizeof(*s)))
 		return REFUSE(name, "has no section headers", name);
+	s = (const Elf64_Shdr *)(o->file + e->e_shoff);
 	names = &s[e->e_shstrndx];
 	if (!has_file(o, names->sh_offset, names->sh_size) || !names->sh_size ||
 	    o->file[names->sh_offset + names->sh_size - 1])
@@ -257,6 +258,8 @@ static void find_version(const struct scry_patch_object *o, uint64_t index,
 				import->version = text ? text : "";
 				return;
 			}
+			if (!aux.vna_next)
+				break;
 			next += aux.vna_next;
 		}
 		at = need.vn_next ? at + need.vn_next : 0;

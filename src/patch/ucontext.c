@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
 
 #include "base/err.h"
 #include "hook/renew.h"
@@ -174,49 +175,42 @@ void scry_ucontext_close(struct scry_ucontext *u)
 	scry_hooks_close(&u->hooks);
 }
 
-/* Of thread `tid`; false: it is gone. */
-static bool mask_of(pid_t pid, pid_t tid, uint64_t *ret)
+/* While all stand: what /proc shows is the mask of the moment, as sigwait and ppoll have one. */
+static int compare_masks(const struct scry_world *w, uint64_t *ret)
 {
-	char path[64], line[128];
-	bool found = false;
-	FILE *f;
+	uint64_t mask = 0, first = 0;
+	bool any = false;
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)pid, (int)tid);
-	f = fopen(path, "re");
-	while (f && !found && fgets(line, sizeof(line), f))
-		if (!strncmp(line, "SigBlk:", 7)) {
-			*ret = strtoull(line + 7, NULL, 16);
-			found = true;
-		}
-	if (f)
-		fclose(f);
-	return found;
+	for (size_t i = 0; i < w->count; i++) {
+		if (!w->threads[i].stopped)
+			continue;
+		if (ptrace(PTRACE_GETSIGMASK, w->threads[i].tid, sizeof(mask), &mask) < 0)
+			return scry_fail(-errno, "cannot read the signal mask of thread %d: %s",
+					 w->threads[i].tid, strerror(errno));
+		first = any ? first : mask;
+		any = true;
+		if (mask != first)
+			return scry_fail(-ENOTSUP,
+					 "the threads of process %d have different signal masks "
+					 "(%016llx, and %016llx in thread %d): its contexts may "
+					 "need the system call",
+					 w->pid, (unsigned long long)first,
+					 (unsigned long long)mask, w->threads[i].tid);
+	}
+	*ret = first;
+	return 0;
 }
 
-int scry_ucontext_common_mask(pid_t pid, uint64_t *ret, size_t *ret_threads)
+int scry_ucontext_common_mask(struct scry_inject *inj, uint64_t *ret, size_t *ret_threads)
 {
-	pid_t *tids;
-	ssize_t n = scry_proc_tasks(pid, &tids);
-	uint64_t mask = 0, first = 0;
-	int r = n > 0 ? 0 : scry_proc_fail_gone(pid);
+	struct scry_world w;
+	int r = scry_inject_stop(inj, &w);
 
-	*ret_threads = 0;
-	for (ssize_t i = 0; i < n && r == 0; i++) {
-		if (!mask_of(pid, tids[i], &mask))
-			continue;
-		if (!(*ret_threads)++)
-			first = mask;
-		else if (mask != first)
-			r = scry_fail(-ENOTSUP,
-				      "the threads of process %d have different signal masks "
-				      "(%016llx, and %016llx in thread %d): its contexts may need "
-				      "the system call",
-				      pid, (unsigned long long)first, (unsigned long long)mask,
-				      tids[i]);
-	}
-	if (n > 0)
-		free(tids);
-	*ret = first;
+	if (r < 0)
+		return r;
+	r = compare_masks(&w, ret);
+	*ret_threads = w.count;
+	scry_inject_go(inj, &w);
 	return r;
 }
 

@@ -34,8 +34,8 @@ struct scry_ucontext {
 int scry_ucontext_find(struct scry_ucontext *u, const struct scry_proc *proc);
 void scry_ucontext_close(struct scry_ucontext *u);
 
-/* The mask of all threads of a process. 0; -ENOTSUP with a sentence: they have several; -ESRCH. */
-int scry_ucontext_common_mask(pid_t pid, uint64_t *ret, size_t *ret_threads);
+/* The mask of all threads, in a stop. 0; -ENOTSUP with a sentence: they have several; -errno. */
+int scry_ucontext_common_mask(struct scry_inject *inj, uint64_t *ret, size_t *ret_threads);
 
 /* Puts it in: it counts, and goes on to the functions as they were. 0 or -errno with a sentence;
  * what was begun is taken out by scry_lasting_off. */

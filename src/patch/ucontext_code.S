@@ -55,6 +55,10 @@ scry_ucontext_code:
 	lea FPENV(\ucp), %rax
 	cmp %rax, FPREGS(\ucp)
 	jne 9f
+	mov FPENV(\ucp), %eax		/* an exception of the x87 unit that traps: its flags matter */
+	not %eax
+	test $0x3f, %al
+	jnz 9f
 .endm
 
 .macro save

@@ -64,6 +64,16 @@ static uint8_t place_of(const struct scry_mask_audit *a, const struct scry_ev_sy
 	return ELSEWHERE;
 }
 
+/* Is it a call within the object that is spared? */
+static bool is_spared(const struct scry_mask_audit *a, const struct scry_reader *reader,
+		      const struct scry_ev_syscall_site *site)
+{
+	const char *module = scry_reader_string(reader, site->module_str, NULL);
+	const char *slash = module ? strrchr(module, '/') : NULL;
+
+	return a->spared && module && !strcmp(slash ? slash + 1 : module, a->spared);
+}
+
 static void note_change(struct scry_mask_audit *a, const struct scry_reader *reader,
 			const struct scry_ev_syscall_site *site)
 {
@@ -90,8 +100,14 @@ static void take_sum(struct scry_mask_audit *a, const struct scry_reader *reader
 	if (place == NOT_A_MASK)
 		return;
 	if (sum->what == SCRY_VAIN_MASK && sum->asked > sum->vain) {
-		a->changes += sum->asked - sum->vain;
-		note_change(a, reader, &found->sites[sum->site]);
+		const struct scry_ev_syscall_site *site = &found->sites[sum->site];
+
+		if (place == ELSEWHERE && is_spared(a, reader, site)) {
+			a->own_changes += sum->asked - sum->vain;
+		} else {
+			a->changes += sum->asked - sum->vain;
+			note_change(a, reader, site);
+		}
 	}
 	if (place == ELSEWHERE)
 		a->other_calls += sum->calls;

@@ -17,12 +17,16 @@ struct scry_mask_audit {
 	/* the caller's: addresses of functions that make the call themselves */
 	uint64_t places[SCRY_MASK_AUDIT_PLACES];
 	size_t place_count;
-	bool exact; /* calls are counted, at some 150 ns each; else ticks only are */
+	const char
+		*spared; /* the last part of an object's path: what else changes masks in it for a
+			    moment, as libc's own threads' start does, is counted apart; NULL */
+	bool exact;	 /* calls are counted, at some 150 ns each; else ticks only are */
 	/* what was found */
 	uint64_t calls[SCRY_MASK_AUDIT_PLACES]; /* of rt_sigprocmask */
 	uint64_t other_calls;			/* the same from elsewhere */
-	uint64_t changes; /* of all: that set another mask than was in force */
-	uint64_t lost;	  /* calls that could not be looked at, as there were too many places */
+	uint64_t changes;     /* of all: that set another mask than was in force */
+	uint64_t own_changes; /* the same in `spared`, from elsewhere than `places` */
+	uint64_t lost;	      /* calls that could not be looked at, as there were too many places */
 	uint64_t ticks, inside; /* of the clock: of the process; at the calls of `places` */
 	uint64_t watched_ns;
 	char changed_by[256]; /* "symbol+offset in object" of one that changed it; "" */

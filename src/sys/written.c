@@ -64,3 +64,26 @@ uint64_t scry_written_next(const struct scry_written *w, uint64_t at, uint64_t e
 			return i ? (at / PAGE + (uint64_t)i) * PAGE : at;
 	return n == (ssize_t)(want * sizeof(*pages)) ? (at / PAGE + want) * PAGE : at;
 }
+
+uint64_t scry_written_run(const struct scry_written *w, uint64_t at, uint64_t end,
+			  uint64_t *ret_end)
+{
+	const struct scry_map_entry *m = scry_maps_at(w->maps, at);
+	const bool is_private = m && !m->shared && !m->inode;
+	uint64_t pages[LOOK_PAGES];
+	size_t want = (end - 1) / PAGE - at / PAGE + 1, first, last;
+	ssize_t n;
+
+	want = want < LOOK_PAGES ? want : LOOK_PAGES;
+	n = pread(w->pagemap, pages, want * sizeof(*pages), (off_t)(at / PAGE * sizeof(*pages)));
+	want = n > 0 ? (size_t)n / sizeof(*pages) : 0;
+	for (first = 0; first < want; first++)
+		if (is_private ? is_written(w, pages[first])
+			       : (pages[first] & (PAGE_PRESENT | PAGE_SWAPPED)) != 0)
+			break;
+	for (last = first; last < want; last++)
+		if (!(pages[last] & (PAGE_PRESENT | PAGE_SWAPPED)))
+			break;
+	*ret_end = want ? (at / PAGE + last) * PAGE : end;
+	return want ? (at / PAGE + first) * PAGE : end;
+}

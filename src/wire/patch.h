@@ -45,7 +45,7 @@ struct scry_patch_head {
 	uint64_t data, data_size; /* the stack included */
 	uint64_t stack;		  /* its end, which is that of data */
 	uint64_t since_ns;	  /* CLOCK_REALTIME */
-	uint64_t pid;		  /* that it was applied to: a fork child has another */
+	uint64_t start; /* ticks from boot to the start of the process it was applied to */
 	char name[SCRY_PATCH_NAME];
 	uint64_t counter_count;
 	struct scry_patch_counter counters[SCRY_PATCH_COUNTERS];

@@ -59,7 +59,7 @@ static int put_in(struct scry_inject *inj, void *arg)
 	struct scry_lasting patch;
 	uint64_t mask;
 	size_t threads;
-	int r = scry_ucontext_common_mask(inj->proc->pid, &mask, &threads);
+	int r = scry_ucontext_common_mask(inj, &mask, &threads);
 
 	if (r == 0)
 		r = scry_ucontext_apply(arg, inj, mask, &patch);
@@ -98,7 +98,8 @@ static int turn(const struct scry_proc *proc, unsigned long hold_us, int only_in
 	int r;
 
 	if (file) {
-		r = scry_patch_file_open(&patch_file, file, proc, true);
+		r = scry_patch_file_open(&patch_file, file, proc,
+					 &(struct scry_patch_risks){true, true});
 		if (r == 0)
 			r = within(proc, patch_file.near, put_file_in, &patch_file);
 		scry_patch_file_close(&patch_file);
