@@ -40,7 +40,14 @@
 
 #define SCRY_PATCH_ABI 1u
 
-enum { SCRY_PATCH_REPLACE = 1, SCRY_PATCH_BEFORE, SCRY_PATCH_COUNTER, SCRY_PATCH_LOG };
+enum {
+	SCRY_PATCH_REPLACE = 1,
+	SCRY_PATCH_BEFORE,
+	SCRY_PATCH_COUNTER,
+	SCRY_PATCH_LOG,
+	SCRY_PATCH_AROUND,
+	SCRY_PATCH_AROUND_VOID
+};
 
 struct scry_patch_entry { /* the section "scry_patch" is an array of these */
 	uint32_t abi, kind;
@@ -58,10 +65,22 @@ struct scry_patch_entry { /* the section "scry_patch" is an array of these */
  * with the function's type. */
 #define SCRY_REPLACE(function, handler) SCRY_REPLACE_IN(function, "", handler)
 /* The same, of one library: "@libssl.so.3". */
-#define SCRY_REPLACE_IN(function, at_library, handler)                                \
+#define SCRY_REPLACE_IN(function, at_library, handler) \
+	SCRY_PATCH_INSTEAD(function, SCRY_PATCH_REPLACE, at_library, handler)
+#define SCRY_PATCH_INSTEAD(function, kind, at_library, handler)                       \
 	__attribute__((used)) static __typeof__(&(handler)) scry_original_##function; \
-	SCRY_PATCH_ENTRY(function, SCRY_PATCH_REPLACE, #function at_library, handler, \
-			 &scry_original_##function)
+	SCRY_PATCH_ENTRY(function, kind, #function at_library, handler, &scry_original_##function)
+/* As SCRY_REPLACE, and all registers but that of the result are as the function would have left
+ * them alone: for functions that are called within their own object. Only for functions whose
+ * arguments are all in registers (at most six integers and pointers, eight float and double, no
+ * structs by value, no `...`), and whose result is an integer or a pointer, or of the VOID kind
+ * nothing. scry cannot check that. It takes 3.5 KiB of the stack. */
+#define SCRY_AROUND(function, handler) SCRY_AROUND_IN(function, "", handler)
+#define SCRY_AROUND_VOID(function, handler) SCRY_AROUND_VOID_IN(function, "", handler)
+#define SCRY_AROUND_IN(function, at_library, handler) \
+	SCRY_PATCH_INSTEAD(function, SCRY_PATCH_AROUND, at_library, handler)
+#define SCRY_AROUND_VOID_IN(function, at_library, handler) \
+	SCRY_PATCH_INSTEAD(function, SCRY_PATCH_AROUND_VOID, at_library, handler)
 /* The function as it was, to be called. */
 #define SCRY_ORIGINAL(function) (*scry_original_##function)
 

@@ -23,6 +23,7 @@
 #define STATE_WANTED 0xe7u /* x87, SSE, AVX, AVX-512 */
 
 extern const uint8_t scry_before[], scry_before_words[], scry_before_end[];
+extern const uint8_t scry_around[], scry_around_words[], scry_around_end[];
 
 static size_t distance(const uint8_t *from, const uint8_t *to)
 {
@@ -146,7 +147,8 @@ static int find_import(void *arg, const struct scry_object_import *import, uint6
 
 static bool is_function(const struct scry_object_entry *e)
 {
-	return e->kind == SCRY_PATCH_REPLACE || e->kind == SCRY_PATCH_BEFORE;
+	return e->kind == SCRY_PATCH_REPLACE || e->kind == SCRY_PATCH_BEFORE ||
+	       e->kind == SCRY_PATCH_AROUND || e->kind == SCRY_PATCH_AROUND_VOID;
 }
 
 /* C++ in any of its ways, or code with clean-ups for exceptions and cancellation (-fexceptions): by
@@ -204,8 +206,9 @@ static int check_replaced(struct scry_patch_file *f, const struct scry_patch_ris
 				"%s is called within its own object, where the compiler may count "
 				"on "
 				"registers that it leaves alone (gcc -O2 has -fipa-ra), and your "
-				"function does not; fix: SCRY_BEFORE, which keeps all, or "
-				"--no-ipa-ra, if the object was compiled with -fno-ipa-ra or by "
+				"function does not; fix: SCRY_BEFORE or SCRY_AROUND, which "
+				"keep all, or --no-ipa-ra, if the object was compiled with "
+				"-fno-ipa-ra or by "
 				"clang",
 				f->object.entries[i].name);
 	return 0;
@@ -241,7 +244,8 @@ static int plan(struct scry_patch_file *f, const struct scry_patch_risks *risks)
 	int r = 0;
 
 	for (size_t i = 0; i < f->object.entry_count && r == 0; i++) {
-		replaces |= f->object.entries[i].kind == SCRY_PATCH_REPLACE;
+		replaces |= f->object.entries[i].kind != SCRY_PATCH_BEFORE &&
+			    is_function(&f->object.entries[i]);
 		if (is_function(&f->object.entries[i]))
 			r = want(f, i);
 	}
@@ -302,7 +306,9 @@ void scry_patch_file_describe(const struct scry_patch_file *f, FILE *out)
 		for (size_t k = 0; k < f->hooks.count; k++)
 			if (f->hooks.rows[k].address == f->row_of[i])
 				fprintf(out, "  %s  %s of %s, 5 bytes at %#llx\n",
-					e->kind == SCRY_PATCH_REPLACE ? "replace" : "before ",
+					e->kind == SCRY_PATCH_BEFORE	? "before "
+					: e->kind == SCRY_PATCH_REPLACE ? "replace"
+									: "around ",
 					scry_text_shown(e->name).text,
 					scry_text_shown(f->hooks.rows[k].module).text,
 					(unsigned long long)(f->hooks.rows[k].address +
@@ -328,13 +334,39 @@ static void state_size(uint64_t *ret_mask, uint64_t *ret_bytes)
 	*ret_bytes = b;
 }
 
+struct template
+{ /* NULL: there is none, the function leads to the handler itself */
+	const uint8_t *start, *words, *end;
+};
+
+static struct template template_of(uint32_t kind)
+{
+	if (kind == SCRY_PATCH_BEFORE)
+		return (struct template){scry_before, scry_before_words, scry_before_end};
+	if (kind == SCRY_PATCH_AROUND || kind == SCRY_PATCH_AROUND_VOID)
+		return (struct template){scry_around, scry_around_words, scry_around_end};
+	return (struct template){0};
+}
+
+static void fill_template(const struct template *t, uint32_t kind, uint64_t handler, uint8_t *code)
+{
+	uint64_t words[4] = {handler, 0, 0, kind == SCRY_PATCH_AROUND};
+	const size_t count = kind == SCRY_PATCH_BEFORE ? 3 : 4;
+
+	state_size(&words[1], &words[2]);
+	if (kind != SCRY_PATCH_BEFORE)
+		words[1] &= ~1ull; /* a result may lie in the x87 unit, and nothing else does */
+	memcpy(code, t->start, distance(t->start, t->end));
+	memcpy(code + distance(t->start, t->words), words, count * sizeof(*words));
+}
+
 /* The stub of entry `i` at address `at`, into `code`; its row leads there. */
 static int lay_stub(struct scry_patch_file *f, size_t i, uint64_t at, uint8_t *code)
 {
 	const struct scry_object_entry *e = &f->object.entries[i];
-	const bool is_before = e->kind == SCRY_PATCH_BEFORE;
-	const size_t head = is_before ? distance(scry_before, scry_before_end) : 0;
-	const uint64_t object_at = at - i * STUB_BYTES + stub_bytes(f);
+	const struct template t = template_of(e->kind);
+	const size_t head = t.start ? distance(t.start, t.end) : 0;
+	const uint64_t handler = at - i * STUB_BYTES + stub_bytes(f) + e->what;
 	struct scry_x86_place place = {.address = at + head, .back = true};
 	struct scry_x86_moved moved;
 	struct scry_hook *row = f->hooks.rows;
@@ -348,21 +380,19 @@ static int lay_stub(struct scry_patch_file *f, size_t i, uint64_t at, uint8_t *c
 							.avail = row->avail},
 				&row->window, &place, &moved);
 	if (refusal != SCRY_X86_OK || head + moved.bytes > STUB_BYTES)
-		return scry_fail(-ENOTSUP, "the first instructions of %s cannot be moved: %s",
-				 e->name, scry_x86_why(refusal));
-	if (is_before) {
-		uint64_t words[3] = {object_at + e->what};
-
-		state_size(&words[1], &words[2]);
-		memcpy(code, scry_before, head);
-		memcpy(code + distance(scry_before, scry_before_words), words, sizeof(words));
-	} else {
+		return scry_fail(-ENOTSUP, "the first instructions of %s cannot be moved: %s%s",
+				 e->name, scry_x86_why(refusal),
+				 refusal == SCRY_X86_REACH
+					 ? "; fix: a patch of its own for each library"
+					 : "");
+	if (t.start)
+		fill_template(&t, e->kind, handler, code);
+	if (e->kind != SCRY_PATCH_BEFORE)
 		memcpy(f->object.image + e->original, &place.address, 8);
-	}
 	memcpy(code + head, moved.code, moved.bytes);
 	memcpy(row->copied, moved.at, sizeof(row->copied));
 	row->copy = place.address;
-	row->stub = is_before ? at : object_at + e->what;
+	row->stub = t.start ? at : handler;
 	row->has_stub = true;
 	return 0;
 }

@@ -360,6 +360,8 @@ static bool makes_sense(const struct scry_patch_object *o, const struct scry_obj
 {
 	switch (e->kind) {
 	case SCRY_PATCH_REPLACE:
+	case SCRY_PATCH_AROUND:
+	case SCRY_PATCH_AROUND_VOID:
 		return is_code(o, e->what) && is_data(o, e->original, 8);
 	case SCRY_PATCH_BEFORE:
 		return is_code(o, e->what);

@@ -161,6 +161,70 @@ static int mine(unsigned i, int *r);'
 	kill "$PID"
 }
 
+@test "a function that is called within its own object: kept registers, or refused" {
+	body='extern int snprintf(char *, size_t, const char *, ...);
+static long mine(long a, long b);
+SCRY_COUNTER(calls)'
+	last='static long mine(long a, long b)
+{
+	char t[64];
+	scry_count(calls);
+	snprintf(t, sizeof t, "%ld %f", a, (double)b);
+	return SCRY_ORIGINAL(plain_step)(a, b);
+}'
+	printf '%s\n' '#include <scry/patch.h>' "$body" 'SCRY_REPLACE(plain_step, mine)' "$last" >"$T/it.c"
+	compiles it
+	printf '%s\n' '#include <scry/patch.h>' "$body" 'SCRY_AROUND(plain_step, mine)' "$last" >"$T/around.c"
+	compiles around
+	start counts_on "$TARGETS/target_counts_on"
+	wait_for 10 in_file "^pid" "$T/counts_on.out"
+	text_before=$(text "$PID")
+	scry_ends 4 patch apply "$T/it.so" -p "$PID"
+	says "called within its own object"
+	scry_ends 0 patch apply "$T/around.so" -p "$PID" --max-pause 2s
+	in_file "around   plain_step" "$T/scry.out"
+	called() { "$SCRY" patch list -p "$PID" | grep -q "calls        [1-9][0-9][0-9][0-9]"; }
+	wait_for 20 called
+	scry_ends 0 patch undo around -p "$PID" --max-pause 2s
+	wait_for 5 text_is "$PID" "$text_before"
+	kill "$PID"
+	ended "$PID"
+	[ "$status" -eq 0 ]
+	in_file "^right" "$T/counts_on.out"
+}
+
+@test "the undo asks nobody for memory that is not there" {
+	for how in served sparse; do
+		start lazy "$TARGETS/target_lazy" "$how"
+		wait_for 10 grep -qE "^(pid|none)" "$T/lazy.out"
+		if grep "^none" "$T/lazy.out"; then
+			skip "$(cat "$T/lazy.out")"
+		fi
+		scry_ends 0 patch apply "$TARGETS/patch_bounds.so" -p "$PID" --max-pause 2s
+		timeout 60 "$SCRY" patch undo patch_bounds -p "$PID" --max-pause 2s >"$T/undo"
+		in_file "its memory is unmapped" "$T/undo"
+		kill "$PID"
+	done
+}
+
+@test "a handler of signals keeps a patch mapped" {
+	printf '%s\n' '#include <scry/patch.h>' 'extern void *signal(int, void (*)(int));' 'SCRY_COUNTER(signals)' \
+		'static void handler(int n) { scry_count(signals); }' \
+		'static void seen(struct scry_patch_call *c) { static int is; if (!is) { is = 1; signal(12, handler); } }' \
+		'SCRY_BEFORE(table_get, seen)' >"$T/it.c"
+	compiles it
+	server
+	scry_ends 0 patch apply "$T/it.so" -p "$PID" --max-pause 2s
+	exec 7<>"/dev/tcp/127.0.0.1/$PORT"
+	[ "$(asks 3)" = "value 13" ]
+	scry_ends 0 patch undo it -p "$PID" --max-pause 2s
+	in_file "stay mapped, without effect, as a thread, a stack or data still leads there" "$T/scry.out"
+	kill -USR2 "$PID"
+	[ "$(asks 2)" = "value 12" ]
+	exec 7>&-
+	kill "$PID"
+}
+
 @test "killed at any system call" {
 	server
 	text_before=$(text "$PID")

@@ -209,6 +209,32 @@ static void a_mask_that_differs(void **state)
 	done();
 }
 
+/* A context in which an exception of the x87 unit traps is loaded by the function as it was, which
+ * takes the flags of others away. */
+static void exceptions_that_trap(void **state)
+{
+	static ucontext_t back;
+	static volatile int turn;
+
+	(void)state;
+	lay_out();
+	turn = 0;
+	feenableexcept(FE_DIVBYZERO);
+	our.get(&back);
+	if (!turn++) {
+		fedisableexcept(FE_DIVBYZERO);
+		__asm__ volatile("fldz; fld1; fdivp; fstp %%st(0); fwait" ::: "st");
+		our.set(&back);
+		fail();
+	}
+	__asm__ volatile("fld1; fstp %%st(0); fwait" ::: "st");
+	fedisableexcept(FE_DIVBYZERO);
+	assert_int_equal(turn, 2);
+	assert_int_equal(counted(3), 1);
+	assert_int_equal(our.data[UCONTEXT_CHANGED], 0);
+	done();
+}
+
 /* Which calls of pthread_sigmask change the mask, which is that of SIGUSR2 here. */
 static void calls_that_change(void **state)
 {
@@ -320,11 +346,9 @@ static void changed_bodies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(contexts_of_both),
-		cmocka_unit_test(saved_words),
-		cmocka_unit_test(a_mask_that_differs),
-		cmocka_unit_test(calls_that_change),
-		cmocka_unit_test(bodies),
+		cmocka_unit_test(contexts_of_both),    cmocka_unit_test(saved_words),
+		cmocka_unit_test(a_mask_that_differs), cmocka_unit_test(exceptions_that_trap),
+		cmocka_unit_test(calls_that_change),   cmocka_unit_test(bodies),
 		cmocka_unit_test(changed_bodies),
 	};
 

@@ -1,0 +1,66 @@
+/*
+ * What SCRY_AROUND of scry/patch.h puts in a function's place: its handler is called, with the same
+ * arguments in registers, and all other registers that a call may change are put back behind it. A
+ * template, as patch/before.S: the words are filled in, the copy of the function's first
+ * instructions follows, which the handler may call.
+ */
+	.section .rodata
+	.balign 16
+	.globl scry_around, scry_around_words, scry_around_end
+	.hidden scry_around, scry_around_words, scry_around_end
+scry_around:
+	push %rbp
+	mov %rsp, %rbp
+	push %rbx
+	push %rcx
+	push %rdx
+	push %rsi
+	push %rdi
+	push %r8
+	push %r9
+	push %r10
+	push %r11
+	mov %rax, %rbx			/* of a function with `...`: how many vectors */
+	sub 3f(%rip), %rsp
+	and $-64, %rsp
+	xor %eax, %eax			/* the head of an xsave area must be 0 */
+	mov %rax, 512(%rsp)
+	mov %rax, 520(%rsp)
+	mov %rax, 528(%rsp)
+	mov %rax, 536(%rsp)
+	mov %rax, 544(%rsp)
+	mov %rax, 552(%rsp)
+	mov %rax, 560(%rsp)
+	mov %rax, 568(%rsp)
+	mov 2f(%rip), %eax
+	mov 2f + 4(%rip), %edx
+	xsave (%rsp)
+	mov -24(%rbp), %rdx
+	mov %rbx, %rax
+	call *1f(%rip)
+	cmpq $0, 4f(%rip)		/* a function without a result leaves rax, too */
+	cmovne %rax, %rbx
+	mov 2f(%rip), %eax
+	mov 2f + 4(%rip), %edx
+	xrstor (%rsp)
+	mov %rbx, %rax
+	lea -72(%rbp), %rsp
+	pop %r11
+	pop %r10
+	pop %r9
+	pop %r8
+	pop %rdi
+	pop %rsi
+	pop %rdx
+	pop %rcx
+	pop %rbx
+	pop %rbp
+	ret
+	.balign 8, 0xcc
+scry_around_words:
+1:	.quad 0				/* the handler */
+2:	.quad 0				/* what of the state is saved, without the x87 unit */
+3:	.quad 0				/* bytes for it */
+4:	.quad 0				/* 1: rax is the result */
+scry_around_end:
+	.section .note.GNU-stack, "", @progbits
