@@ -581,7 +581,8 @@ int scry_cmd_patch_apply(int argc, char **argv)
 	if (argc < 2 || strcmp(argv[1], SCRY_UCONTEXT_NAME) != 0) {
 		if (argc >= 2 && (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help")))
 			return parse(&a, argc, argv) == 1 ? 0 : SCRY_EXIT_USAGE;
-		scry_fail(-EINVAL, "say which patch: scry patch apply ucontext -p PID, or FILE.so");
+		scry_fail(-EINVAL, "name the patch, before the options: scry patch apply ucontext "
+				   "-p PID, or FILE.so");
 		return SCRY_EXIT_USAGE;
 	}
 	r = parse(&a, argc - 1, argv + 1);

@@ -181,7 +181,28 @@ static void print_counters(const struct scry_mem *mem, const struct scry_patch_h
 			       head->counters[i].is_log ? " lines logged" : "");
 }
 
-static void print_patch(const struct scry_proc *proc, const struct scry_mem *mem,
+/* Where a library was unloaded its changes are gone with it, also when it came back. */
+static void print_standing(struct scry_mem *mem, const struct scry_patch_head *head)
+{
+	struct scry_edit edit;
+	size_t standing = 0;
+	uint8_t now[SCRY_EDIT_MAX];
+
+	if (head->stage == SCRY_PATCH_ON && scry_edit_open(&edit, mem, head->journal) == 0) {
+		for (size_t i = 0; i < edit.count; i++)
+			standing += scry_mem_read(mem, edit.entries[i].address, now,
+						  edit.entries[i].size) == 0 &&
+				    !memcmp(now, edit.entries[i].new_, edit.entries[i].size);
+		if (standing < edit.count)
+			printf("  only %zu of %zu changes stand: it has not been put in whole, or "
+			       "a library was unloaded\n",
+			       standing, edit.count);
+		scry_edit_close(&edit);
+	}
+	scry_error_clear();
+}
+
+static void print_patch(const struct scry_proc *proc, struct scry_mem *mem,
 			const struct scry_patch_head *head)
 {
 	static const char *const stages[] = {"", "not complete, without effect", "applied",
@@ -199,6 +220,7 @@ static void print_patch(const struct scry_proc *proc, const struct scry_mem *mem
 	       (unsigned long long)head->size / 1024, (unsigned long long)head->text);
 	if (head->version > SCRY_PATCH_VERSION)
 		printf("  made by a newer scry\n");
+	print_standing(mem, head);
 	if (head->kind == SCRY_PATCH_UCONTEXT)
 		print_ucontext(mem, head);
 	print_counters(mem, head);
