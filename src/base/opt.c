@@ -214,6 +214,9 @@ static int opt_store(const struct scry_opt *row, const char *text)
 		return 0;
 	case SCRY_OPT_CHOICE:
 		return opt_read_choice(row, text);
+	case SCRY_OPT_CHOICE_MAYBE:
+		*(int *)row->target = 0;
+		return text ? opt_read_choice(row, text) : 0;
 	case SCRY_OPT_U64_MAYBE:
 		*(uint64_t *)row->target = UINT64_MAX;
 		return text ? scry_opt_read_u64(text, row->target) : 0;
@@ -246,9 +249,15 @@ static const struct scry_opt *opt_by_code(const struct scry_opt *rows, size_t co
 	return NULL;
 }
 
+/* Its argument may be left out. */
+static bool opt_is_maybe(const struct scry_opt *row)
+{
+	return row->kind == SCRY_OPT_U64_MAYBE || row->kind == SCRY_OPT_CHOICE_MAYBE;
+}
+
 static int opt_getopt_arg(const struct scry_opt *row)
 {
-	if (row->kind == SCRY_OPT_U64_MAYBE)
+	if (opt_is_maybe(row))
 		return optional_argument;
 	return opt_has_arg(row) ? required_argument : no_argument;
 }
@@ -417,8 +426,7 @@ static void opt_help_row(const struct scry_opt *row, FILE *out)
 
 	width += fprintf(out, "--%s", row->long_name);
 	if (opt_has_arg(row))
-		width += fprintf(out, row->kind == SCRY_OPT_U64_MAYBE ? "[=%s]" : "=%s",
-				 opt_arg_name(row));
+		width += fprintf(out, opt_is_maybe(row) ? "[=%s]" : "=%s", opt_arg_name(row));
 	if (width + 2 > OPT_HELP_COLUMN)
 		fprintf(out, "\n%*s", OPT_HELP_COLUMN, "");
 	else
@@ -469,7 +477,7 @@ void scry_opt_man(const struct scry_opt *rows, size_t count, FILE *out)
 		opt_roff(rows[i].long_name, out);
 		fputs("\\fR", out);
 		if (opt_has_arg(&rows[i])) {
-			bool is_maybe = rows[i].kind == SCRY_OPT_U64_MAYBE;
+			bool is_maybe = opt_is_maybe(&rows[i]);
 
 			fputs(is_maybe ? "[=\\fI" : "=\\fI", out);
 			opt_roff(opt_arg_name(&rows[i]), out);

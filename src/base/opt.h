@@ -16,17 +16,18 @@
 #include <stdio.h>
 
 enum scry_opt_kind {
-	SCRY_OPT_FLAG,	    /* bool *: set to true */
-	SCRY_OPT_COUNT,	    /* int *: counts how often it was given (-v -v) */
-	SCRY_OPT_STRING,    /* const char **: points into argv */
-	SCRY_OPT_CHOICE,    /* int *: index of the word in `choices` */
-	SCRY_OPT_U64,	    /* uint64_t * */
-	SCRY_OPT_PID,	    /* uint64_t *: as many as a pid_t holds */
-	SCRY_OPT_U64_MAYBE, /* uint64_t *: --long=N; --long alone is UINT64_MAX */
-	SCRY_OPT_DURATION,  /* uint64_t *: ns; 50ms, 1.5s, 30s, 5m, 2h; a bare number is seconds */
-	SCRY_OPT_SIZE,	    /* uint64_t *: bytes; 64KiB, 256M, 1GiB; powers of 1024 */
-	SCRY_OPT_U64_LIST,  /* struct scry_opt_list *: repeatable, commas too; each once */
-	SCRY_OPT_STRINGS,   /* struct scry_opt_strings *: repeatable, point into argv */
+	SCRY_OPT_FLAG,	       /* bool *: set to true */
+	SCRY_OPT_COUNT,	       /* int *: counts how often it was given (-v -v) */
+	SCRY_OPT_STRING,       /* const char **: points into argv */
+	SCRY_OPT_CHOICE,       /* int *: index of the word in `choices` */
+	SCRY_OPT_CHOICE_MAYBE, /* the same; --long alone is the first word */
+	SCRY_OPT_U64,	       /* uint64_t * */
+	SCRY_OPT_PID,	       /* uint64_t *: as many as a pid_t holds */
+	SCRY_OPT_U64_MAYBE,    /* uint64_t *: --long=N; --long alone is UINT64_MAX */
+	SCRY_OPT_DURATION, /* uint64_t *: ns; 50ms, 1.5s, 30s, 5m, 2h; a bare number is seconds */
+	SCRY_OPT_SIZE,	   /* uint64_t *: bytes; 64KiB, 256M, 1GiB; powers of 1024 */
+	SCRY_OPT_U64_LIST, /* struct scry_opt_list *: repeatable, commas too; each once */
+	SCRY_OPT_STRINGS,  /* struct scry_opt_strings *: repeatable, point into argv */
 };
 
 #define SCRY_OPT_LIST_MAX 64
@@ -49,7 +50,7 @@ struct scry_opt {
 	void *target;	     /* as the kind says; untouched when the option is not given */
 	const char *arg;     /* name of the argument in the help; NULL for flags */
 	const char *help;    /* one sentence, lower case, no full stop */
-	const char *choices; /* CHOICE only: "line|class|file" */
+	const char *choices; /* CHOICE and CHOICE_MAYBE: "line|class|file" */
 };
 
 /*

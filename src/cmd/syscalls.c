@@ -15,6 +15,8 @@
 #include "base/opt.h"
 #include "cmd/cmd.h"
 #include "cmd/outside.h"
+#include "cmd/syscalls_at_sites.h"
+#include "cmd/watch_opts.h"
 #include "sample/syscalls.h"
 #include "sys/container.h"
 #include "sys/fd.h"
@@ -26,13 +28,14 @@
 #define WATCHER_NICE (-15)
 
 enum { BY_SITE, BY_SYSCALL, BY_LINE, BY_THREAD };
+enum { COUNT_NONE = -1, COUNT_IN_KERNEL, COUNT_AT_SITES };
 
 struct syscalls {
 	struct scry_opt_list pids;
 	struct scry_outside o;
 	uint64_t duration_ns, rate;
 	bool exact, latency, follow, sums, quiet, help;
-	int verbose, by;
+	int verbose, by, counts;
 	/* the run */
 	struct scry_syscalls_watch *watch;
 	uint64_t began_ns;
@@ -211,6 +214,41 @@ static const int rows_by[] = {
 	[BY_THREAD] = SCRY_VIEW_BY_THREAD,
 };
 
+/* A counter in the process knows how often it was passed, and nothing else. */
+static int check_at_sites(const struct syscalls *s)
+{
+	const char *what = s->follow	       ? "-f"
+			   : s->sums	       ? "-c"
+			   : s->latency	       ? "--latency"
+			   : s->by != BY_SITE  ? "--by"
+			   : s->o.command      ? "-- CMD"
+			   : s->pids.count > 1 ? "a second -p"
+					       : NULL;
+
+	return what ? scry_fail(-EINVAL,
+				"--exact=site counts at places of one process that lives, without "
+				"children, threads, times and results, so there is no %s; fix: "
+				"--exact",
+				what)
+		    : 0;
+}
+
+static int run_at_sites(struct syscalls *s)
+{
+	struct scry_watch_opts opts = {
+		.pids = s->pids,
+		.duration_ns = s->duration_ns,
+		.max_pause_ns = SCRY_WATCH_PAUSE_NS,
+		.memory = SCRY_WATCH_MEMORY,
+		.max_size = s->o.max_size,
+		.output = s->o.output,
+		.force = s->o.force,
+		.command_line = scry_command_line(),
+	};
+
+	return scry_syscalls_at_sites(&opts, (uint32_t)s->rate, &s->o.report);
+}
+
 static int check(struct syscalls *s, int argc, char **argv, int rest_at)
 {
 	if (rest_at < argc)
@@ -227,11 +265,13 @@ static int check(struct syscalls *s, int argc, char **argv, int rest_at)
 					 (unsigned long long)s->pids.values[i]);
 	if (!s->rate || s->rate > RATE_MAX)
 		return scry_fail(-EINVAL, "--rate is from 1 to %u ticks a second", RATE_MAX);
+	if (s->counts == COUNT_AT_SITES && check_at_sites(s) < 0)
+		return -EINVAL;
 	if (s->sums && s->by != BY_SITE)
 		return scry_fail(-EINVAL, "-c is --by syscall with --exact; fix: one of them");
 	if (s->sums)
 		s->by = BY_SYSCALL;
-	s->exact |= s->latency || s->sums;
+	s->exact = s->counts != COUNT_NONE || s->latency || s->sums;
 	s->o.report.rows.by = rows_by[s->by];
 	s->o.report.by_given = true;
 	if (scry_output_check_ending(s->o.output, "scry json txt") < 0)
@@ -244,7 +284,7 @@ static int check(struct syscalls *s, int argc, char **argv, int rest_at)
 int scry_cmd_syscalls(int argc, char **argv)
 {
 	static const char usage[] = "scry syscalls [OPTIONS] -p PID | -- CMD...";
-	struct syscalls s = {.rate = RATE_DEFAULT, .o = SCRY_OUTSIDE_INIT};
+	struct syscalls s = {.rate = RATE_DEFAULT, .counts = COUNT_NONE, .o = SCRY_OUTSIDE_INIT};
 	const struct scry_opt rows[] = {
 		{'p', "pid", SCRY_OPT_U64_LIST, &s.pids, "PID",
 		 "watch this live process; may be given again", NULL},
@@ -252,10 +292,11 @@ int scry_cmd_syscalls(int argc, char **argv)
 		 "stop after 30s, 5m, ...; 0 (default): at ^C, or when it ends", NULL},
 		{'f', "follow", SCRY_OPT_FLAG, &s.follow, NULL,
 		 "its child processes too, and what they run", NULL},
-		{0, "exact", SCRY_OPT_FLAG, &s.exact, NULL,
-		 "count each call, and prove which were in vain; every process of the machine pays "
-		 "some 100 to 200 ns a call meanwhile",
-		 NULL},
+		{0, "exact", SCRY_OPT_CHOICE_MAYBE, &s.counts, NULL,
+		 "count each call, in the kernel, and prove which were in vain; every process of "
+		 "the machine pays some 100 to 200 ns a call meanwhile. site: count in the "
+		 "process, at the places that a sample has found; nobody else pays",
+		 "kernel|site"},
 		{0, "latency", SCRY_OPT_FLAG, &s.latency, NULL, "--exact, and how long calls took",
 		 NULL},
 		{'c', "sums", SCRY_OPT_FLAG, &s.sums, NULL,
@@ -295,6 +336,8 @@ int scry_cmd_syscalls(int argc, char **argv)
 	if (err)
 		return SCRY_EXIT_USAGE;
 	scry_log_setup(s.quiet ? -1 : s.verbose, SCRY_LOG_COLOR_AUTO);
+	if (s.counts == COUNT_AT_SITES)
+		return run_at_sites(&s);
 	scry_front_catch_signals();
 	err = run(&s);
 	if (!err && !s.o.child)

@@ -51,8 +51,8 @@ int scry_watch_parse(const struct scry_watch_cli *cli, int argc, char **argv)
 	struct scry_watch_opts *o = cli->opts;
 	int rest, r;
 
-	o->max_pause_ns = 50000000;
-	o->memory = 256u << 20;
+	o->max_pause_ns = SCRY_WATCH_PAUSE_NS;
+	o->memory = SCRY_WATCH_MEMORY;
 	r = parse_names(cli, argc, argv, &rest);
 	if (r < 0)
 		return r;

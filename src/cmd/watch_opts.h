@@ -7,6 +7,9 @@
 #include "base/opt.h"
 #include "watch/watch.h"
 
+#define SCRY_WATCH_PAUSE_NS 50000000u
+#define SCRY_WATCH_MEMORY (256u << 20)
+
 /* Rows for `struct scry_watch_opts *o` and three talk settings. */
 /* clang-format off */
 #define SCRY_WATCH_ROWS(o, talk) \

@@ -11,6 +11,7 @@
 #include "hook/hooks.h"
 #include "hook/ifunc.h"
 #include "hook/lasting.h"
+#include "hook/renew.h"
 #include "sys/filter.h"
 #include "sys/text_share.h"
 
@@ -70,10 +71,10 @@ static const char go_code[] = "Go code: a function begins anew whenever its goro
 			      "again; fix: Go's own pprof, or perf record -p PID";
 
 /* By the table that Go's own unwinder needs, stripped or not. */
-static bool is_go(struct scry_hooks *h, const struct scry_hook *row)
+bool scry_hooks_is_go(struct scry_hooks *h, uint64_t address)
 {
 	static const char *const tables[] = {".gopclntab", ".data.rel.ro.gopclntab"};
-	ssize_t object = scry_linkmap_at(&h->objects, row->address);
+	ssize_t object = scry_linkmap_at(&h->objects, address);
 	uint64_t at, size;
 	bool found = false;
 
@@ -480,9 +481,9 @@ static int plan_entries(struct scry_hooks *h)
 	for (size_t i = 0; i < h->count; i++) {
 		struct scry_hook *row = &h->rows[i];
 
-		row->why = is_go(h, row)		? go_code
-			   : wants(row, SCRY_WAY_ENTRY) ? entry_refusal(h, row)
-							: NULL;
+		row->why = scry_hooks_is_go(h, row->address) ? go_code
+			   : wants(row, SCRY_WAY_ENTRY)	     ? entry_refusal(h, row)
+							     : NULL;
 		row->jump = JUMP_BYTES;
 		if (wants(row, SCRY_WAY_ENTRY) && !row->why)
 			row->way = SCRY_WAY_ENTRY;

@@ -68,4 +68,7 @@ int scry_hooks_change(struct scry_hooks *h, struct scry_inject *inj, struct scry
  */
 int scry_hook_succeed(struct scry_hook *row, const struct scry_hook *old, struct scry_inject *inj);
 
+/* Of hook/plan.c. Is there Go code at `address`? Its stacks have no room to spare. */
+bool scry_hooks_is_go(struct scry_hooks *h, uint64_t address);
+
 #endif

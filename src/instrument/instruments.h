@@ -13,7 +13,8 @@ extern const struct scry_instrument scry_instrument_count, scry_instrument_time,
 extern const struct scry_instrument scry_instrument_malloc; /* malloc/ */
 /* locks: its options are a uint64_t, frames of a stack. */
 extern const struct scry_instrument scry_instrument_locks;
-extern const struct scry_instrument scry_instrument_gvl; /* gvl/ */
+extern const struct scry_instrument scry_instrument_gvl;   /* gvl/ */
+extern const struct scry_instrument scry_instrument_sites; /* sites.h: system calls */
 /* calls/: by hooks, and by breakpoints, of one program only. */
 extern const struct scry_instrument scry_instrument_calls, scry_instrument_calls_stopped;
 

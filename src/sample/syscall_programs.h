@@ -16,7 +16,7 @@
 #include <sys/types.h>
 
 #include "rec/writer.h"
-#include "sample/syscall_number.h"
+#include "sys/syscall_number.h"
 #include "wire/bpf_syscalls.h"
 
 #define SCRY_SYSCALL_PROGRAMS_MAX 256u /* that are looked at, at once */

@@ -245,6 +245,11 @@ static int read_side(struct diff *d, const struct scry_syscall_side *side, int a
 	v->honesty.label = side->name;
 	if (r == 0 && !v->has_sums)
 		return scry_fail(-EINVAL, "'%s' ends before its watch did", side->name);
+	if (r == 0 && scry_syscall_is_at_sites(v)) /* what a sample has not found is not 0 */
+		return scry_fail(-EINVAL,
+				 "'%s' has counts of some places only (--exact=site), which cannot "
+				 "be compared; fix: two recordings of --exact, or of samples",
+				 side->name);
 	d->per[at] = scry_syscall_is_exact(v) ? (double)v->sums.watched_ns / 1e9
 					      : (double)v->sums.ticks / 100;
 	return r;

@@ -10,6 +10,7 @@
 #include "view/syscalls.h"
 #include "wire/bpf_syscalls.h"
 
+#define SITES_SAID 5 /* places that are not counted, by name */
 #define MANY 1000
 #define MANY_PLACES 20 /* of which the first has no more than its part: none is to be named */
 #define TICK_SECOND_NS 1021286236u /* between two ticks, times their rate: sample/processors */
@@ -183,6 +184,37 @@ static void note_perf(struct scry_syscall_view *v)
 		     (unsigned long long)scry_share(unknown, s->inside, 100));
 }
 
+/* What is not counted, and what shares are of. */
+static void note_sites(struct scry_syscall_view *v)
+{
+	const struct scry_syscall_row **rows = scry_syscall_sorted(v, &v->places);
+	uint32_t not_counted = 0;
+
+	for (uint32_t i = 0; rows && i < v->places.keys.count; i++) {
+		const struct scry_ev_syscall_site *site = scry_syscall_site_of(v, rows[i]);
+		struct scry_buf place = {0};
+
+		if (!rows[i]->why_str || ++not_counted > SITES_SAID)
+			continue;
+		scry_syscall_put_place(v, site, &place);
+		if (!v->doc->is_data)
+			scry_syscall_shorten(&place);
+		note(v, "%s from %s is not counted: %s", scry_syscall_text(v, site->name_str),
+		     scry_buf_str(&place), scry_syscall_text(v, rows[i]->why_str));
+		scry_buf_done(&place);
+	}
+	free(rows);
+	if (not_counted > SITES_SAID)
+		note(v, "%u more places are not counted either; --json says why",
+		     not_counted - SITES_SAID);
+	note(v,
+	     "counted in the process, at %u of the %u place%s that took processor time in a second "
+	     "of sampling before, of which the shares are; other places, children, and results of "
+	     "calls: --exact",
+	     v->places.keys.count - not_counted, v->places.keys.count,
+	     v->places.keys.count == 1 ? "" : "s");
+}
+
 /* What is missing, where something is. */
 static void note_missing(struct scry_syscall_view *v)
 {
@@ -243,7 +275,9 @@ static void note_missing(struct scry_syscall_view *v)
 		     (unsigned long long)(s->with_ns > s->before_ns ? s->with_ns - s->before_ns
 								    : 0),
 		     (unsigned long long)s->with_ns, (unsigned long long)s->before_ns);
-	if (scry_syscall_is_exact(v) && !scry_syscall_is_timed(v) && may_prove_more(v))
+	if (scry_syscall_is_at_sites(v))
+		note_sites(v);
+	else if (scry_syscall_is_exact(v) && !scry_syscall_is_timed(v) && may_prove_more(v))
 		note(v, "whether fcntl and ioctl set what was set already is known with --latency "
 			"only, which sees calls begin");
 	if (!scry_syscall_is_exact(v) && v->has_sums && !v->doc->is_data)
@@ -260,17 +294,23 @@ static void push_totals(struct scry_syscall_view *v)
 	const struct scry_doc_value share = scry_syscall_share(s->inside, s->ticks);
 	struct scry_cell calls = scry_cell_known(s->calls, scry_syscall_is_exact(v));
 	struct scry_cell ticks = scry_cell_number(s->ticks), inside = scry_cell_number(s->inside);
-	const char *mode = scry_syscall_is_timed(v)   ? "latency"
-			   : scry_syscall_is_exact(v) ? "exact"
-						      : "sampled";
+	const char *mode = scry_syscall_is_at_sites(v) ? "site"
+			   : scry_syscall_is_timed(v)  ? "latency"
+			   : scry_syscall_is_exact(v)  ? "exact"
+						       : "sampled";
 	struct scry_cell how = scry_cell_text(mode, strlen(mode));
 	struct scry_cell engine = scry_cell_text("ebpf", 4);
-	struct scry_cell exits = scry_cell_known(s->exits, !(s->flags & SCRY_SYSCALLS_PERF));
+	struct scry_cell exits = scry_cell_known(
+		s->exits, !(s->flags & (SCRY_SYSCALLS_PERF | SCRY_SYSCALLS_AT_SITES)));
+	struct scry_cell killed = scry_cell_known(s->killed, !scry_syscall_is_at_sites(v));
+	struct scry_cell before = scry_cell_known(s->before_ns, !scry_syscall_is_at_sites(v));
+	struct scry_cell with = scry_cell_known(s->with_ns, !scry_syscall_is_at_sites(v));
 	struct scry_cell ran = scry_cell_known(s->ran_ns, s->ran_ns != 0);
 
 	how.is_blank = true;
 	if (s->flags & SCRY_SYSCALLS_PERF)
 		engine = scry_cell_text("perf", 4);
+	killed.is_blank = before.is_blank = with.is_blank = true;
 	engine.is_blank = exits.is_blank = ran.is_blank = true;
 	calls.is_blank = !scry_syscall_is_exact(v);
 	const struct scry_pair pairs[] = {
@@ -291,11 +331,7 @@ static void push_totals(struct scry_syscall_view *v)
 		 {.number = s->watched_ns, .is_blank = true}},
 		{"ran_ns", NULL, SCRY_CELL_NUMBER, 0, ran},
 		{"exits", NULL, SCRY_CELL_NUMBER, 0, exits},
-		{"killed_in_calls",
-		 NULL,
-		 SCRY_CELL_NUMBER,
-		 0,
-		 {.number = s->killed, .is_blank = true}},
+		{"killed_in_calls", NULL, SCRY_CELL_NUMBER, 0, killed},
 		{"calls_in_no_row",
 		 NULL,
 		 SCRY_CELL_NUMBER,
@@ -317,16 +353,8 @@ static void push_totals(struct scry_syscall_view *v)
 		 0,
 		 {.number = s->strangers, .is_blank = true}},
 		{"records_lost", NULL, SCRY_CELL_NUMBER, 0, {.number = s->lost, .is_blank = true}},
-		{"getppid_before_ns",
-		 NULL,
-		 SCRY_CELL_NUMBER,
-		 0,
-		 {.number = s->before_ns, .is_blank = true}},
-		{"getppid_with_ns",
-		 NULL,
-		 SCRY_CELL_NUMBER,
-		 0,
-		 {.number = s->with_ns, .is_blank = true}},
+		{"getppid_before_ns", NULL, SCRY_CELL_NUMBER, 0, before},
+		{"getppid_with_ns", NULL, SCRY_CELL_NUMBER, 0, with},
 	};
 
 	v->doc->ops->totals(v->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));

@@ -240,6 +240,7 @@ enum {
 	COL_CALLER,
 	COL_FRAMES,
 	COL_VERDICT,
+	COL_WHY,
 	COLUMNS,
 };
 
@@ -284,6 +285,7 @@ static void set_columns(const struct scry_syscall_view *v, struct scry_column *c
 		[COL_CALLER] = {"called by", "caller", SCRY_CELL_TEXT, SCRY_COLUMN_CUT_AT_END},
 		[COL_FRAMES] = {NULL, "frames", SCRY_CELL_FRAMES, false},
 		[COL_VERDICT] = {NULL, "verdict", SCRY_CELL_TEXT, false},
+		[COL_WHY] = {NULL, "not_counted", SCRY_CELL_TEXT, false},
 	};
 	const int by = v->opts->by;
 	const bool is_thread = by == SCRY_VIEW_BY_THREAD, is_place = by == SCRY_VIEW_BY_SITE;
@@ -303,6 +305,8 @@ static void set_columns(const struct scry_syscall_view *v, struct scry_column *c
 	if (is_line)
 		c[COL_ERRORS].title = c[COL_P50_SHOWN].title = c[COL_P99_SHOWN].title =
 			c[COL_MAX_SHOWN].title = NULL;
+	if (!scry_syscall_is_at_sites(v))
+		c[COL_WHY] = none;
 	if (is_place && !v->lines_seen)
 		c[COL_LINE].title = NULL;
 	for (int i = COL_PID; i <= COL_THREAD && !is_thread; i++)
@@ -373,7 +377,8 @@ static void push_row(const struct scry_syscall_view *v, const struct scry_syscal
 	struct scry_cell c[COLUMNS];
 	const bool is_line = v->opts->by == SCRY_VIEW_BY_LINE;
 	/* rt_sigreturn has none */
-	const bool has_results = scry_syscall_is_exact(v) && !is_line &&
+	const bool is_counted = scry_syscall_is_exact(v) && !row->why_str;
+	const bool has_results = is_counted && !scry_syscall_is_at_sites(v) && !is_line &&
 				 (!site || v->opts->by == SCRY_VIEW_BY_THREAD ||
 				  site->number < SCRY_SYSCALLS_UNKNOWN);
 	char shown[4][TIME_ROOM];
@@ -393,9 +398,9 @@ static void push_row(const struct scry_syscall_view *v, const struct scry_syscal
 	c[COL_SHARE] = tenths(row->ticks, v->sums.ticks);
 	c[COL_SHARE_DATA] = (struct scry_cell){.values = &share, .number = 1};
 	c[COL_TICKS] = scry_cell_number(row->ticks);
-	c[COL_CALLS] = scry_cell_known(row->calls, scry_syscall_is_exact(v));
+	c[COL_CALLS] = scry_cell_known(row->calls, is_counted);
 	c[COL_RATE] = scry_cell_known(scry_share(row->calls, v->sums.watched_ns, 1000000000u),
-				      scry_syscall_is_exact(v) && v->sums.watched_ns);
+				      is_counted && v->sums.watched_ns);
 	c[COL_ERRORS] = scry_cell_known(row->errors, has_results);
 	c[COL_AGAIN] = scry_cell_known(row->again, has_results);
 	c[COL_ABSENT] = scry_cell_known(row->absent, has_results);
@@ -429,6 +434,7 @@ static void push_row(const struct scry_syscall_view *v, const struct scry_syscal
 	c[COL_CALLER] = caller.len ? scry_cell_text(caller.data, caller.len) : scry_cell_unknown();
 	c[COL_FRAMES] = (struct scry_cell){.is_unknown = !depth, .frames = frames, .number = depth};
 	c[COL_VERDICT] = said.len ? scry_cell_text(said.data, said.len) : scry_cell_unknown();
+	c[COL_WHY] = scry_functions_string(v->reader, row->why_str);
 	v->doc->ops->row(v->doc, c);
 	scry_buf_done(&place);
 	scry_buf_done(&caller);
@@ -519,6 +525,7 @@ int scry_syscall_push_rows(struct scry_syscall_view *v, const struct scry_syscal
 		else
 			push_row(v, row, row->verdict ? &verdicts[row->verdict - 1] : NULL);
 		shown += !most || shown < most;
+		total.why_str = total.why_str ? total.why_str : row->why_str;
 		total.calls += row->calls;
 		total.errors += row->errors;
 		total.ticks += row->ticks;

@@ -150,6 +150,7 @@ static int on_sum(struct scry_syscall_view *v, const struct scry_ev_syscall *ev)
 	row = place_of(v, ev->site);
 	if (!row)
 		return no_memory();
+	row->why_str = row->why_str ? row->why_str : v->sites[site - 1].why_str;
 	add(row, ev);
 	add(&v->site_sums[site - 1], ev);
 	if (v->opts->by == SCRY_VIEW_BY_SITE || v->opts->by == SCRY_VIEW_BY_LINE)
@@ -157,6 +158,7 @@ static int on_sum(struct scry_syscall_view *v, const struct scry_ev_syscall *ev)
 	row = shown_of(v, ev, site);
 	if (!row)
 		return no_memory();
+	row->why_str = row->why_str ? row->why_str : v->sites[site - 1].why_str;
 	add(row, ev);
 	return 0;
 }

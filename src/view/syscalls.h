@@ -21,8 +21,8 @@ struct scry_syscall_step { /* of times */
 };
 
 struct scry_syscall_row {
-	/* what it is of; site: the first of those that it sums up, its place + 1 */
-	uint32_t site, pid, tid, thread_str;
+	/* what it is of; site: the first of those that it sums up, place + 1; `why`: not counted */
+	uint32_t site, pid, tid, thread_str, why_str;
 	uint64_t calls, errors, again, absent, ticks;
 	uint64_t timed, total_ns, max_ns;
 	struct {
@@ -105,6 +105,10 @@ const struct scry_ev_syscall_site *scry_syscall_site_of(const struct scry_syscal
 static inline bool scry_syscall_is_exact(const struct scry_syscall_view *v)
 {
 	return v->sums.flags & SCRY_SYSCALLS_EXACT;
+}
+static inline bool scry_syscall_is_at_sites(const struct scry_syscall_view *v)
+{
+	return v->sums.flags & SCRY_SYSCALLS_AT_SITES;
 }
 static inline bool scry_syscall_is_timed(const struct scry_syscall_view *v)
 {

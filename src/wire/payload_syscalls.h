@@ -4,11 +4,12 @@
 
 #include <stdint.h>
 
-#define SCRY_SYSCALLS_EXACT 1u	 /* calls were counted; else only ticks of the clock */
-#define SCRY_SYSCALLS_LATENCY 2u /* and timed */
-#define SCRY_SYSCALLS_WHOLE 8u	 /* a program from its start to its end */
-#define SCRY_SYSCALLS_FOLLOW 4u	 /* children too */
-#define SCRY_SYSCALLS_PERF 16u	 /* without eBPF: numbers are read from the code */
+#define SCRY_SYSCALLS_EXACT 1u	   /* calls were counted; else only ticks of the clock */
+#define SCRY_SYSCALLS_LATENCY 2u   /* and timed */
+#define SCRY_SYSCALLS_WHOLE 8u	   /* a program from its start to its end */
+#define SCRY_SYSCALLS_FOLLOW 4u	   /* children too */
+#define SCRY_SYSCALLS_PERF 16u	   /* without eBPF: numbers are read from the code */
+#define SCRY_SYSCALLS_AT_SITES 32u /* counted before them, in the process: ticks are older */
 
 struct scry_ev_syscalls {   /* of the whole watch: one, at its end */
 	uint32_t flags;	    /* SCRY_SYSCALLS_EXACT... */
@@ -41,6 +42,8 @@ struct scry_ev_syscall_site { /* an instruction of a process that makes a system
 	uint32_t module_str, symbol_str;
 	uint64_t offset;  /* of the instruction: from the symbol, else from the object */
 	uint64_t address; /* the same; 0: no place, as of what returns elsewhere */
+	uint32_t why_str; /* of AT_SITES: why it is not counted; 0: it is */
+	uint32_t reserved;
 };
 
 /* What a call did in vain, or may have done: one kind for each number and its arguments. */

@@ -14,7 +14,7 @@
 
 static struct {
 	bool json;
-	int verbose, by;
+	int verbose, by, exact;
 	const char *output;
 	uint64_t top, duration_ns, memory_bytes;
 	struct scry_opt_list pids;
@@ -28,6 +28,7 @@ static const struct scry_opt rows[] = {
 	{'v', "verbose", SCRY_OPT_COUNT, &got.verbose, NULL, "say more", NULL},
 	{0, "json", SCRY_OPT_FLAG, &got.json, NULL, "print one JSON object", NULL},
 	{0, "by", SCRY_OPT_CHOICE, &got.by, NULL, "group the rows", "line|class|file"},
+	{0, "exact", SCRY_OPT_CHOICE_MAYBE, &got.exact, NULL, "count", "here|there"},
 	{0, "top", SCRY_OPT_U64, &got.top, "N", "show N rows", NULL},
 	{0, "filter", SCRY_OPT_STRINGS, &got.filters, "WHAT", "only WHAT", NULL},
 	{0, "memory", SCRY_OPT_SIZE, &got.memory_bytes, "SIZE", "use at most SIZE", NULL},
@@ -65,6 +66,16 @@ static void strings_are_gathered(void **state)
 	assert_int_equal(scry_opt_parse(rows, ROWS, (struct scry_opt_args){(int)i, argv}, &rest),
 			 -EINVAL);
 	assert_non_null(strstr(scry_error(), "more than 64 times"));
+}
+
+static void a_choice_may_be_left_out(void **state)
+{
+	got.exact = -1;
+	assert_int_equal(parse("--exact"), 2);
+	assert_int_equal(got.exact, 0);
+	assert_int_equal(parse("--exact=there there"), 2); /* the next word is not its own */
+	assert_int_equal(got.exact, 1);
+	assert_int_equal(parse("--exact=where"), -EINVAL);
 }
 
 static void reads_every_kind(void **state)
@@ -187,18 +198,23 @@ static void texts(void **state)
 	assert_non_null(strstr(text, ".TP\n\\fB\\-d\\fR, \\fB\\-\\-duration\\fR=\\fITIME\\fR\n"
 				     "stop after TIME\n"));
 	assert_non_null(strstr(text,
-			       "-v --verbose --json --by --by=line --by=class --by=file --top="
-			       " --filter= --memory=\n"));
+			       "-v --verbose --json --by --by=line --by=class --by=file --exact"
+			       " --exact=here --exact=there --top= --filter= --memory=\n"));
 	free(text);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reads_every_kind),    cmocka_unit_test(strings_are_gathered),
-		cmocka_unit_test(stops_at_first_word), cmocka_unit_test(one_word_anywhere),
-		cmocka_unit_test(two_words_anywhere),  cmocka_unit_test(refuses),
-		cmocka_unit_test(times_and_sizes),     cmocka_unit_test(texts),
+		cmocka_unit_test(reads_every_kind),
+		cmocka_unit_test(a_choice_may_be_left_out),
+		cmocka_unit_test(strings_are_gathered),
+		cmocka_unit_test(stops_at_first_word),
+		cmocka_unit_test(one_word_anywhere),
+		cmocka_unit_test(two_words_anywhere),
+		cmocka_unit_test(refuses),
+		cmocka_unit_test(times_and_sizes),
+		cmocka_unit_test(texts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

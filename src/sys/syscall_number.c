@@ -1,5 +1,5 @@
 /* See syscall_number.h. */
-#include "sample/syscall_number.h"
+#include "sys/syscall_number.h"
 
 #include <Zydis/Zydis.h>
 
@@ -156,6 +156,7 @@ struct scry_syscall_number scry_syscall_number(const struct scry_syscall_code *a
 				: SCRY_SYSCALL_CODE_OTHER;
 		if (n.code >= SCRY_SYSCALL_CODE_64 && holds(text, &r.ax, at->address)) {
 			n.is_known = r.ax.kind == NUMBER;
+			n.from = r.ax.from;
 			n.number = r.ax.number;
 			n.is_argument = r.ax.kind == ARGUMENT && !r.has_moved_stack;
 		}

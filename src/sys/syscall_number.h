@@ -1,13 +1,13 @@
 /*
  * Which system call an instruction makes, by the code before it: `mov $1,%eax` ... `syscall`. For
- * samples without eBPF, whose registers have the number no more.
+ * samples without eBPF, whose registers have the number no more, and for who counts there.
  *
  * It is known where a number is put into eax on the straight way to the instruction, and nothing
  * else of the object leads in between (sys/text); and where libc's syscall(2) is called so, by the
  * code that called it. Else it is not known. Files are read, no process's memory.
  */
-#ifndef SCRY_SAMPLE_SYSCALL_NUMBER_H
-#define SCRY_SAMPLE_SYSCALL_NUMBER_H
+#ifndef SCRY_SYS_SYSCALL_NUMBER_H
+#define SCRY_SYS_SYSCALL_NUMBER_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,6 +28,7 @@ struct scry_syscall_number {
 		SCRY_SYSCALL_CODE_32,	   /* `int $0x80` */
 	} code;
 	bool is_known;
+	uint64_t from;	  /* known: the instruction that sets it, and nothing leads past that */
 	bool is_argument; /* it is the first argument of this function, which has pushed nothing */
 	uint32_t number;
 };
