@@ -208,6 +208,7 @@ static void put_aside(struct scry_fiber_sched *sched, struct scry_fiber *fiber)
 {
 	struct scry_fiber *spare = sched->spare;
 
+	scry_fiber_mail_forget(sched, fiber);
 	set_state(fiber, SCRY_STATE_FREE);
 	sched->held--;
 	sched->spare = fiber;

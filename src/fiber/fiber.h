@@ -63,6 +63,8 @@ void scry_fiber_queue(struct scry_fiber_sched *sched, struct scry_fiber *fiber);
 void scry_fiber_go_on(struct scry_fiber_sched *sched);
 struct scry_fiber *scry_fiber_next(struct scry_fiber_sched *sched);
 int64_t scry_fiber_now(void);
+/* In `ns` from now, or never. */
+int64_t scry_fiber_after(int64_t ns);
 
 /* Timers: a heap by time. timer.c */
 int scry_fiber_timer_add(struct scry_fiber_sched *sched, struct scry_fiber *fiber, int64_t at_ns);
@@ -79,6 +81,8 @@ void scry_fiber_poll_cancel(struct scry_fiber_sched *sched, struct scry_fiber *f
 int scry_fiber_make(struct scry_fiber_sched *sched, const struct scry_fiber_attr *attr,
 		    scry_fiber_fn *entry, void *arg, struct scry_fiber **ret_fiber);
 void scry_fiber_mail_take(struct scry_fiber_sched *sched);
+/* Before a fiber's memory is used again: it is in no list of the woken any more. */
+void scry_fiber_mail_forget(struct scry_fiber_sched *sched, struct scry_fiber *fiber);
 void scry_fiber_mail_ring(struct scry_fiber_sched *sched);
 
 /* How a stack's overflow ends its fiber: scry_stack_overflow_fn, arg is the scheduler. */

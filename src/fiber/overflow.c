@@ -46,7 +46,7 @@ struct fault {
 static const int signals[] = {SIGSEGV, SIGBUS};
 static struct sigaction before[2];
 static pthread_mutex_t install_lock = PTHREAD_MUTEX_INITIALIZER;
-static __thread uintptr_t passing_at; /* the frame that passes a fault on */
+static __thread bool is_passing; /* a fault is passed on to the handler that was there before */
 static __thread void *own_signal_stack;
 static char report_stack[REPORT_STACK] __attribute__((aligned(64)));
 static atomic_flag report_busy = ATOMIC_FLAG_INIT;
@@ -287,39 +287,34 @@ static bool report(const struct hit *hit, siginfo_t *info, ucontext_t *context)
 	return goes_on;
 }
 
-/* As if this handler were not there. */
-static void pass_on(int signal, siginfo_t *info, void *context)
+/*
+ * As if this handler were not there. One that passes on to this handler, as it was there before,
+ * does not know either (is_back); it may also have jumped out of it some time ago, and then it is
+ * the kernel that comes again.
+ */
+static void pass_on(int signal, siginfo_t *info, ucontext_t *context, bool is_back)
 {
 	const struct sigaction *old = &before[signal == SIGBUS];
-	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-	bool is_back = passing_at > here && passing_at - here < SIGNAL_STACK;
 
-	/*
-	 * One that passes on to this handler, as it was there before, does not know either: its
-	 * frames lie above. (It may also have jumped out of them some time ago: then they do not.)
-	 */
 	if (!is_back && ((old->sa_flags & SA_SIGINFO) != 0 ||
 			 (old->sa_handler != SIG_DFL && old->sa_handler != SIG_IGN))) {
-		sigset_t mask = old->sa_mask, was;
+		sigset_t mask, was;
 
-		if (old->sa_flags & SA_NODEFER) {
-			sigset_t none;
-
-			sigemptyset(&none);
-			sigaddset(&none, signal);
-			pthread_sigmask(SIG_UNBLOCK, &none, NULL);
-		}
-		pthread_sigmask(SIG_BLOCK, &mask, &was);
-		passing_at = here;
+		/* all are blocked here: what its own handler would have had */
+		sigorset(&mask, &context->uc_sigmask, &old->sa_mask);
+		if (!(old->sa_flags & SA_NODEFER))
+			sigaddset(&mask, signal);
+		is_passing = true;
+		pthread_sigmask(SIG_SETMASK, &mask, &was);
 		if (old->sa_flags & SA_SIGINFO)
 			old->sa_sigaction(signal, info, context);
 		else
 			old->sa_handler(signal);
-		passing_at = 0;
 		pthread_sigmask(SIG_SETMASK, &was, NULL);
+		is_passing = false;
 		return;
 	}
-	passing_at = 0;
+	is_passing = false;
 	/* a fault cannot be ignored, as its instruction would run again; one that was sent can */
 	if (old->sa_handler == SIG_IGN && info->si_code <= 0)
 		return;
@@ -332,6 +327,8 @@ static void on_fault(int signal, siginfo_t *info, void *argument)
 {
 	ucontext_t *context = argument;
 	uintptr_t sp = context->uc_mcontext.gregs[REG_RSP];
+	/* the kernel puts the context right above the return address (asm/sigframe.h) */
+	bool is_from_kernel = __builtin_dwarf_cfa() == argument;
 	int error = errno;
 	struct hit hit;
 
@@ -340,7 +337,7 @@ static void on_fault(int signal, siginfo_t *info, void *argument)
 		if (!report(&hit, info, context))
 			sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
 	} else {
-		pass_on(signal, info, argument);
+		pass_on(signal, info, context, is_passing && !is_from_kernel);
 	}
 	errno = error;
 }
@@ -352,7 +349,8 @@ static int install(void)
 			 now;
 	int error = 0;
 
-	sigemptyset(&action.sa_mask);
+	/* a report takes its time, on a stack that the kernel would give to another handler */
+	sigfillset(&action.sa_mask);
 	pthread_mutex_lock(&install_lock);
 	for (int i = 0; i < 2 && error == 0; i++) {
 		if (sigaction(signals[i], NULL, &now) != 0)
@@ -367,12 +365,29 @@ static int install(void)
 	return error;
 }
 
+void scry_overflow_before_fork(void)
+{
+	pthread_mutex_lock(&install_lock);
+}
+
+void scry_overflow_after_fork(bool is_child)
+{
+	if (is_child) {
+		pthread_mutex_init(&install_lock, NULL);
+		atomic_flag_clear(&report_busy); /* who reported is not in it */
+	} else {
+		pthread_mutex_unlock(&install_lock);
+	}
+}
+
 int scry_stack_watch(void)
 {
 	stack_t had, mine = {.ss_size = SIGNAL_STACK};
 	char *memory;
-	int error = install();
+	int error;
 
+	scry_stack_handle_fork();
+	error = install();
 	if (error != 0)
 		return error;
 	if (sigaltstack(NULL, &had) != 0)

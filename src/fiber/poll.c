@@ -241,7 +241,7 @@ int scry_fiber_wait(int fd, int events, int64_t timeout_ns)
 	sched->busy = 1;
 	error = wait_on(sched, self, fd, events);
 	if (error == 0 && timeout_ns > 0) {
-		error = scry_fiber_timer_add(sched, self, scry_fiber_now() + timeout_ns);
+		error = scry_fiber_timer_add(sched, self, scry_fiber_after(timeout_ns));
 		if (error != 0)
 			take_off(sched, self);
 	}

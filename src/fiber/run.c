@@ -20,6 +20,13 @@ int64_t scry_fiber_now(void)
 	return now.tv_sec * SECOND_NS + now.tv_nsec;
 }
 
+int64_t scry_fiber_after(int64_t ns)
+{
+	const int64_t now = scry_fiber_now();
+
+	return ns > INT64_MAX - now ? INT64_MAX : now + ns;
+}
+
 void scry_fiber_queue(struct scry_fiber_sched *sched, struct scry_fiber *fiber)
 {
 	fiber->state = SCRY_STATE_READY | sched->keep;
@@ -130,7 +137,7 @@ int scry_fiber_sleep(int64_t ns)
 		return 0;
 	}
 	sched->busy = 1;
-	error = scry_fiber_timer_add(sched, self, scry_fiber_now() + ns);
+	error = scry_fiber_timer_add(sched, self, scry_fiber_after(ns));
 	if (error == 0) {
 		self->state = SCRY_STATE_WAITING | sched->keep;
 		scry_fiber_go_on(sched);

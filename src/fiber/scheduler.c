@@ -91,12 +91,10 @@ static void strike(const struct scry_fiber_sched *sched)
 static void before_fork(void)
 {
 	pthread_mutex_lock(&scheds_lock);
-	pthread_mutex_lock(&scry_stack_pools_lock);
 }
 
 static void after_fork_in_parent(void)
 {
-	pthread_mutex_unlock(&scry_stack_pools_lock);
 	pthread_mutex_unlock(&scheds_lock);
 }
 
@@ -117,7 +115,6 @@ static void after_fork_in_child(void)
 		scheds[i] = NULL;
 	}
 	pthread_mutex_init(&scheds_lock, NULL);
-	pthread_mutex_init(&scry_stack_pools_lock, NULL);
 	if (was == NULL || now == NULL)
 		return;
 	*now = *was;
@@ -297,11 +294,40 @@ int scry_fiber_wake(struct scry_fiber *fiber)
 	return 0;
 }
 
+/* Those that other threads woke, in the order in which they came. */
+static void take_woken(struct scry_fiber_sched *sched)
+{
+	struct scry_fiber *woken = NULL, *last = atomic_exchange(&sched->woken, NULL);
+
+	while (last != NULL) {
+		struct scry_fiber *next = last->mail_next;
+
+		last->mail_next = woken;
+		woken = last;
+		last = next;
+	}
+	while (woken != NULL) {
+		struct scry_fiber *fiber = woken;
+
+		woken = fiber->mail_next;
+		atomic_store(&fiber->is_mailed, 0);
+		wake_here(fiber);
+	}
+}
+
+void scry_fiber_mail_forget(struct scry_fiber_sched *sched, struct scry_fiber *fiber)
+{
+	while (atomic_load(&fiber->is_mailed)) {
+		take_woken(sched);
+		if (atomic_load(&fiber->is_mailed)) /* its waker is just about to put it there */
+			sched_yield();
+	}
+}
+
 /* In the order in which they came. */
 void scry_fiber_mail_take(struct scry_fiber_sched *sched)
 {
 	struct scry_mail *mails = NULL, *newest;
-	struct scry_fiber *woken = NULL, *last;
 
 	if (atomic_load_explicit(&sched->mails, memory_order_relaxed) == NULL &&
 	    atomic_load_explicit(&sched->woken, memory_order_relaxed) == NULL)
@@ -333,21 +359,7 @@ void scry_fiber_mail_take(struct scry_fiber_sched *sched)
 		while (!atomic_compare_exchange_weak(&sched->mails, &mail->next, mail))
 			;
 	}
-	last = atomic_exchange(&sched->woken, NULL);
-	while (last != NULL) {
-		struct scry_fiber *next = last->mail_next;
-
-		last->mail_next = woken;
-		woken = last;
-		last = next;
-	}
-	while (woken != NULL) {
-		struct scry_fiber *fiber = woken;
-
-		woken = fiber->mail_next;
-		atomic_store(&fiber->is_mailed, 0);
-		wake_here(fiber);
-	}
+	take_woken(sched);
 }
 
 void scry_fiber_mail_ring(struct scry_fiber_sched *sched)

@@ -34,15 +34,20 @@ size_t scry_stack_environment(void)
 	const char *text = getenv("SCRY_STACK_SIZE");
 	char *end;
 	unsigned long long size;
+	int shift = 0;
 
 	if (text == NULL || *text < '0' || *text > '9')
 		return 0;
 	size = strtoull(text, &end, 10);
 	if (*end == 'K' || *end == 'k')
-		size <<= 10;
+		shift = 10;
 	else if (*end == 'M' || *end == 'm')
-		size <<= 20;
-	return size <= SIZE_MOST ? size : SIZE_MOST;
+		shift = 20;
+	else if (*end == 'G' || *end == 'g')
+		shift = 30;
+	if (*end != '\0' && (shift == 0 || end[1] != '\0'))
+		return 0; /* no size: the default, not another */
+	return size <= SIZE_MOST >> shift ? size << shift : SIZE_MOST;
 }
 
 static size_t power_of_two(size_t size)
@@ -84,6 +89,62 @@ static int take_pool(struct scry_stack_pool **ret_pool)
 	return error;
 }
 
+static void before_fork(void)
+{
+	scry_overflow_before_fork();
+	pthread_mutex_lock(&scry_stack_pools_lock);
+	for (uint32_t i = 0; i < SCRY_POOLS; i++) {
+		struct scry_stack_pool *pool = atomic_load(&pools[i]);
+
+		if (pool == NULL || !atomic_load(&pool->is_live) || !pool->attr.is_shared)
+			continue;
+		pthread_mutex_lock(&pool->lock);
+		pool->is_forking = true;
+	}
+}
+
+static void after_fork(bool is_child)
+{
+	for (uint32_t i = 0; i < SCRY_POOLS; i++) {
+		struct scry_stack_pool *pool = atomic_load(&pools[i]);
+
+		if (pool == NULL || !pool->is_forking)
+			continue;
+		pool->is_forking = false;
+		if (is_child)
+			pthread_mutex_init(&pool->lock, NULL);
+		else
+			pthread_mutex_unlock(&pool->lock);
+	}
+	if (is_child)
+		pthread_mutex_init(&scry_stack_pools_lock, NULL);
+	else
+		pthread_mutex_unlock(&scry_stack_pools_lock);
+	scry_overflow_after_fork(is_child);
+}
+
+static void after_fork_in_parent(void)
+{
+	after_fork(false);
+}
+
+static void after_fork_in_child(void)
+{
+	after_fork(true);
+}
+
+static void handle_fork(void)
+{
+	pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+void scry_stack_handle_fork(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, handle_fork);
+}
+
 int scry_stack_pool_make(const struct scry_stack_attr *attr, size_t extra,
 			 struct scry_stack_pool **ret_pool)
 {
@@ -92,6 +153,7 @@ int scry_stack_pool_make(const struct scry_stack_attr *attr, size_t extra,
 	struct scry_stack_pool *pool;
 	int error;
 
+	scry_stack_handle_fork();
 	if (attr == NULL)
 		attr = &none;
 	size = attr->size_bytes != 0 ? attr->size_bytes

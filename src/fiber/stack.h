@@ -54,6 +54,7 @@ struct scry_advice {
 
 struct scry_stack_pool {
 	_Atomic uint32_t is_live;
+	bool is_forking;		  /* its lock is held for a fork */
 	uint32_t slab_slots;		  /* per slab; a power of two */
 	size_t size, guard, stride, head; /* bytes; stride = guard + size */
 	size_t extra; /* bytes per stack for its user, in the head behind struct scry_slab */
@@ -108,6 +109,11 @@ struct scry_stack_pool *scry_stack_pools(uint32_t index);
 
 /* Held while pools are made, and over a fork: a child may make some, too. */
 extern pthread_mutex_t scry_stack_pools_lock;
+/* From now on all locks of pools and reports are taken around a fork, so that a child has them
+ * anew. */
+void scry_stack_handle_fork(void);
+void scry_overflow_before_fork(void);
+void scry_overflow_after_fork(bool is_child);
 
 /* The default size: SCRY_STACK_SIZE, or 0. */
 size_t scry_stack_environment(void);
