@@ -11,9 +11,11 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -436,6 +438,50 @@ static void other_threads_spawn_and_wake(void **state)
 	assert_int_equal(scry_fiber_park(), 0);
 }
 
+static _Atomic(struct scry_fiber *) ending;
+static atomic_int wakes_made;
+
+static void *wakes_two(void *arg)
+{
+	for (int i = 0; i < 2; i++) {
+		struct scry_fiber *fiber;
+
+		while ((fiber = atomic_exchange(&ending, NULL)) == NULL)
+			;
+		scry_fiber_wake(fiber);
+		atomic_fetch_add(&wakes_made, 1);
+	}
+	return arg;
+}
+
+/* Is woken by another thread while it runs, and then ends or parks. */
+static void *is_woken(void *parks)
+{
+	const int before = wakes_made;
+
+	atomic_store(&ending, scry_fiber_self());
+	while (wakes_made == before)
+		;
+	if (parks != NULL)
+		scry_fiber_park();
+	return parks;
+}
+
+/* Its memory is the next fiber's: that one is woken for itself. */
+static void one_that_is_woken_as_it_ends(void **state)
+{
+	struct scry_fiber *fiber;
+	pthread_t thread;
+
+	wakes_made = 0;
+	assert_int_equal(pthread_create(&thread, NULL, wakes_two, NULL), 0);
+	assert_int_equal(scry_fiber_spawn(NULL, is_woken, NULL, &fiber), 0);
+	assert_int_equal(scry_fiber_join(fiber, NULL), 0);
+	assert_int_equal(scry_fiber_spawn(NULL, is_woken, "parks", &fiber), 0);
+	assert_int_equal(scry_fiber_join(fiber, NULL), 0);
+	pthread_join(thread, NULL);
+}
+
 static void *overflows(void *arg)
 {
 	frames_small(0);
@@ -474,6 +520,35 @@ static int overflow_alone(void)
 static void an_overflow_ends_its_fiber_alone(void **state)
 {
 	assert_int_equal(in_child(overflow_alone), 0);
+}
+
+static volatile long alarms;
+
+static void on_alarm(int signal)
+{
+	alarms++;
+}
+
+/* The same while a timer's handler runs on the signal stack, too, which a report is using. */
+static int overflow_under_signals(void)
+{
+	struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_ONSTACK | SA_RESTART};
+	const struct itimerval often = {{0, 200}, {0, 200}};
+	int result = 0;
+
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &often, NULL);
+	for (int i = 0; i < 20 && result == 0; i++) {
+		result = overflow_alone();
+		if (result == 0 && scry_fiber_open(NULL, NULL) != 0)
+			result = 6;
+	}
+	return result != 0 || alarms != 0 ? result : 7;
+}
+
+static void signals_wait_for_the_end_of_a_report(void **state)
+{
+	assert_int_equal(in_child(overflow_under_signals), 0);
 }
 
 static struct scry_fiber *sibling;
@@ -602,7 +677,9 @@ int main(void)
 		TEST(a_wait_may_end_by_time),
 		TEST(closed_duplicated_and_regular_files),
 		TEST(other_threads_spawn_and_wake),
+		TEST(one_that_is_woken_as_it_ends),
 		TEST(an_overflow_ends_its_fiber_alone),
+		TEST(signals_wait_for_the_end_of_a_report),
 		TEST(a_child_has_the_forking_fiber_only),
 		TEST(many_live_and_end),
 		TEST(measured_stacks_are_advised),

@@ -292,6 +292,47 @@ static void null_in_a_circle(void)
 	null_on_stack();
 }
 
+static sigjmp_buf back_to;
+
+static void jumps_out(int signal)
+{
+	siglongjmp(back_to, signal);
+}
+
+static void null_deeper(void)
+{
+	volatile char room[8192];
+
+	room[0] = 0;
+	dereference_null();
+	room[1] = room[0];
+}
+
+/* In a thread without a signal stack, so that the second fault's frames lie below the first one's.
+ */
+static void jump_out_twice(void)
+{
+	const stack_t none = {.ss_flags = SS_DISABLE};
+
+	signal(SIGSEGV, jumps_out);
+	if (scry_stack_watch() != 0)
+		_exit(91);
+	sigaltstack(&none, NULL);
+	if (sigsetjmp(back_to, 1) == 0)
+		dereference_null();
+	if (sigsetjmp(back_to, 1) == 0)
+		null_deeper();
+	_exit(43);
+}
+
+static void a_handler_may_leave_by_a_jump(void **state)
+{
+	int status = child_status(jump_out_twice);
+
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 43);
+}
+
 static void handlers_that_call_each_other_end(void **state)
 {
 	assert_true(dies_by(child_status(null_in_a_circle), SIGSEGV));
@@ -368,6 +409,7 @@ int main(void)
 		cmocka_unit_test(other_faults_are_not_reported),
 		cmocka_unit_test(the_programs_handler_and_signal_stack_are_kept),
 		cmocka_unit_test(handlers_that_call_each_other_end),
+		cmocka_unit_test(a_handler_may_leave_by_a_jump),
 		cmocka_unit_test(a_callback_may_go_on_elsewhere),
 		cmocka_unit_test(a_system_call_gets_efault),
 	};
