@@ -108,8 +108,8 @@ int scry_fiber_transfer(struct scry_fiber *fiber);
 /* Idle until somebody wakes this fiber; returns at once when that was done since the last park. */
 int scry_fiber_park(void);
 
-/* Makes a parked fiber ready; from any thread, as long as the fiber has not ended; not from a signal
- * handler, as no call of this library is. */
+/* Makes a parked fiber ready; from any thread, as long as the fiber has not ended; not from a
+ * signal handler, as no call of this library is. */
 int scry_fiber_wake(struct scry_fiber *fiber);
 
 /* Waits for the end of a fiber and frees it. -EOVERFLOW: its stack overflowed, and it was ended. */
