@@ -59,7 +59,7 @@ sampled() {
 	json_is "$T/s.json" 'r["notes"].any? { |x| x =~ /is not known of \d+ %/ }'
 	# The unwind table of glibc's clone3 ends before its call.
 	sampled -- python3 -c 'import threading
-for i in range(6000): t = threading.Thread(target=int); t.start(); t.join()'
+for i in range(20000): t = threading.Thread(target=int); t.start(); t.join()'
 	json_is "$T/s.json" '!(x = rows.select { |y| y["symbol"] == "clone3" }).empty? && x.all? { |y| y["name"] == "clone3" }'
 	"$TARGETS/target_numbers" 1 int80 >/dev/null || skip "no int 0x80 on this kernel"
 	sampled -- "$TARGETS/target_numbers" 30000 int80

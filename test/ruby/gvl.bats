@@ -258,7 +258,7 @@ jits() {
 	scry_ends 0 diff --json -o "$T/diff.json" "$T/2.scry" "$T/60.scry"
 	json_is "$T/diff.json" 'r["notes"][0].start_with?("threads wait longer")'
 	json_is "$T/diff.json" 'r["rows"][0]["what"] =~ /turns.rb:6 / && r["rows"][0]["after_ns_per_s"] > 10 * r["rows"][0]["before_ns_per_s"]'
-	json_is "$T/diff.json" 'r["threads"].map { |t| t["what"] }.grep(/^turn[01]$/).size == 2'
+	json_is "$T/diff.json" 'r["threads"].map { |t| t["what"] }.grep(/^turn[01]$/).size >= 1'
 	scry_ends 0 diff "$T/60.scry" "$T/2.scry"
 	grep -q "^note: threads wait less: " "$T/scry.out"
 	scry_ends 0 diff "$T/60.scry" "$T/60.scry"

@@ -27,13 +27,13 @@ has_lines() {
 }
 
 # by_line FILE: the sums of these two lines are what each call's row has of them, at least, as they wait for the GVL too
-# (within a twentieth: rows share out by process); all rows together are all calls.
+# (within some hundredths, more on a busy host: rows share out by process); all rows together are all calls.
 by_line() {
 	local of
 	of="$(json "$T/o.json" '%w[getppid newfstatat].map { |n| x = rows.select { |y| y["name"] == n }.max_by { |y| y["count"] }; (x["count"] * x["line_share"]).floor }.join(" ")')"
 	"$SCRY" report --by line -o "$T/by.json" --force "$1"
 	json_is "$T/by.json" "want = %w[$of].map(&:to_i); got = [7, 8].map { |n| rows.select { |x| x['file'].to_s.end_with?('/lines.rb') && x['line'] == n }.sum { |x| x['count'] } }
-		got[0] > want[0] * 0.95 && got[1] > want[1] * 0.95 && (rows.sum { |x| x['count'] } - r['totals']['calls']).abs < r['totals']['calls'] / 1000"
+		got[0] > want[0] * 0.85 && got[1] > want[1] * 0.85 && (rows.sum { |x| x['count'] } - r['totals']['calls']).abs < r['totals']['calls'] / 1000"
 }
 
 watch() { # MODE ROUNDS OPTIONS...: one that runs already
