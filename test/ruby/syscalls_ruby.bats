@@ -73,7 +73,7 @@ watch() { # MODE ROUNDS OPTIONS...: one that runs already
 
 @test "fork children have lines from their first call on" {
 	for ruby in "${rubies[@]}"; do
-		watch forks 5000 -f
+		watch forks 20000 -f
 		has_lines "$T/o.json"
 		by_line "$T/o.scry"
 	done
