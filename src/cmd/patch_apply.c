@@ -29,6 +29,7 @@
 
 #define NAP_NS 20000000
 #define FEW 1000 /* switches */
+#define START_NS 3000000000u
 
 struct window { /* a while of the patched program */
 	uint64_t ns, cpu_ns;
@@ -49,7 +50,7 @@ struct apply {
 	struct scry_lasting patch;
 	struct window before, after;
 	uint64_t pause_ns, bytes;
-	bool is_on, has_proc, has_found;
+	bool has_proc, has_found;
 };
 
 static uint64_t now_ns(void)
@@ -95,6 +96,7 @@ static int audit(struct apply *a)
 	int r;
 
 	a->audit = (struct scry_mask_audit){.exact = true,
+					    .stops = &scry_front_interrupts,
 					    .spared = a->u.hooks.objects.is_static ? NULL
 										   : "libc.so.6",
 					    .place_count = SCRY_UCONTEXT_FUNCTIONS};
@@ -134,29 +136,6 @@ static int none_seen(const struct apply *a)
 			 a->proc.pid, a->proc.comm, (double)a->audit_ns / 1e9, a->proc.pid);
 }
 
-/* Is it in there already? */
-static int check_free(struct apply *a)
-{
-	struct scry_patch_head head;
-	struct scry_mem mem = {.fd = -1};
-	struct scry_maps maps = {0};
-	int r = scry_mem_open(&mem, a->proc.pid, 0);
-
-	if (r == 0)
-		r = scry_maps_read(a->proc.pid, &maps);
-	if (r == 0 && scry_lasting_find(&mem, &maps, SCRY_UCONTEXT_NAME, &head) == 0 &&
-	    head.stage != SCRY_PATCH_OUT)
-		r = scry_fail(
-			-EEXIST,
-			"patch '%s' is in process %d (%s) already; fix: scry patch list -p %d "
-			"shows it, scry patch undo %s -p %d takes it out",
-			SCRY_UCONTEXT_NAME, a->proc.pid, a->proc.comm, a->proc.pid,
-			SCRY_UCONTEXT_NAME, a->proc.pid);
-	scry_maps_done(&maps);
-	scry_mem_close(&mem);
-	return r;
-}
-
 static int look(struct apply *a)
 {
 	int r = scry_proc_open(&a->proc, (pid_t)a->pid);
@@ -167,7 +146,7 @@ static int look(struct apply *a)
 	if (r == 0)
 		r = scry_inject_check_alone(&a->proc);
 	if (r == 0)
-		r = check_free(a);
+		r = scry_lasting_check_free(&a->proc, SCRY_UCONTEXT_NAME);
 	if (r == 0) {
 		a->has_found = true;
 		r = scry_ucontext_find(&a->u, &a->proc);
@@ -191,10 +170,6 @@ static void look_no_more(struct apply *a)
 static int put_in(struct apply *a)
 {
 	struct scry_inject inj = {.lock = -1, .mem.fd = -1};
-	struct scry_undo_report report;
-	const char *why = NULL;
-	char kept[512];
-	uint64_t left;
 	int r = scry_lasting_enter(&inj, &a->proc,
 				   &(struct scry_lasting_way){.purpose = "patch apply",
 							      .near = a->u.at[2],
@@ -204,12 +179,8 @@ static int put_in(struct apply *a)
 		r = scry_ucontext_common_mask(&inj, &a->mask, &a->threads);
 	if (r == 0) {
 		r = scry_ucontext_apply(&a->u, &inj, a->mask, &a->patch);
-		a->is_on = r == 0;
-		if (r < 0 && a->patch.head.journal) {
-			snprintf(kept, sizeof(kept), "%s", scry_error());
-			scry_lasting_off(&a->patch, &inj, &report, &left, &why);
-			scry_fail(r, "%s", kept);
-		}
+		if (r < 0)
+			r = scry_lasting_give_up(&a->patch, &inj, r);
 		a->bytes = a->patch.edit.bytes_changed;
 	}
 	scry_edit_close(&a->patch.edit);
@@ -240,7 +211,8 @@ static void subtract(struct scry_ucontext_counts *to, const struct scry_ucontext
 
 static int measure(struct apply *a, const struct scry_mem *mem, struct window *w)
 {
-	struct scry_mask_audit shares = {.place_count = SCRY_UCONTEXT_SITES};
+	struct scry_mask_audit shares = {.stops = &scry_front_interrupts,
+					 .place_count = SCRY_UCONTEXT_SITES};
 	struct scry_ucontext_counts first;
 	uint64_t began, cpu;
 	int r = scry_ucontext_counts(mem, &a->patch.head, &first);
@@ -268,24 +240,19 @@ static int take_out(struct apply *a, int reason)
 
 	snprintf(kept, sizeof(kept), "%s", scry_error());
 	r = scry_lasting_take_out(&a->proc, SCRY_UCONTEXT_NAME, a->max_pause_ns, NULL);
-	a->is_on = false;
 	return r < 0 ? r : scry_fail(reason, "%s; the patch was taken out again", kept);
 }
 
 /* Is the patch still what we have put in? Somebody may have taken it out meanwhile. */
-static int check_is_in(struct apply *a, const struct scry_mem *mem)
+static int check_is_in(struct apply *a)
 {
-	const struct scry_patch_head *ours = &a->patch.head;
 	struct scry_patch_head now = {0};
-	struct scry_maps maps = {0};
-	int r = scry_maps_read(a->proc.pid, &maps);
 
-	if (r == 0 && (scry_lasting_find(mem, &maps, SCRY_UCONTEXT_NAME, &now) < 0 ||
-		       now.nonce != ours->nonce || now.stage != SCRY_PATCH_ON))
-		r = scry_fail(-EBUSY, "somebody has taken the patch out of process %d meanwhile",
-			      a->proc.pid);
-	scry_maps_done(&maps);
-	return r;
+	if (scry_lasting_look(&a->proc, SCRY_UCONTEXT_NAME, &now) == 0 &&
+	    now.nonce == a->patch.head.nonce && now.stage == SCRY_PATCH_ON)
+		return 0;
+	return scry_fail(-EBUSY, "somebody has taken the patch out of process %d meanwhile",
+			 a->proc.pid);
 }
 
 /* Nobody else edits the process while it is measured, and what is written is written to the patch.
@@ -298,7 +265,6 @@ static int switch_over(struct apply *a)
 
 	if (r == 0)
 		r = scry_mem_open(&mem, a->proc.pid, 1);
-
 	if (r == 0)
 		r = measure(a, &mem, &a->before);
 	if (r == 0 && (a->before.counts.has_changed || scry_front_interrupts))
@@ -309,7 +275,7 @@ static int switch_over(struct apply *a)
 					a->proc.pid, a->proc.comm)
 			    : scry_fail(-EINTR, "interrupted");
 	if (r == 0)
-		r = check_is_in(a, &mem);
+		r = check_is_in(a);
 	if (r == 0)
 		r = scry_ucontext_start(&mem, &a->patch.head);
 	scry_inject_unlock(&claim);
@@ -369,7 +335,7 @@ static void print_text(const struct apply *a)
 	verdict(a, text, sizeof(text));
 	printf("scry patch apply ucontext: pid %d (%s): %s\n\n", a->proc.pid,
 	       scry_text_shown(a->proc.comm).text, text);
-	printf("                       before        after\n");
+	printf("%12s %12s\n", "before", "after");
 	printf("%12.0f %12.0f  context switches a second\n", per_second(switches(&b->counts), b),
 	       per_second(switches(&c->counts), c));
 	printf("%12.1f %12.1f  ns of processor time for each, with all that is done between two\n",
@@ -390,8 +356,7 @@ static void print_text(const struct apply *a)
 	       (double)a->pause_ns / 1e6);
 	if (a->audit.own_changes)
 		printf("         %llu calls of libc's own, as where a thread starts, changed one "
-		       "for "
-		       "a moment\n",
+		       "for a moment\n",
 		       (unsigned long long)a->audit.own_changes);
 	printf("undo     scry patch undo %s -p %d\n", SCRY_UCONTEXT_NAME, a->proc.pid);
 }
@@ -499,18 +464,27 @@ static int run_pid(struct apply *a)
 	return r < 0 ? r : apply_now(a);
 }
 
+/* Is that an answer? Not while the program may not have loaded its libraries yet, or became another
+ * one by exec, as a shell does. */
+static bool is_final(int r, uint64_t began_ns)
+{
+	return r != -EAGAIN && r != -ESRCH && (r == 0 || now_ns() - began_ns > START_NS);
+}
+
 /* The program is looked at until it has switched contexts; then as any other. */
 static int run_command(struct apply *a)
 {
+	const uint64_t began_ns = now_ns();
 	int r = scry_outside_start(&a->o, false);
 
 	if (r < 0)
 		return r;
 	a->pid = (uint64_t)a->o.child;
 	r = -EAGAIN;
-	while (r == -EAGAIN && !scry_outside_has_ended(&a->o)) {
+	while (!is_final(r, began_ns) && !scry_outside_has_ended(&a->o)) {
 		look_no_more(a);
 		scry_outside_rest(NAP_NS);
+		scry_error_clear();
 		r = look(a);
 		if (r == 0)
 			r = audit(a);

@@ -25,37 +25,12 @@ struct file_opts {
 	int verbose;
 };
 
-static int check_free(const struct scry_proc *proc, const char *name)
-{
-	struct scry_patch_head head;
-	struct scry_mem mem = {.fd = -1};
-	struct scry_maps maps = {0};
-	int r = scry_mem_open(&mem, proc->pid, 0);
-
-	if (r == 0)
-		r = scry_maps_read(proc->pid, &maps);
-	if (r == 0 && scry_lasting_find(&mem, &maps, name, &head) == 0 &&
-	    head.stage != SCRY_PATCH_OUT)
-		r = scry_fail(
-			-EEXIST,
-			"process %d (%s) has a patch '%s' already; fix: scry patch undo %s -p "
-			"%d takes it out",
-			proc->pid, proc->comm, name, name, proc->pid);
-	scry_maps_done(&maps);
-	scry_mem_close(&mem);
-	return r;
-}
-
 /* What was begun is ended, whoever interrupts. */
 static int put_on(struct scry_patch_file *f, const struct scry_proc *proc, uint64_t max_pause_ns,
 		  uint64_t *ret_pause_ns)
 {
 	struct scry_inject inj = {.lock = -1, .mem.fd = -1};
 	struct scry_lasting patch = {0};
-	struct scry_undo_report report;
-	const char *why = NULL;
-	char kept[512];
-	uint64_t left;
 	int r = scry_lasting_enter(&inj, proc,
 				   &(struct scry_lasting_way){.purpose = "patch apply",
 							      .near = f->near,
@@ -63,11 +38,8 @@ static int put_on(struct scry_patch_file *f, const struct scry_proc *proc, uint6
 
 	if (r == 0) {
 		r = scry_patch_file_put_on(f, &inj, &patch);
-		if (r < 0 && patch.head.journal) {
-			snprintf(kept, sizeof(kept), "%s", scry_error());
-			scry_lasting_off(&patch, &inj, &report, &left, &why);
-			scry_fail(r, "%s", kept);
-		}
+		if (r < 0)
+			r = scry_lasting_give_up(&patch, &inj, r);
 	}
 	scry_lasting_close(&patch);
 	r = scry_lasting_leave(&inj, r);
@@ -83,7 +55,7 @@ static int apply(const struct file_opts *o, const char *path, const struct scry_
 	int r;
 
 	scry_patch_file_name(path, f.name);
-	r = check_free(proc, f.name);
+	r = scry_lasting_check_free(proc, f.name);
 	if (r == 0)
 		r = scry_patch_file_open(&f, path, proc, &o->risks);
 	if (r == 0 && !o->dry_run)
@@ -166,23 +138,17 @@ struct reading {
 static int find_log(struct reading *in, const struct scry_proc *proc, const char *name)
 {
 	struct scry_patch_head head;
-	struct scry_maps maps = {0};
-	int r = scry_mem_open(&in->mem, proc->pid, 0);
+	int r = scry_lasting_look(proc, name, &head);
 
 	if (r == 0)
-		r = scry_maps_read(proc->pid, &maps);
-	if (r == 0 && scry_lasting_find(&in->mem, &maps, name, &head) < 0)
-		r = scry_fail(-ENOENT,
-			      "process %d (%s) has no patch '%s'; fix: scry patch list -p %d",
-			      proc->pid, proc->comm, name, proc->pid);
+		r = scry_mem_open(&in->mem, proc->pid, 0);
 	for (uint64_t i = 0; r == 0 && i < head.counter_count && !in->at; i++)
 		if (head.counters[i].is_log)
 			in->at = head.counters[i].at;
-	if (r == 0 && !in->at)
-		r = scry_fail(-ENOENT, "patch '%s' of process %d logs nothing (SCRY_LOG)", name,
-			      proc->pid);
-	scry_maps_done(&maps);
-	return r;
+	return r < 0 || in->at
+		       ? r
+		       : scry_fail(-ENOENT, "patch '%s' of process %d logs nothing (SCRY_LOG)",
+				   name, proc->pid);
 }
 
 static void print_line(const struct scry_log_line *line)

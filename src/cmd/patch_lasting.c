@@ -64,25 +64,53 @@ int scry_lasting_leave(struct scry_inject *inj, int r)
 	return 0;
 }
 
-/* Is it there? Before anybody is held. *ret_stack is its stack, by which a process whose threads
- * stand on coroutines' stacks can be entered. */
-static int find_patch(const struct scry_proc *proc, const char *name, uint64_t *ret_stack)
+int scry_lasting_give_up(struct scry_lasting *patch, struct scry_inject *inj, int r)
 {
-	struct scry_patch_head head = {0};
+	struct scry_undo_report report;
+	const char *why = NULL;
+	char kept[512];
+	uint64_t left;
+
+	if (!patch->head.journal) /* nothing was mapped */
+		return r;
+	snprintf(kept, sizeof(kept), "%s", scry_error());
+	scry_lasting_off(patch, inj, &report, &left, &why);
+	return scry_fail(r, "%s", kept);
+}
+
+int scry_lasting_look(const struct scry_proc *proc, const char *name, struct scry_patch_head *ret)
+{
 	struct scry_maps maps = {0};
 	struct scry_mem mem = {.fd = -1};
 	int r = scry_mem_open(&mem, proc->pid, 0);
 
 	if (r == 0)
 		r = scry_maps_read(proc->pid, &maps);
-	if (r == 0 && scry_lasting_find(&mem, &maps, name, &head) < 0)
+	if (r == 0 && scry_lasting_find(&mem, &maps, name, ret) < 0)
 		r = scry_fail(-ENOENT,
 			      "process %d (%s) has no patch '%s'; fix: scry patch list -p %d names "
 			      "those that it has",
 			      proc->pid, proc->comm, name, proc->pid);
-	*ret_stack = head.stage == SCRY_PATCH_MAPPING ? 0 : head.stack; /* it may not be open */
 	scry_maps_done(&maps);
 	scry_mem_close(&mem);
+	return r;
+}
+
+int scry_lasting_check_free(const struct scry_proc *proc, const char *name)
+{
+	struct scry_patch_head head;
+	int r = scry_lasting_look(proc, name, &head);
+
+	if (r == 0 && head.stage != SCRY_PATCH_OUT)
+		return scry_fail(
+			-EEXIST,
+			"process %d (%s) has a patch '%s' already; fix: scry patch list -p "
+			"%d shows it, scry patch undo %s -p %d takes it out",
+			proc->pid, proc->comm, name, proc->pid, name, proc->pid);
+	if (r == -ENOENT)
+		r = 0;
+	if (r == 0)
+		scry_error_clear();
 	return r;
 }
 
@@ -122,20 +150,15 @@ int scry_lasting_take_out(const struct scry_proc *proc, const char *name, uint64
 	struct scry_patch_head head;
 	struct scry_taken_out out = {0};
 	struct scry_lasting_way way = {.purpose = "patch undo", .max_pause_ns = max_pause_ns};
-	int r = find_patch(proc, name, &way.spare_stack);
+	int r = scry_lasting_look(proc, name, &head); /* before anybody is held */
 
 	if (r < 0)
 		return r;
+	if (head.stage != SCRY_PATCH_MAPPING) /* by it a process is entered all whose threads */
+		way.spare_stack = head.stack; /* stand on stacks of coroutines */
 	r = scry_lasting_enter(&inj, proc, &way);
-	if (r == 0) {
-		scry_maps_done(&inj.maps);
-		r = scry_maps_read(proc->pid, &inj.maps);
-	}
-	if (r == 0 && scry_lasting_find(&inj.mem, &inj.maps, name, &head) < 0)
-		r = scry_fail(-ENOENT,
-			      "process %d (%s) has no patch '%s'; fix: scry patch list -p "
-			      "%d names those that it has",
-			      proc->pid, proc->comm, name, proc->pid);
+	if (r == 0)
+		r = scry_lasting_look(proc, name, &head);
 	if (r == 0)
 		r = scry_lasting_open(&patch, &inj, &head);
 	if (r == 0)
@@ -163,8 +186,7 @@ static void print_ucontext(const struct scry_mem *mem, const struct scry_patch_h
 		       (unsigned long long)counts.fast[i], (unsigned long long)counts.slow[i]);
 	if (counts.has_changed)
 		printf("  the program has changed a signal mask: all make the system call again; "
-		       "fix: "
-		       "undo, and apply again\n");
+		       "fix: undo, and apply again\n");
 	else if (counts.is_measuring)
 		printf("  it is measured, or scry was ended while it was: all make the system "
 		       "call\n");
@@ -257,8 +279,7 @@ static int undo(const struct scry_proc *proc, const char *name, uint64_t max_pau
 	if (r < 0)
 		return r;
 	printf("process %d (%s): patch '%s' is out: %zu change%s, %llu bytes put back and "
-	       "verified; "
-	       "its threads stood for %.1f ms at most; ",
+	       "verified; its threads stood for %.1f ms at most; ",
 	       proc->pid, scry_text_shown(proc->comm).text, scry_text_shown(name).text,
 	       out.report.entries, scry_text_s(out.report.entries),
 	       (unsigned long long)out.report.bytes, (double)out.pause_ns / 1e6);

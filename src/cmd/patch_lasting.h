@@ -20,9 +20,16 @@ struct scry_lasting_way {
  * a sentence: scry_lasting_leave all the same. */
 int scry_lasting_enter(struct scry_inject *inj, const struct scry_proc *proc,
 		       const struct scry_lasting_way *way);
+/* What could not be put in whole is taken out; returns `r`, whose sentence is kept. */
+int scry_lasting_give_up(struct scry_lasting *patch, struct scry_inject *inj, int r);
 /* Leaves; returns `r`, whose sentence is kept, or what leaving says. scry_inject_done is the
  * caller's. */
 int scry_lasting_leave(struct scry_inject *inj, int r);
+
+/* The patch of that name, looked for from outside. 0; -ENOENT, or -errno, with a sentence. */
+int scry_lasting_look(const struct scry_proc *proc, const char *name, struct scry_patch_head *ret);
+/* May one of that name be applied? 0; -EEXIST with a sentence: it is. */
+int scry_lasting_check_free(const struct scry_proc *proc, const char *name);
 
 struct scry_taken_out {
 	struct scry_undo_report report;

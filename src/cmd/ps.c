@@ -63,6 +63,8 @@ static void look_for_patches(struct row *row, const struct scry_mem *mem,
 	size_t at = 0, used;
 
 	while (scry_lasting_next(mem, maps, &at, &head) == 0) {
+		if (head.stage != SCRY_PATCH_ON)
+			continue;
 		used = strlen(row->patches);
 		snprintf(row->patches + used, sizeof(row->patches) - used, "%s%s", used ? ", " : "",
 			 head.name);

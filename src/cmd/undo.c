@@ -284,10 +284,11 @@ static void name_patches(pid_t pid)
 
 	if (scry_mem_open(&mem, pid, 0) == 0 && scry_maps_read(pid, &maps) == 0)
 		while (scry_lasting_next(&mem, &maps, &at, &head) == 0)
-			printf("process %d has patch '%s', which stays; fix: scry patch undo %s -p "
-			       "%d\n",
-			       (int)pid, scry_text_shown(head.name).text,
-			       scry_text_shown(head.name).text, (int)pid);
+			printf("process %d has %spatch '%s', which stays; fix: scry patch undo %s "
+			       "-p %d\n",
+			       (int)pid, head.stage == SCRY_PATCH_ON ? "" : "what is left of ",
+			       scry_text_shown(head.name).text, scry_text_shown(head.name).text,
+			       (int)pid);
 	scry_maps_done(&maps);
 	scry_mem_close(&mem);
 	scry_error_clear();

@@ -62,24 +62,43 @@ static uint64_t start_of(const struct scry_patch_head *h)
 	return h->journal - HEAD_BYTES;
 }
 
+/* A head was written: no page that is not there is brought in to look for one, as its server may be
+ * the program itself, or nobody. Where that cannot be told all are read. */
+static bool may_be_head(const struct scry_written *written, const struct scry_map_entry *m)
+{
+	uint64_t start, end;
+
+	return !m->w && !m->shared && !m->inode && !*m->path && (m->x || !m->r) &&
+	       m->end - m->start > HEAD_BYTES &&
+	       (!scry_written_run(written, m->start, m->start + SCRY_PAGE, &start, &end) ||
+		start < end);
+}
+
+static bool read_head(const struct scry_mem *mem, uint64_t at, struct scry_patch_head *ret)
+{
+	if (scry_mem_read(mem, at, ret, sizeof(*ret)) < 0 || !is_plausible(ret, at))
+		return false;
+	ret->name[sizeof(ret->name) - 1] = '\0';
+	for (uint64_t i = 0; i < ret->counter_count; i++)
+		ret->counters[i].name[sizeof(ret->counters[i].name) - 1] = '\0';
+	return true;
+}
+
 int scry_lasting_next(const struct scry_mem *mem, const struct scry_maps *maps, size_t *at,
 		      struct scry_patch_head *ret)
 {
-	for (; *at < maps->count; ++*at) {
-		const struct scry_map_entry *m = &maps->entries[*at];
-		struct scry_patch_head h;
+	struct scry_written written;
+	struct scry_patch_head h;
+	bool is_found = false;
 
-		if (m->w || m->shared || m->inode || *m->path ||
-		    scry_mem_read(mem, m->start, &h, sizeof(h)) < 0 || !is_plausible(&h, m->start))
-			continue;
-		h.name[sizeof(h.name) - 1] = '\0';
-		for (uint64_t i = 0; i < h.counter_count; i++)
-			h.counters[i].name[sizeof(h.counters[i].name) - 1] = '\0';
+	scry_written_open(&written, mem->pid, maps);
+	for (; *at < maps->count && !is_found; ++*at)
+		is_found = may_be_head(&written, &maps->entries[*at]) &&
+			   read_head(mem, maps->entries[*at].start, &h);
+	scry_written_close(&written);
+	if (is_found)
 		*ret = h;
-		++*at;
-		return 0;
-	}
-	return -ENOENT;
+	return is_found ? 0 : -ENOENT;
 }
 
 int scry_lasting_find(const struct scry_mem *mem, const struct scry_maps *maps, const char *name,
@@ -270,7 +289,8 @@ static bool leads_there(const struct proof *p, uint64_t word)
 }
 
 static const char too_much[] = "its memory is too large to be looked through in a pause",
-		  is_used[] = "a thread, a stack or data still leads there";
+		  is_used[] = "a thread, a stack or data still leads there",
+		  unseen[] = "it cannot be seen which of its memory is there";
 
 /* NULL: no word of [at, end), which is there, leads to the patch. Words that are not aligned are no
  * addresses. */
@@ -306,7 +326,8 @@ static const char *look_at_mapping(const struct scry_inject *inj, struct proof *
 	for (uint64_t at = m->start; at < m->end && !why; at = end) {
 		if (scry_now_ns() > p->deadline_ns)
 			return too_much;
-		run = scry_written_run(written, at, m->end, &end);
+		if (!scry_written_run(written, at, m->end, &run, &end))
+			return unseen;
 		why = run < end ? look_at_words(inj, p, run, end) : NULL;
 	}
 	return why;
@@ -350,8 +371,6 @@ static const char *look_at_all(struct scry_inject *inj, struct proof *p, const s
 	if (scry_maps_read(inj->proc->pid, &inj->maps) < 0)
 		return "its mappings cannot be read";
 	scry_written_open(&written, inj->proc->pid, &inj->maps);
-	if (written.pagemap < 0)
-		why = "it cannot be seen which of its memory is there";
 	for (size_t i = 0; i < inj->maps.count && !why; i++) {
 		const struct scry_map_entry *m = &inj->maps.entries[i];
 

@@ -21,6 +21,7 @@
 
 #define STUB_BYTES 640
 #define STATE_WANTED 0xe7u /* x87, SSE, AVX, AVX-512 */
+#define STATE_LEAST 576u   /* of the first two, with the head */
 
 extern const uint8_t scry_before[], scry_before_words[], scry_before_end[];
 extern const uint8_t scry_around[], scry_around_words[], scry_around_end[];
@@ -88,6 +89,26 @@ static uint64_t chosen(struct scry_patch_file *f, const struct scry_functions *f
 	return scry_linkmap_at(&f->hooks.objects, at) >= 0 ? at : 0;
 }
 
+static int address_of(struct scry_patch_file *f, const struct scry_functions *found,
+		      const struct scry_function *row, uint64_t *ret)
+{
+	*ret = row->is_ifunc ? chosen(f, found, (size_t)(row - found->rows)) : row->address;
+	return *ret ? 0
+		    : scry_fail(-ENOTSUP,
+				"'%s' calls %s, which is chosen when a program starts (IFUNC), and "
+				"process %d has not called it yet; fix: write it yourself, or call "
+				"another function",
+				f->path, row->name, f->hooks.proc->pid);
+}
+
+static int fail_absent(const struct scry_patch_file *f, const struct scry_object_import *import)
+{
+	return scry_fail(-ENOTSUP,
+			 "'%s' calls %s%s%s, which nothing that process %d has loaded exports",
+			 f->path, import->name, *import->version ? ", version " : "",
+			 import->version, f->hooks.proc->pid);
+}
+
 /* The definition that the program's own loader would choose: the first in its order, of the version
  * that is asked for. */
 static int find_import(void *arg, const struct scry_object_import *import, uint64_t *ret)
@@ -112,30 +133,11 @@ static int find_import(void *arg, const struct scry_object_import *import, uint6
 	if (!best && r == 0 && found.count == 1) /* a function that has several versions */
 		best = found.rows;
 	if (best)
-		*ret = best->is_ifunc ? chosen(f, &found, (size_t)(best - found.rows))
-				      : best->address;
-	if (best && !*ret)
-		r = scry_fail(-ENOTSUP,
-			      "'%s' calls %s, which is chosen when a program starts (IFUNC), and "
-			      "process %d has not called it yet; fix: write it yourself, or call "
-			      "another function",
-			      f->path, import->name, f->hooks.proc->pid);
-	else if (best)
-		r = 0;
-	else if (import->is_weak)
+		r = address_of(f, &found, best, ret);
+	else if (r == 0 || r == -ENOENT)
+		r = import->is_weak ? 0 : fail_absent(f, import);
+	if (!best && r == 0)
 		*ret = 0;
-	else
-		r = scry_fail(-ENOTSUP,
-			      "'%s' calls %s%s%s, which nothing that process %d has loaded "
-			      "exports",
-			      f->path, import->name, *import->version ? ", version " : "",
-			      import->version, f->hooks.proc->pid);
-	if (r == -ENOENT)
-		r = import->is_weak ? 0
-				    : scry_fail(-ENOTSUP,
-						"'%s' calls %s, which nothing that process %d has "
-						"loaded exports",
-						f->path, import->name, f->hooks.proc->pid);
 	if (r == 0)
 		scry_error_clear();
 	scry_functions_done(&found);
@@ -204,12 +206,11 @@ static int check_replaced(struct scry_patch_file *f, const struct scry_patch_ris
 			return scry_fail(
 				-ENOTSUP,
 				"%s is called within its own object, where the compiler may count "
-				"on "
-				"registers that it leaves alone (gcc -O2 has -fipa-ra), and your "
+				"on registers that it leaves alone (gcc -O2 has -fipa-ra), and "
+				"your "
 				"function does not; fix: SCRY_BEFORE or SCRY_AROUND, which "
 				"keep all, or --no-ipa-ra, if the object was compiled with "
-				"-fno-ipa-ra or by "
-				"clang",
+				"-fno-ipa-ra or by clang",
 				f->object.entries[i].name);
 	return 0;
 }
@@ -254,15 +255,16 @@ static int plan(struct scry_patch_file *f, const struct scry_patch_risks *risks)
 	if (!f->near)
 		return scry_fail(-ENOTSUP, "'%s' changes no function", f->path);
 	r = replaces ? check_replaced(f, risks) : 0;
-	if (r == 0)
-		r = scry_hooks_plan(&f->hooks);
-	for (size_t i = 0; i < f->hooks.count && r == 0; i++) {
+	if (r < 0)
+		return r;
+	r = scry_hooks_plan(&f->hooks); /* its own sentence names ways that there are not here */
+	for (size_t i = 0; i < f->hooks.count && (r == 0 || r == -ENOTSUP); i++) {
 		const struct scry_hook *row = &f->hooks.rows[i];
 
 		if (row->way != SCRY_WAY_ENTRY || row->pad)
-			r = scry_fail(-ENOTSUP, "%s of '%s' cannot be changed at its entry: %s",
-				      f->hooks.requests[row->request], row->module,
-				      row->why ? row->why : "there is no room for a jump");
+			return scry_fail(-ENOTSUP, "%s of '%s' cannot be changed at its entry: %s",
+					 f->hooks.requests[row->request], row->module,
+					 row->why ? row->why : "there is no room for a jump");
 	}
 	return r;
 }
@@ -323,54 +325,67 @@ static uint64_t stub_bytes(const struct scry_patch_file *f)
 	return (bytes + SCRY_PAGE - 1) / SCRY_PAGE * SCRY_PAGE;
 }
 
-/* What of the state is saved, and how many bytes that takes. */
-static void state_size(uint64_t *ret_mask, uint64_t *ret_bytes)
+/* What of the state is saved, and how many bytes that takes: its components have fixed places
+ * (Intel's manual, volume 1, 13.5). False: this processor has no XSAVE. */
+static bool state_size(uint64_t *ret_mask, uint64_t *ret_bytes)
 {
 	uint32_t a, b, c, d, low, high;
 
-	__cpuid_count(0xd, 0, a, b, c, d);
+	__cpuid(1, a, b, c, d);
+	if (!(c & bit_OSXSAVE))
+		return false;
 	__asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
 	*ret_mask = low & STATE_WANTED;
-	*ret_bytes = b;
+	*ret_bytes = STATE_LEAST;
+	for (uint32_t i = 2; i < 32; i++) {
+		if (!(*ret_mask >> i & 1))
+			continue;
+		__cpuid_count(0xd, i, a, b, c, d);
+		*ret_bytes = a + b > *ret_bytes ? a + b : *ret_bytes;
+	}
+	return true;
 }
 
-struct template
-{ /* NULL: there is none, the function leads to the handler itself */
+struct code { /* NULL: there is none, the function leads to the handler itself */
 	const uint8_t *start, *words, *end;
 };
 
-static struct template template_of(uint32_t kind)
+static struct code code_of(uint32_t kind)
 {
 	if (kind == SCRY_PATCH_BEFORE)
-		return (struct template){scry_before, scry_before_words, scry_before_end};
+		return (struct code){scry_before, scry_before_words, scry_before_end};
 	if (kind == SCRY_PATCH_AROUND || kind == SCRY_PATCH_AROUND_VOID)
-		return (struct template){scry_around, scry_around_words, scry_around_end};
-	return (struct template){0};
+		return (struct code){scry_around, scry_around_words, scry_around_end};
+	return (struct code){0};
 }
 
-static void fill_template(const struct template *t, uint32_t kind, uint64_t handler, uint8_t *code)
+static int fill_code(const struct code *t, uint32_t kind, uint64_t handler, uint8_t *code)
 {
 	uint64_t words[4] = {handler, 0, 0, kind == SCRY_PATCH_AROUND};
 	const size_t count = kind == SCRY_PATCH_BEFORE ? 3 : 4;
 
-	state_size(&words[1], &words[2]);
+	if (!state_size(&words[1], &words[2]))
+		return scry_fail(-ENOTSUP, "this processor has no XSAVE, by which SCRY_BEFORE and "
+					   "SCRY_AROUND keep vector registers; fix: SCRY_REPLACE");
 	if (kind != SCRY_PATCH_BEFORE)
 		words[1] &= ~1ull; /* a result may lie in the x87 unit, and nothing else does */
 	memcpy(code, t->start, distance(t->start, t->end));
 	memcpy(code + distance(t->start, t->words), words, count * sizeof(*words));
+	return 0;
 }
 
 /* The stub of entry `i` at address `at`, into `code`; its row leads there. */
 static int lay_stub(struct scry_patch_file *f, size_t i, uint64_t at, uint8_t *code)
 {
 	const struct scry_object_entry *e = &f->object.entries[i];
-	const struct template t = template_of(e->kind);
+	const struct code t = code_of(e->kind);
 	const size_t head = t.start ? distance(t.start, t.end) : 0;
 	const uint64_t handler = at - i * STUB_BYTES + stub_bytes(f) + e->what;
 	struct scry_x86_place place = {.address = at + head, .back = true};
 	struct scry_x86_moved moved;
 	struct scry_hook *row = f->hooks.rows;
 	enum scry_x86_refusal refusal;
+	int r = 0;
 
 	while (row->address != f->row_of[i])
 		row++;
@@ -386,7 +401,7 @@ static int lay_stub(struct scry_patch_file *f, size_t i, uint64_t at, uint8_t *c
 					 ? "; fix: a patch of its own for each library"
 					 : "");
 	if (t.start)
-		fill_template(&t, e->kind, handler, code);
+		r = fill_code(&t, e->kind, handler, code);
 	if (e->kind != SCRY_PATCH_BEFORE)
 		memcpy(f->object.image + e->original, &place.address, 8);
 	memcpy(code + head, moved.code, moved.bytes);
@@ -394,7 +409,7 @@ static int lay_stub(struct scry_patch_file *f, size_t i, uint64_t at, uint8_t *c
 	row->copy = place.address;
 	row->stub = t.start ? at : handler;
 	row->has_stub = true;
-	return 0;
+	return r;
 }
 
 static int write_patch(struct scry_patch_file *f, const struct scry_inject *inj,

@@ -4,6 +4,8 @@
  * template, as patch/before.S: the words are filled in, the copy of the function's first
  * instructions follows, which the handler may call.
  */
+#include "patch/vectors.h"
+
 	.section .rodata
 	.balign 16
 	.globl scry_around, scry_around_words, scry_around_end
@@ -21,28 +23,13 @@ scry_around:
 	push %r10
 	push %r11
 	mov %rax, %rbx			/* of a function with `...`: how many vectors */
-	sub 3f(%rip), %rsp
-	and $-64, %rsp
-	xor %eax, %eax			/* the head of an xsave area must be 0 */
-	mov %rax, 512(%rsp)
-	mov %rax, 520(%rsp)
-	mov %rax, 528(%rsp)
-	mov %rax, 536(%rsp)
-	mov %rax, 544(%rsp)
-	mov %rax, 552(%rsp)
-	mov %rax, 560(%rsp)
-	mov %rax, 568(%rsp)
-	mov 2f(%rip), %eax
-	mov 2f + 4(%rip), %edx
-	xsave (%rsp)
+	save_vectors
 	mov -24(%rbp), %rdx
 	mov %rbx, %rax
 	call *1f(%rip)
 	cmpq $0, 4f(%rip)		/* a function without a result leaves rax, too */
 	cmovne %rax, %rbx
-	mov 2f(%rip), %eax
-	mov 2f + 4(%rip), %edx
-	xrstor (%rsp)
+	load_vectors
 	mov %rbx, %rax
 	lea -72(%rbp), %rsp
 	pop %r11

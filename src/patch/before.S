@@ -6,6 +6,8 @@
  * The struct scry_patch_call is what is pushed; behind it the 128 bytes that code which is entered by
  * jumps may use below the stack pointer.
  */
+#include "patch/vectors.h"
+
 	.section .rodata
 	.balign 16
 	.globl scry_before, scry_before_words, scry_before_end
@@ -30,25 +32,10 @@ scry_before:
 	push %rdi
 	mov %rsp, %rbx
 	cld
-	sub 3f(%rip), %rsp
-	and $-64, %rsp
-	xor %eax, %eax			/* the head of an xsave area must be 0 */
-	mov %rax, 512(%rsp)
-	mov %rax, 520(%rsp)
-	mov %rax, 528(%rsp)
-	mov %rax, 536(%rsp)
-	mov %rax, 544(%rsp)
-	mov %rax, 552(%rsp)
-	mov %rax, 560(%rsp)
-	mov %rax, 568(%rsp)
-	mov 2f(%rip), %eax
-	mov 2f + 4(%rip), %edx
-	xsave (%rsp)
+	save_vectors
 	mov %rbx, %rdi
 	call *1f(%rip)
-	mov 2f(%rip), %eax
-	mov 2f + 4(%rip), %edx
-	xrstor (%rsp)
+	load_vectors
 	mov %rbx, %rsp
 	pop %rdi
 	pop %rsi

@@ -165,8 +165,12 @@ int scry_ucontext_find(struct scry_ucontext *u, const struct scry_proc *proc)
 		return r;
 	scry_error_clear();
 	r = scry_hooks_plan(&u->hooks);
-	for (size_t i = 0; i < u->hooks.count && r == 0; i++)
-		r = check_row(&u->hooks.rows[i]);
+	for (size_t i = 0; i < u->hooks.count && (r == 0 || r == -ENOTSUP); i++) {
+		int refused = check_row(&u->hooks.rows[i]);
+
+		if (refused < 0)
+			return refused;
+	}
 	return r;
 }
 
@@ -224,8 +228,8 @@ static size_t number_of(const struct scry_ucontext *u, uint64_t address)
 {
 	size_t i = 0;
 
-	while (u->at[i] != address) /* each row was asked for by one of them */
-		i++;
+	while (i + 1 < SCRY_UCONTEXT_FUNCTIONS && u->at[i] != address)
+		i++; /* each row was asked for by one of them */
 	return i;
 }
 

@@ -44,7 +44,8 @@ static int watch(pid_t pid, uint64_t ns, const struct scry_mask_audit *a,
 	if (r == 0)
 		r = scry_syscalls_watch_begin(w);
 	end_ns = now_ns() + ns;
-	while (r == 0 && scry_syscalls_watch_lives(w) && now_ns() < end_ns)
+	while (r == 0 && scry_syscalls_watch_lives(w) && now_ns() < end_ns &&
+	       !(a->stops && *a->stops))
 		r = scry_syscalls_watch_turn(w, TURN_NS);
 	if (r == 0)
 		r = scry_syscalls_watch_end(w, "duration");

@@ -5,6 +5,7 @@
 #ifndef SCRY_SAMPLE_MASK_AUDIT_H
 #define SCRY_SAMPLE_MASK_AUDIT_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,6 +22,7 @@ struct scry_mask_audit {
 		*spared; /* the last part of an object's path: what else changes masks in it for a
 			    moment, as libc's own threads' start does, is counted apart; NULL */
 	bool exact;	 /* calls are counted, at some 150 ns each; else ticks only are */
+	const volatile sig_atomic_t *stops; /* not 0: it ends now; NULL */
 	/* what was found */
 	uint64_t calls[SCRY_MASK_AUDIT_PLACES]; /* of rt_sigprocmask */
 	uint64_t other_calls;			/* the same from elsewhere */
@@ -32,7 +34,8 @@ struct scry_mask_audit {
 	char changed_by[256]; /* "symbol+offset in object" of one that changed it; "" */
 };
 
-/* Watches `pid` for `ns`, or until ^C. 0; -errno with a sentence: not permitted, gone, ... */
+/* Watches `pid` for `ns`, or until it is to stop. 0; -errno with a sentence: not permitted, gone,
+ * ... */
 int scry_mask_audit(pid_t pid, uint64_t ns, struct scry_mask_audit *a);
 
 #endif

@@ -2,7 +2,6 @@
 #include "sys/written.h"
 
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #define PAGE 4096u
 #define PAGE_PRESENT (1ull << 63)
 #define PAGE_SWAPPED (1ull << 62)
+#define PAGE_THERE (PAGE_PRESENT | PAGE_SWAPPED)
 #define PAGE_FRAME ((1ull << 55) - 1)
 #define LOOK_PAGES 2048 /* at once */
 
@@ -48,42 +48,48 @@ static bool is_written(const struct scry_written *w, uint64_t entry)
 	       (entry & PAGE_PRESENT && (!w->zeros || (entry & PAGE_FRAME) != w->zeros));
 }
 
-uint64_t scry_written_next(const struct scry_written *w, uint64_t at, uint64_t end)
+static bool is_private(const struct scry_map_entry *m)
 {
-	const struct scry_map_entry *m = scry_maps_at(w->maps, at);
-	uint64_t pages[LOOK_PAGES];
+	return m && !m->shared && !m->inode;
+}
+
+/* The entries of the pages of [at, end), of so many as one look takes. */
+static size_t read_pages(const struct scry_written *w, uint64_t at, uint64_t end,
+			 uint64_t ret[LOOK_PAGES])
+{
 	size_t want = (end - 1) / PAGE - at / PAGE + 1;
 	ssize_t n;
 
-	if (w->pagemap < 0 || !m || m->shared || m->inode)
-		return at;
 	want = want < LOOK_PAGES ? want : LOOK_PAGES;
-	n = pread(w->pagemap, pages, want * sizeof(*pages), (off_t)(at / PAGE * sizeof(*pages)));
-	for (ssize_t i = 0; i < n / (ssize_t)sizeof(*pages); i++)
-		if (is_written(w, pages[i]))
-			return i ? (at / PAGE + (uint64_t)i) * PAGE : at;
-	return n == (ssize_t)(want * sizeof(*pages)) ? (at / PAGE + want) * PAGE : at;
+	n = pread(w->pagemap, ret, want * sizeof(*ret), (off_t)(at / PAGE * sizeof(*ret)));
+	return n > 0 ? (size_t)n / sizeof(*ret) : 0;
 }
 
-uint64_t scry_written_run(const struct scry_written *w, uint64_t at, uint64_t end,
-			  uint64_t *ret_end)
+uint64_t scry_written_next(const struct scry_written *w, uint64_t at, uint64_t end)
 {
-	const struct scry_map_entry *m = scry_maps_at(w->maps, at);
-	const bool is_private = m && !m->shared && !m->inode;
 	uint64_t pages[LOOK_PAGES];
-	size_t want = (end - 1) / PAGE - at / PAGE + 1, first, last;
-	ssize_t n;
+	size_t n, i = 0;
 
-	want = want < LOOK_PAGES ? want : LOOK_PAGES;
-	n = pread(w->pagemap, pages, want * sizeof(*pages), (off_t)(at / PAGE * sizeof(*pages)));
-	want = n > 0 ? (size_t)n / sizeof(*pages) : 0;
-	for (first = 0; first < want; first++)
-		if (is_private ? is_written(w, pages[first])
-			       : (pages[first] & (PAGE_PRESENT | PAGE_SWAPPED)) != 0)
-			break;
-	for (last = first; last < want; last++)
-		if (!(pages[last] & (PAGE_PRESENT | PAGE_SWAPPED)))
-			break;
-	*ret_end = want ? (at / PAGE + last) * PAGE : end;
-	return want ? (at / PAGE + first) * PAGE : end;
+	if (w->pagemap < 0 || !is_private(scry_maps_at(w->maps, at)))
+		return at;
+	n = read_pages(w, at, end, pages);
+	while (i < n && !is_written(w, pages[i]))
+		i++;
+	return i ? (at / PAGE + i) * PAGE : at;
+}
+
+bool scry_written_run(const struct scry_written *w, uint64_t at, uint64_t end, uint64_t *ret_start,
+		      uint64_t *ret_end)
+{
+	const bool is_own = is_private(scry_maps_at(w->maps, at));
+	uint64_t pages[LOOK_PAGES];
+	size_t n = w->pagemap < 0 ? 0 : read_pages(w, at, end, pages), first = 0, last;
+
+	while (first < n && !(is_own ? is_written(w, pages[first]) : pages[first] & PAGE_THERE))
+		first++;
+	for (last = first; last < n && pages[last] & PAGE_THERE;)
+		last++;
+	*ret_start = (at / PAGE + first) * PAGE;
+	*ret_end = (at / PAGE + last) * PAGE;
+	return n > 0;
 }

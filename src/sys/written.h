@@ -6,6 +6,7 @@
 #ifndef SCRY_SYS_WRITTEN_H
 #define SCRY_SYS_WRITTEN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -20,15 +21,17 @@ struct scry_written {
 void scry_written_open(struct scry_written *w, pid_t pid, const struct scry_maps *maps);
 void scry_written_close(struct scry_written *w);
 
-/* The same of what is there, in memory of any kind: the next page from `at` on that is present or
- * swapped out, and to *ret_end where the pages behind it are no more; at most 8 MiB on. Nothing is
- * read for it, so that no server of memory is asked. `end`, or less with none before it. Not
- * without a pagemap. */
-uint64_t scry_written_run(const struct scry_written *w, uint64_t at, uint64_t end,
-			  uint64_t *ret_end);
-
 /* From `at` on, where is the next page that is written; at least `at`; `end`, or less with none
  * before it: asked again from there. */
 uint64_t scry_written_next(const struct scry_written *w, uint64_t at, uint64_t end);
+
+/*
+ * Memory of any kind, by what is there now: nothing is read for it, so that no server of memory is
+ * asked. *ret_start is the next page from `at` on that is written, or, shared or of a file, present
+ * or swapped out; *ret_end is where the pages behind it are no more, at most 8 MiB from `at`. Both
+ * are the same where there is none before. False: it cannot be told.
+ */
+bool scry_written_run(const struct scry_written *w, uint64_t at, uint64_t end, uint64_t *ret_start,
+		      uint64_t *ret_end);
 
 #endif
