@@ -1,3 +1,4 @@
+/* clang-format off */
 /*
  * For patch/before.S and around.S: the state of the vector units, on the stack around a call of a
  * handler. Label 2 is which of it is saved, 3 is how many bytes that takes; rax and rdx are lost.
