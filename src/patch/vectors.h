@@ -1,8 +1,13 @@
-/* clang-format off */
 /*
- * For patch/before.S and around.S: the state of the vector units, on the stack around a call of a
- * handler. Label 2 is which of it is saved, 3 is how many bytes that takes; rax and rdx are lost.
+ * For patch/before.S and around.S (assembly only): the state of the vector units, on the stack
+ * around a call of a handler. Label 2 is which of it is saved, 3 is how many bytes that takes; rax
+ * and rdx are lost.
  */
+#ifndef SCRY_PATCH_VECTORS_H
+#define SCRY_PATCH_VECTORS_H
+
+/* clang-format off */
+
 	.macro save_vectors
 	sub 3f(%rip), %rsp
 	and $-64, %rsp
@@ -25,3 +30,5 @@
 	mov 2f + 4(%rip), %edx
 	xrstor (%rsp)
 	.endm
+
+#endif
