@@ -54,7 +54,7 @@ static uint64_t take(struct bytes *from, unsigned size)
 	return value;
 }
 
-static uint64_t take_uleb(struct bytes *from)
+static uint64_t take_leb(struct bytes *from, bool is_signed)
 {
 	uint64_t value = 0;
 	unsigned shift = 0, byte;
@@ -65,23 +65,19 @@ static uint64_t take_uleb(struct bytes *from)
 			value |= (uint64_t)(byte & 0x7f) << shift;
 		shift += 7;
 	} while (byte & 0x80);
+	if (is_signed && shift < 64 && (byte & 0x40))
+		value |= UINT64_MAX << shift;
 	return value;
+}
+
+static uint64_t take_uleb(struct bytes *from)
+{
+	return take_leb(from, false);
 }
 
 static int64_t take_sleb(struct bytes *from)
 {
-	uint64_t value = 0;
-	unsigned shift = 0, byte;
-
-	do {
-		byte = take(from, 1);
-		if (shift < 64)
-			value |= (uint64_t)(byte & 0x7f) << shift;
-		shift += 7;
-	} while (byte & 0x80);
-	if (shift < 64 && (byte & 0x40))
-		value |= UINT64_MAX << shift;
-	return (int64_t)value;
+	return (int64_t)take_leb(from, true);
 }
 
 /* A CIE; only pointers relative to themselves, in four bytes, are known: what compilers write on

@@ -3,15 +3,17 @@
  * an address; who writes them where is hook/hooks.
  *
  *   COUNT    counts, in the process that was entered and not in its fork children
- *   CALL     calls a handler of the agent through its thunk (agent/thunk.S), which keeps every
- *            register and the flags
+ *   CALL     calls a handler of the agent through its thunk, which keeps every register and the
+ *            flags (agent/thunk.S), or, for places that are calls by the ABI only, what such a call
+ *            keeps, and the arguments (agent/gvl_thunk.S)
  *   REPLACE  jumps to a handler with the original's address in r11, a register that no function
  *            expects anything in; it calls the original by itself or does not
  *
  * and, but for REPLACE, goes on to the function: by a copy of its displaced first instructions and
  * a jump behind them, or, where a slot or a call was changed and not the function, by a jump to its
- * entry. Every register, vector ones included, the flags and the stack above rsp are as found; with
- * `spares_red_zone` also the 128 bytes below it, which code that is entered by jumps may use.
+ * entry. But for what such a thunk changes, every register, vector ones included, the flags and the
+ * stack above rsp are as found; with `spares_red_zone` also the 128 bytes below it, which code that
+ * is entered by jumps may use.
  */
 #ifndef SCRY_HOOK_STUB_H
 #define SCRY_HOOK_STUB_H
