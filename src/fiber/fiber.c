@@ -203,20 +203,27 @@ int scry_fiber_spawn(const struct scry_fiber_attr *attr, scry_fiber_fn *entry, v
 	return 0;
 }
 
-/* An ended fiber's stack is the next to be used; the one that was goes to its pool. */
-static void put_aside(struct scry_fiber_sched *sched, struct scry_fiber *fiber)
+/* It stands on no stack of this thread: the ended fiber has switched away. */
+void scry_fiber_put_spare(struct scry_fiber_sched *sched)
 {
 	struct scry_fiber *spare = sched->spare;
 
-	scry_fiber_mail_forget(sched, fiber);
-	set_state(fiber, SCRY_STATE_FREE);
-	sched->held--;
-	sched->spare = fiber;
 	if (spare == NULL)
 		return;
+	sched->spare = NULL;
 	if (is_told(sched))
 		scry_fiber_told_free(spare);
 	scry_stack_put(spare->pool, &spare->stack);
+}
+
+/* An ended fiber's stack is the next to be used; the one that was goes to its pool. */
+static void put_aside(struct scry_fiber_sched *sched, struct scry_fiber *fiber)
+{
+	scry_fiber_mail_forget(sched, fiber);
+	set_state(fiber, SCRY_STATE_FREE);
+	sched->held--;
+	scry_fiber_put_spare(sched);
+	sched->spare = fiber;
 }
 
 /* Does not return. */
@@ -383,12 +390,7 @@ int scry_fiber_advise(FILE *out)
 
 	if (sched == NULL)
 		return -EPERM;
-	/* the spare was not measured yet */
-	if (sched->spare != NULL) {
-		/* it stands on no stack of this thread: the ended fiber has switched away */
-		scry_stack_put(sched->spare->pool, &sched->spare->stack);
-		sched->spare = NULL;
-	}
+	scry_fiber_put_spare(sched); /* it was not measured yet */
 	for (int i = 0; i < SCRY_CLASSES; i++)
 		if (sched->pools[i] != NULL && scry_stack_advise(sched->pools[i], out) == 0)
 			error = 0;

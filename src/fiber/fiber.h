@@ -88,6 +88,9 @@ void scry_fiber_mail_ring(struct scry_fiber_sched *sched);
 /* How a stack's overflow ends its fiber: scry_stack_overflow_fn, arg is the scheduler. */
 int scry_fiber_overflowed(struct scry_stack_overflow *overflow, void *arg);
 
+/* The stack that is kept for the next fiber goes to its pool, if there is one. */
+void scry_fiber_put_spare(struct scry_fiber_sched *sched);
+
 /* 0: the fiber is of this scheduler. */
 int scry_fiber_check(const struct scry_fiber_sched *sched, const struct scry_fiber *fiber);
 

@@ -3,10 +3,11 @@
  * locks what it maps does not get it all into memory; then its kind of guard is tried on its first
  * stack:
  *
- * madvise   the kernel marks pages as guards within one mapping (Linux 6.13). The whole slab is
- * opened, and neighbours merge. mprotect  what is not opened stays without access: each stack is
- * two mappings. They are counted over all pools, against a ceiling that leaves the program mappings
- * of its own, as it would die of the lack in places that nobody checks.
+ * - madvise: the kernel marks pages as guards within one mapping (Linux 6.13). The whole slab is
+ *   opened, and neighbours merge.
+ * - mprotect: what is not opened stays without access, so each stack is two mappings. They are
+ *   counted over all pools, against a ceiling that leaves the program mappings of its own: it would
+ *   die of their lack in places that nobody checks.
  *
  * Guards are set in batches by process_madvise on the process itself, where the kernel takes it;
  * else one by one.

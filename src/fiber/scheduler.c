@@ -239,6 +239,7 @@ int scry_fiber_close(void)
 	strike(sched);
 	scry_fiber_current = &scry_fiber_nobody;
 	scry_fiber_poll_close(sched);
+	scry_fiber_put_spare(sched);
 	for (int i = 0; i < SCRY_CLASSES; i++)
 		scry_stack_pool_free(sched->pools[i]);
 	free(sched->timers);

@@ -444,11 +444,9 @@ static void push(struct diff *d)
 {
 	struct scry_column columns[COLUMNS];
 	struct scry_buf place = {0};
-	uint64_t top = d->opts->top;
+	uint64_t top = scry_view_top(d->opts, d->doc);
 	size_t i;
 
-	if (top == SCRY_VIEW_TOP_DEFAULT)
-		top = d->doc->is_data ? 0 : SCRY_VIEW_TOP_ROWS;
 	if (!top || top > d->count)
 		top = d->count;
 	d->to.honesty.noun = d->from.honesty.noun = "objects";

@@ -90,8 +90,6 @@ static void push(struct list *l, const struct scry_grep *grep, uint64_t top, str
 {
 	uint64_t shown = 0, hidden = 0;
 
-	if (top == SCRY_VIEW_TOP_DEFAULT)
-		top = doc->is_data ? 0 : SCRY_VIEW_TOP_ROWS;
 	l->honesty.noun = "calls";
 	for (size_t i = 0; i < l->count; i++)
 		l->honesty.shown += common_of(l, &l->rows[i]).calls;
@@ -136,7 +134,7 @@ int scry_functions_show(const struct scry_functions_view *view, struct scry_read
 	if (!err) {
 		scry_honesty_close(&l.honesty);
 		l.count = l.count ? view->settle(l.rows, l.count) : 0;
-		push(&l, &grep, opts->top, doc);
+		push(&l, &grep, scry_view_top(opts, doc), doc);
 	}
 	free(l.rows);
 	scry_grep_done(&grep);

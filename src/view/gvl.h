@@ -63,6 +63,14 @@ static inline uint64_t scry_gvl_waited_ns(const struct scry_ev_gvl_thread *t)
 	return t->wanted_ns + t->granted_ns;
 }
 
+/* Watched, and known who held it. */
+static inline uint64_t scry_gvl_known_ns(const struct scry_gvl_view *g)
+{
+	const struct scry_ev_gvl *s = &g->sum;
+
+	return s->watched_ns > s->unknown_ns ? s->watched_ns - s->unknown_ns : 0;
+}
+
 /* By all threads together. */
 uint64_t scry_gvl_waited_all_ns(const struct scry_gvl_view *g);
 

@@ -252,18 +252,14 @@ static void judge(const struct diff *d, const struct pair *all)
 	scry_buf_done(&b);
 }
 
-static uint64_t known_ns(const struct scry_gvl_view *v)
-{
-	return v->sum.watched_ns > v->sum.unknown_ns ? v->sum.watched_ns - v->sum.unknown_ns : 0;
-}
-
 static void push_totals(const struct diff *d, const struct pair *all)
 {
 	const struct scry_gvl_view *v = d->v;
 	const struct scry_pair pairs[] = {
 		{"watched_before_ns", "seconds were watched", SCRY_CELL_TIME, 0,
-		 scry_cell_number(known_ns(&v[0]))},
-		{"watched_after_ns", "then", SCRY_CELL_TIME, 0, scry_cell_number(known_ns(&v[1]))},
+		 scry_cell_number(scry_gvl_known_ns(&v[0]))},
+		{"watched_after_ns", "then", SCRY_CELL_TIME, 0,
+		 scry_cell_number(scry_gvl_known_ns(&v[1]))},
 		{"contended_before_ns", "in which some thread wanted the GVL", SCRY_CELL_TIME, 0,
 		 scry_cell_number(v[0].sum.contended_ns)},
 		{"contended_after_ns", "then", SCRY_CELL_TIME, 0,
@@ -343,10 +339,8 @@ static void push_table(struct diff *d, const struct table *t, const char *title)
 		[C_WHAT] = {has_waits ? "thread" : "while the GVL was held", "what", SCRY_CELL_TEXT,
 			    false},
 	};
-	uint64_t top = d->opts->top;
+	uint64_t top = scry_view_top(d->opts, d->doc);
 
-	if (top == SCRY_VIEW_TOP_DEFAULT)
-		top = d->doc->is_data ? 0 : SCRY_VIEW_TOP_ROWS;
 	if (!t->changed && !d->doc->is_data)
 		return;
 	d->doc->title = title;
@@ -386,7 +380,7 @@ static int read_side(struct diff *d, const struct scry_diff_side *side, int at)
 	v->honesty.label = side->name;
 	v->honesty.noun = "critical sections";
 	v->honesty.shown = v->sum.ends;
-	d->seconds[at] = (double)known_ns(v) / 1e9;
+	d->seconds[at] = (double)scry_gvl_known_ns(v) / 1e9;
 	if (r == 0 && d->seconds[at] <= 0)
 		return scry_fail(-EINVAL, "'%s' knows nothing of the GVL%s",
 				 side->name ? side->name : "the recording",

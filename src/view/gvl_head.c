@@ -111,7 +111,7 @@ static void tell_cpu(struct scry_gvl_view *g)
 
 static void judge(struct scry_gvl_view *g, uint64_t waited)
 {
-	const uint64_t known = g->sum.watched_ns - g->sum.unknown_ns;
+	const uint64_t known = scry_gvl_known_ns(g);
 	const struct scry_ev_gvl_thread *worst = g->thread_count ? &g->threads[0] : NULL;
 	uint64_t waiters = 0;
 	struct scry_buf *b = &g->buf;

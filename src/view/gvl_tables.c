@@ -9,13 +9,6 @@
 #include "base/text.h"
 #include "view/functions.h"
 
-static uint64_t scry_gvl_top(const struct scry_gvl_view *g)
-{
-	return g->opts->top != SCRY_VIEW_TOP_DEFAULT ? g->opts->top
-	       : g->doc->is_data		     ? 0
-						     : SCRY_VIEW_TOP_ROWS;
-}
-
 static void tell_hidden(struct scry_gvl_view *g, uint64_t hidden)
 {
 	if (hidden)
@@ -90,7 +83,7 @@ static void push_threads(struct scry_gvl_view *g)
 		{"name", NULL, SCRY_CELL_TEXT, false},
 		{NULL, "name", SCRY_CELL_TEXT, false},
 	};
-	uint64_t top = scry_gvl_top(g), shown = 0, hidden = 0;
+	uint64_t top = scry_view_top(g->opts, g->doc), shown = 0, hidden = 0;
 
 	g->doc->section = "threads";
 	g->doc->title = NULL;
@@ -120,7 +113,7 @@ static void push_pairs(struct scry_gvl_view *g)
 		{"waited", NULL, SCRY_CELL_TEXT, false},
 		{"while it was held by", NULL, SCRY_CELL_TEXT, false},
 	};
-	uint64_t top = scry_gvl_top(g), shown = 0, hidden = 0;
+	uint64_t top = scry_view_top(g->opts, g->doc), shown = 0, hidden = 0;
 	struct scry_buf holder = {0};
 
 	g->doc->section = "pairs";
@@ -283,7 +276,7 @@ static void push_rows(struct scry_gvl_view *g, const struct scry_gvl_lines *l,
 		[C_PID] = {NULL, "pid", SCRY_CELL_NUMBER, false},
 		[C_THREAD] = {NULL, "thread", SCRY_CELL_NUMBER, false},
 	};
-	uint64_t top = scry_gvl_top(g), shown = 0, hidden = 0;
+	uint64_t top = scry_view_top(g->opts, g->doc), shown = 0, hidden = 0;
 	struct scry_frame_row scratch = {0};
 
 	g->doc->weight = "lost_ns";
@@ -343,7 +336,7 @@ static void push_runnable(struct scry_gvl_view *g)
 		{"%", NULL, SCRY_CELL_TENTHS, false},
 	};
 	const struct scry_ev_gvl *s = &g->sum;
-	const uint64_t known = s->watched_ns - s->unknown_ns;
+	const uint64_t known = scry_gvl_known_ns(g);
 	const uint64_t times[] = {s->runnable0_ns, s->runnable1_ns, s->runnable2_ns,
 				  s->runnable3_ns, s->runnable4_ns, s->runnable5_ns,
 				  s->runnable6_ns, s->runnable7_ns};

@@ -419,10 +419,8 @@ static void push_rows(struct locks *l, bool conditions)
 		{NULL, "owner_tid", SCRY_CELL_NUMBER, false},
 		{NULL, "owned_ns", SCRY_CELL_NUMBER, false},
 	};
-	uint64_t top = l->opts->top, shown = 0, hidden = 0;
+	uint64_t top = scry_view_top(l->opts, l->doc), shown = 0, hidden = 0;
 
-	if (top == SCRY_VIEW_TOP_DEFAULT)
-		top = l->doc->is_data ? 0 : SCRY_VIEW_TOP_ROWS;
 	l->doc->section = conditions ? "conditions" : NULL;
 	l->doc->title = conditions ? "waits for conditions" : NULL;
 	scry_doc_table(l->doc, columns, sizeof(columns) / sizeof(columns[0]));

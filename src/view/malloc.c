@@ -247,7 +247,7 @@ static int push_callers(struct malloc_view *v)
 		{"caller", NULL, SCRY_CELL_TEXT, true},
 	};
 	const struct scry_malloc_process *p = v->process;
-	uint64_t top = v->opts->top, shown = 0, hidden = 0;
+	uint64_t top = scry_view_top(v->opts, v->doc), shown = 0, hidden = 0;
 	struct row *rows = calloc(p->caller_count + 1, sizeof(*rows));
 	struct scry_grep grep;
 	uint32_t i, count = 0;
@@ -258,8 +258,6 @@ static int push_callers(struct malloc_view *v)
 		free(rows);
 		return err;
 	}
-	if (top == SCRY_VIEW_TOP_DEFAULT)
-		top = v->doc->is_data ? 0 : SCRY_VIEW_TOP_ROWS;
 	for (i = 0; i < p->caller_count; i++)
 		if (p->callers[i].allocated)
 			rows[count++] = row_of(v, &p->callers[i]);

@@ -186,10 +186,8 @@ static void push_left_out(const struct objects *o, size_t shown, uint64_t shown_
 static void push_table(struct objects *o)
 {
 	struct scry_object_list *l = &o->list;
-	uint64_t top = o->opts->top, objects;
+	uint64_t top = scry_view_top(o->opts, o->doc), objects;
 
-	if (top == SCRY_VIEW_TOP_DEFAULT)
-		top = o->doc->is_data ? 0 : SCRY_VIEW_TOP_ROWS;
 	if (!top || top > l->count)
 		top = l->count;
 	scry_object_rows_sort(l->rows, l->count, o->sort);

@@ -506,14 +506,12 @@ static void push_row(struct stacks *v, const struct row *row)
 
 static int push_rows(struct stacks *v)
 {
-	uint64_t top = v->opts->top, shown = 0, left = 0;
+	uint64_t top = scry_view_top(v->opts, v->doc), shown = 0, left = 0;
 	struct scry_grep grep;
 	int err = scry_grep_init(&grep, v->opts->grep);
 
 	if (err)
 		return err;
-	if (top == SCRY_VIEW_TOP_DEFAULT)
-		top = v->doc->is_data ? 0 : SCRY_VIEW_TOP_ROWS;
 	if (v->row_count)
 		qsort(v->rows, v->row_count, sizeof(*v->rows), by_time);
 	for (size_t i = 0; i < v->row_count; i++) {

@@ -169,10 +169,8 @@ static void push_rows(const struct diff *d, size_t changed)
 		{NULL, "count_after", SCRY_CELL_COUNT, false},
 		{"what", "what", SCRY_CELL_TEXT, false},
 	};
-	uint64_t top = d->opts->top;
+	uint64_t top = scry_view_top(d->opts, d->doc);
 
-	if (top == SCRY_VIEW_TOP_DEFAULT)
-		top = d->doc->is_data ? 0 : SCRY_VIEW_TOP_ROWS;
 	scry_doc_table(d->doc, columns, sizeof(columns) / sizeof(columns[0]));
 	for (size_t i = 0; i < changed && (!top || i < top); i++) {
 		const struct pair *p = &d->pairs[i];

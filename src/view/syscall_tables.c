@@ -493,10 +493,10 @@ const struct scry_syscall_row **scry_syscall_sorted(const struct scry_syscall_vi
 
 static uint64_t most_rows(const struct scry_syscall_view *v)
 {
-	if (v->opts->top != SCRY_VIEW_TOP_DEFAULT)
-		return v->opts->top;
 	/* who asks by call wants all of them, as of strace -c: there are a few dozen */
-	return v->doc->is_data || v->opts->by == SCRY_VIEW_BY_SYSCALL ? 0 : SCRY_VIEW_TOP_ROWS;
+	if (v->opts->top == SCRY_VIEW_TOP_DEFAULT && v->opts->by == SCRY_VIEW_BY_SYSCALL)
+		return 0;
+	return scry_view_top(v->opts, v->doc);
 }
 
 int scry_syscall_push_rows(struct scry_syscall_view *v, const struct scry_syscall_verdict *verdicts)

@@ -13,6 +13,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define TOP_ROWS 30 /* view.h says so, too */
+
 #define OBJECTS                                                                                   \
 	(SCRY_VIEW_TAKES_BY | SCRY_VIEW_TAKES_SORT | SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_GREP | \
 	 SCRY_VIEW_TAKES_FILTER | SCRY_VIEW_TAKES_LIVE | SCRY_VIEW_TAKES_INTERNAL |               \
@@ -146,6 +148,13 @@ int scry_view_refuse(const struct scry_view *view, const struct scry_view_opts *
 	scry_buf_done(&beyond);
 	scry_buf_done(&takes);
 	return -EINVAL;
+}
+
+uint64_t scry_view_top(const struct scry_view_opts *opts, const struct scry_doc *doc)
+{
+	if (opts->top != SCRY_VIEW_TOP_DEFAULT)
+		return opts->top;
+	return doc->is_data ? 0 : TOP_ROWS;
 }
 
 int scry_view_sort_of(const struct scry_view_opts *opts)

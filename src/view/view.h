@@ -13,7 +13,6 @@
 #include "view/stacks.h"
 
 #define SCRY_VIEW_TOP_DEFAULT UINT64_MAX /* not given: 30 rows for people, all for programs */
-#define SCRY_VIEW_TOP_ROWS 30
 enum scry_view_by {
 	SCRY_VIEW_BY_LINE,
 	SCRY_VIEW_BY_CLASS,
@@ -139,8 +138,9 @@ const struct scry_view *scry_view_find(const char *name);
  * not after it. 0, or -EINVAL with a sentence. */
 int scry_view_opts_check(const struct scry_view_opts *opts);
 
-/* The column (enum scry_view_sort) that --sort and --live mean for the objects view. */
+/* What --sort and --live mean for objects: enum scry_view_sort. What --top means: rows, 0 all. */
 int scry_view_sort_of(const struct scry_view_opts *opts);
+uint64_t scry_view_top(const struct scry_view_opts *opts, const struct scry_doc *doc);
 
 /* The views. 0 or -errno with a sentence; scry_doc_end stays the caller's in both cases. */
 scry_view_run scry_view_objects, scry_view_time, scry_view_count, scry_view_events, scry_view_info,
