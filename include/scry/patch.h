@@ -30,7 +30,7 @@
  * the function too well: in its own object gcc -O2 counts on registers that it leaves alone
  * (-fipa-ra), but for --no-ipa-ra; and in programs whose code unwinders run (C++ exceptions,
  * cancellation with clean-ups), as no unwinder knows of this object, but for --no-exceptions.
- * longjmp may pass. SCRY_BEFORE has neither limit.
+ * longjmp may pass. SCRY_BEFORE has neither limit, SCRY_WRAP the second.
  */
 #ifndef SCRY_PATCH_H
 #define SCRY_PATCH_H
@@ -46,14 +46,16 @@ enum {
 	SCRY_PATCH_COUNTER,
 	SCRY_PATCH_LOG,
 	SCRY_PATCH_AROUND,
-	SCRY_PATCH_AROUND_VOID
+	SCRY_PATCH_AROUND_VOID,
+	SCRY_PATCH_WRAP
 };
 
 struct scry_patch_entry { /* the section "scry_patch" is an array of these */
 	uint32_t abi, kind;
 	const char *name; /* SYMBOL or SYMBOL@LIB; of a counter its own */
 	void *what;	  /* the handler; the counter; the log */
-	void *original;	  /* REPLACE: where the address of the function as it was goes */
+	void *original;	  /* where the address of the function as it was goes; WRAP: the handler
+			     behind its return */
 };
 
 #define SCRY_PATCH_ENTRY(id, kind, name, what, original)                                     \
@@ -101,6 +103,31 @@ static inline uint64_t *scry_patch_call_stack(struct scry_patch_call *call)
 #define SCRY_BEFORE(function, handler) SCRY_BEFORE_IN(function, "", handler)
 #define SCRY_BEFORE_IN(function, at_library, handler) \
 	SCRY_PATCH_ENTRY(function, SCRY_PATCH_BEFORE, #function at_library, handler, 0)
+
+/* What a function leaves, for SCRY_WRAP. */
+struct scry_patch_return {
+	uint64_t rax, rdx;	 /* its result; what the handler changes there the caller sees */
+	double xmm0[2], xmm1[2]; /* to be read: float and double, structs of them */
+	uint64_t is_known;	 /* 1: `kept` is this call's; 0: it is not known any more, all 0 */
+};
+
+/*
+ * A handler before each call of `function` and one behind its return, of any type that returns:
+ * void entered(struct scry_patch_call *call, uint64_t kept[4]), where four words may be kept, which
+ * void returned(struct scry_patch_return *ret, uint64_t kept[4]) finds. The second is as the first
+ * for the stack and registers. Each takes 3.5 KiB of the stack while it runs, none in between.
+ *
+ * The return address lies on the stack changed meanwhile. So it is refused where somebody looks at
+ * it (setjmp and its kind, libunwind, Go, Java, greenlet ...), and, as SCRY_REPLACE, where
+ * unwinders run; what is loaded later is not looked at. Backtraces end there. A call that is left
+ * by longjmp has no second handler, nor has one that finds no thunk: there are 1,024, one for each
+ * place that calls; `scry patch list` has the number of those, "SYMBOL missed". A function that is
+ * called anew by a jump at its own end (a tail call) returns once. Calls that run when the patch is
+ * undone have their second handler all the same: until then its memory stays.
+ */
+#define SCRY_WRAP(function, entered, returned) SCRY_WRAP_IN(function, "", entered, returned)
+#define SCRY_WRAP_IN(function, at_library, entered, returned) \
+	SCRY_PATCH_ENTRY(function, SCRY_PATCH_WRAP, #function at_library, entered, returned)
 
 /* A word that `scry patch list` shows; add with scry_count. */
 #define SCRY_COUNTER(counter)                                 \

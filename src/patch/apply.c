@@ -1,7 +1,7 @@
 /*
  * The patch's text is a room for stubs, then the object's own: each stub is the copy of a
- * function's first instructions, which is what SCRY_ORIGINAL calls, or the code of patch/before.S
- * with that copy behind it.
+ * function's first instructions, which is what SCRY_ORIGINAL calls, or the code of patch/before.S,
+ * around.S or wrap.S with that copy behind it; then, for the last, thunks.
  */
 #include "patch/apply.h"
 
@@ -16,6 +16,8 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "hook/renew.h"
+#include "hook/shadow.h"
+#include "patch/wrap.h"
 #include "scry/patch.h"
 #include "sys/text_share.h"
 
@@ -25,6 +27,7 @@
 
 extern const uint8_t scry_before[], scry_before_words[], scry_before_end[];
 extern const uint8_t scry_around[], scry_around_words[], scry_around_end[];
+extern const uint8_t scry_wrap[], scry_wrap_words_at[], scry_wrap_end[];
 
 static size_t distance(const uint8_t *from, const uint8_t *to)
 {
@@ -149,8 +152,7 @@ static int find_import(void *arg, const struct scry_object_import *import, uint6
 
 static bool is_function(const struct scry_object_entry *e)
 {
-	return e->kind == SCRY_PATCH_REPLACE || e->kind == SCRY_PATCH_BEFORE ||
-	       e->kind == SCRY_PATCH_AROUND || e->kind == SCRY_PATCH_AROUND_VOID;
+	return e->kind != SCRY_PATCH_COUNTER && e->kind != SCRY_PATCH_LOG;
 }
 
 /* C++ in any of its ways, or code with clean-ups for exceptions and cancellation (-fexceptions): by
@@ -218,7 +220,10 @@ static int check_replaced(struct scry_patch_file *f, const struct scry_patch_ris
 static int want(struct scry_patch_file *f, size_t i)
 {
 	const struct scry_object_entry *e = &f->object.entries[i];
-	const struct scry_hook_to to = {.kind = SCRY_HOOK_REPLACE, .way = SCRY_WAY_ENTRY};
+	/* whose return is followed is a CALL, for hook/shadow_check */
+	const struct scry_hook_to to = {.kind = e->kind == SCRY_PATCH_WRAP ? SCRY_HOOK_CALL
+									   : SCRY_HOOK_REPLACE,
+					.way = SCRY_WAY_ENTRY};
 	const size_t before = f->hooks.count;
 	int r = scry_hooks_want(&f->hooks, e->name, &to);
 
@@ -232,21 +237,37 @@ static int want(struct scry_patch_file *f, size_t i)
 	if (f->hooks.count != before + 1)
 		return scry_fail(-ENOTSUP,
 				 "'%s' changes %s, of which process %d has %zu that differ; fix: "
-				 "name the library (SCRY_REPLACE_IN, SCRY_BEFORE_IN)",
+				 "name the library (SCRY_REPLACE_IN, SCRY_BEFORE_IN, ...)",
 				 f->path, e->name, f->hooks.proc->pid, f->hooks.count - before);
 	f->row_of[i] = f->hooks.rows[before].address;
 	f->near = f->row_of[i];
 	return 0;
 }
 
+/* Each of them: one that is left out would be missed unawares. */
+static int check_followed(struct scry_patch_file *f)
+{
+	int r = scry_shadow_refuse(&f->hooks);
+
+	for (size_t i = 0; i < f->hooks.count && r == 0; i++)
+		if (!f->hooks.rows[i].way)
+			r = scry_fail(-ENOTSUP,
+				      "the return of %s of '%s' cannot be followed: %s; fix: "
+				      "SCRY_BEFORE",
+				      f->hooks.requests[f->hooks.rows[i].request],
+				      f->hooks.rows[i].module, f->hooks.rows[i].why);
+	return r;
+}
+
 static int plan(struct scry_patch_file *f, const struct scry_patch_risks *risks)
 {
-	bool replaces = false;
+	bool replaces = false, follows = false;
 	int r = 0;
 
 	for (size_t i = 0; i < f->object.entry_count && r == 0; i++) {
 		replaces |= f->object.entries[i].kind != SCRY_PATCH_BEFORE &&
 			    is_function(&f->object.entries[i]);
+		follows |= f->object.entries[i].kind == SCRY_PATCH_WRAP;
 		if (is_function(&f->object.entries[i]))
 			r = want(f, i);
 	}
@@ -255,6 +276,8 @@ static int plan(struct scry_patch_file *f, const struct scry_patch_risks *risks)
 	if (!f->near)
 		return scry_fail(-ENOTSUP, "'%s' changes no function", f->path);
 	r = replaces ? check_replaced(f, risks) : 0;
+	if (r == 0 && follows)
+		r = scry_shadow_check(&f->hooks);
 	if (r < 0)
 		return r;
 	r = scry_hooks_plan(&f->hooks); /* its own sentence names ways that there are not here */
@@ -266,7 +289,7 @@ static int plan(struct scry_patch_file *f, const struct scry_patch_risks *risks)
 					 f->hooks.requests[row->request], row->module,
 					 row->why ? row->why : "there is no room for a jump");
 	}
-	return r;
+	return follows ? check_followed(f) : r;
 }
 
 /* --- in ----------------------------------------------------------------------------------------
@@ -310,6 +333,7 @@ void scry_patch_file_describe(const struct scry_patch_file *f, FILE *out)
 				fprintf(out, "  %s  %s of %s, 5 bytes at %#llx\n",
 					e->kind == SCRY_PATCH_BEFORE	? "before "
 					: e->kind == SCRY_PATCH_REPLACE ? "replace"
+					: e->kind == SCRY_PATCH_WRAP	? "wrap   "
 									: "around ",
 					scry_text_shown(e->name).text,
 					scry_text_shown(f->hooks.rows[k].module).text,
@@ -325,25 +349,40 @@ static uint64_t stub_bytes(const struct scry_patch_file *f)
 	return (bytes + SCRY_PAGE - 1) / SCRY_PAGE * SCRY_PAGE;
 }
 
+/* Of the text, before the object: stubs, then the thunks of followed returns. */
+static uint64_t front_bytes(const struct scry_patch_file *f)
+{
+	return stub_bytes(f) + scry_wrap_text_bytes(&f->object);
+}
+
+static struct scry_wrap_place wrap_place(const struct scry_patch_file *f,
+					 const struct scry_patch_head *head)
+{
+	return (struct scry_wrap_place){.text = head->text + stub_bytes(f),
+					.table = head->data + f->object.data_size};
+}
+
 /* What of the state is saved, and how many bytes that takes: its components have fixed places
- * (Intel's manual, volume 1, 13.5). False: this processor has no XSAVE. */
-static bool state_size(uint64_t *ret_mask, uint64_t *ret_bytes)
+ * (Intel's manual, volume 1, 13.5). -ENOTSUP with a sentence. */
+static int state_size(struct scry_wrap_state *ret)
 {
 	uint32_t a, b, c, d, low, high;
 
 	__cpuid(1, a, b, c, d);
 	if (!(c & bit_OSXSAVE))
-		return false;
+		return scry_fail(-ENOTSUP,
+				 "this processor has no XSAVE, by which SCRY_BEFORE, SCRY_AROUND "
+				 "and SCRY_WRAP keep vector registers; fix: SCRY_REPLACE");
 	__asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-	*ret_mask = low & STATE_WANTED;
-	*ret_bytes = STATE_LEAST;
+	ret->mask = low & STATE_WANTED;
+	ret->bytes = STATE_LEAST;
 	for (uint32_t i = 2; i < 32; i++) {
-		if (!(*ret_mask >> i & 1))
+		if (!(ret->mask >> i & 1))
 			continue;
 		__cpuid_count(0xd, i, a, b, c, d);
-		*ret_bytes = a + b > *ret_bytes ? a + b : *ret_bytes;
+		ret->bytes = a + b > ret->bytes ? a + b : ret->bytes;
 	}
-	return true;
+	return 0;
 }
 
 struct code { /* NULL: there is none, the function leads to the handler itself */
@@ -354,33 +393,48 @@ static struct code code_of(uint32_t kind)
 {
 	if (kind == SCRY_PATCH_BEFORE)
 		return (struct code){scry_before, scry_before_words, scry_before_end};
+	if (kind == SCRY_PATCH_WRAP)
+		return (struct code){scry_wrap, scry_wrap_words_at, scry_wrap_end};
 	if (kind == SCRY_PATCH_AROUND || kind == SCRY_PATCH_AROUND_VOID)
 		return (struct code){scry_around, scry_around_words, scry_around_end};
 	return (struct code){0};
 }
 
-static int fill_code(const struct code *t, uint32_t kind, uint64_t handler, uint8_t *code)
+/* Code and words of entry `i`, whose handler lies at `handler`. */
+static int fill_code(const struct scry_patch_file *f, size_t i, uint64_t handler,
+		     const struct scry_wrap_place *place, uint8_t *code)
 {
-	uint64_t words[4] = {handler, 0, 0, kind == SCRY_PATCH_AROUND};
-	const size_t count = kind == SCRY_PATCH_BEFORE ? 3 : 4;
+	const uint32_t kind = f->object.entries[i].kind;
+	const struct code t = code_of(kind);
+	uint64_t words[SCRY_WRAP_WORDS] = {handler};
+	struct scry_wrap_state state;
+	int r = state_size(&state);
 
-	if (!state_size(&words[1], &words[2]))
-		return scry_fail(-ENOTSUP, "this processor has no XSAVE, by which SCRY_BEFORE and "
-					   "SCRY_AROUND keep vector registers; fix: SCRY_REPLACE");
-	if (kind != SCRY_PATCH_BEFORE)
+	if (r < 0)
+		return r;
+	words[1] = state.mask;
+	words[2] = state.bytes;
+	if (kind == SCRY_PATCH_WRAP) {
+		scry_wrap_words((uint32_t)i, handler, place, &state, words);
+	} else if (kind != SCRY_PATCH_BEFORE) {
 		words[1] &= ~1ull; /* a result may lie in the x87 unit, and nothing else does */
-	memcpy(code, t->start, distance(t->start, t->end));
-	memcpy(code + distance(t->start, t->words), words, count * sizeof(*words));
+		words[3] = kind == SCRY_PATCH_AROUND;
+	}
+	memcpy(code, t.start, distance(t.start, t.end));
+	memcpy(code + distance(t.start, t.words), words, distance(t.words, t.end));
 	return 0;
 }
 
-/* The stub of entry `i` at address `at`, into `code`; its row leads there. */
-static int lay_stub(struct scry_patch_file *f, size_t i, uint64_t at, uint8_t *code)
+/* The stub of entry `i` into `code`; its row leads there. */
+static int lay_stub(struct scry_patch_file *f, size_t i, const struct scry_patch_head *patch,
+		    uint8_t *code)
 {
 	const struct scry_object_entry *e = &f->object.entries[i];
 	const struct code t = code_of(e->kind);
 	const size_t head = t.start ? distance(t.start, t.end) : 0;
-	const uint64_t handler = at - i * STUB_BYTES + stub_bytes(f) + e->what;
+	const uint64_t at = patch->text + i * STUB_BYTES;
+	const uint64_t handler = patch->text + front_bytes(f) + e->what;
+	const struct scry_wrap_place wrap = wrap_place(f, patch);
 	struct scry_x86_place place = {.address = at + head, .back = true};
 	struct scry_x86_moved moved;
 	struct scry_hook *row = f->hooks.rows;
@@ -401,8 +455,8 @@ static int lay_stub(struct scry_patch_file *f, size_t i, uint64_t at, uint8_t *c
 					 ? "; fix: a patch of its own for each library"
 					 : "");
 	if (t.start)
-		r = fill_code(&t, e->kind, handler, code);
-	if (e->kind != SCRY_PATCH_BEFORE)
+		r = fill_code(f, i, handler, &wrap, code);
+	if (e->kind != SCRY_PATCH_BEFORE && e->kind != SCRY_PATCH_WRAP)
 		memcpy(f->object.image + e->original, &place.address, 8);
 	memcpy(code + head, moved.code, moved.bytes);
 	memcpy(row->copied, moved.at, sizeof(row->copied));
@@ -415,8 +469,10 @@ static int lay_stub(struct scry_patch_file *f, size_t i, uint64_t at, uint8_t *c
 static int write_patch(struct scry_patch_file *f, const struct scry_inject *inj,
 		       const struct scry_patch_head *head)
 {
-	const uint64_t stubs = stub_bytes(f), at = head->text + stubs;
+	const uint64_t stubs = front_bytes(f), at = head->text + stubs;
+	const struct scry_wrap_place wrap = wrap_place(f, head);
 	const struct scry_patch_object *o = &f->object;
+	struct scry_wrap_state state;
 	uint8_t *code = malloc(stubs);
 	int r = code ? 0 : scry_fail(-ENOMEM, "not enough memory for the patch");
 
@@ -424,7 +480,11 @@ static int write_patch(struct scry_patch_file *f, const struct scry_inject *inj,
 		memset(code, 0xcc, stubs);
 	for (size_t i = 0; i < o->entry_count && r == 0; i++)
 		if (is_function(&o->entries[i]))
-			r = lay_stub(f, i, head->text + i * STUB_BYTES, code + i * STUB_BYTES);
+			r = lay_stub(f, i, head, code + i * STUB_BYTES);
+	if (r == 0 && stubs > stub_bytes(f))
+		r = state_size(&state);
+	if (r == 0 && stubs > stub_bytes(f))
+		scry_wrap_lay_thunks(o, at, &wrap, &state, code + stub_bytes(f));
 	if (r == 0) {
 		r = scry_edit_poke(inj->mem.fd, head->text, code, stubs);
 		if (r == 0)
@@ -439,14 +499,19 @@ static int write_patch(struct scry_patch_file *f, const struct scry_inject *inj,
 
 static void name_counters(const struct scry_patch_file *f, struct scry_patch_head *head)
 {
+	const uint64_t missed =
+		wrap_place(f, head).table + offsetof(struct scry_wrap_table, missed);
+
 	for (size_t i = 0; i < f->object.entry_count; i++) {
 		const struct scry_object_entry *e = &f->object.entries[i];
 		struct scry_patch_counter *c = &head->counters[head->counter_count];
 
-		if (e->kind != SCRY_PATCH_COUNTER && e->kind != SCRY_PATCH_LOG)
+		if (is_function(e) && e->kind != SCRY_PATCH_WRAP)
 			continue;
-		snprintf(c->name, sizeof(c->name), "%.55s", e->name);
-		c->at = head->text + stub_bytes(f) + e->what;
+		snprintf(c->name, sizeof(c->name), "%.48s%s", e->name,
+			 e->kind == SCRY_PATCH_WRAP ? " missed" : "");
+		c->at = e->kind == SCRY_PATCH_WRAP ? missed + 8 * i
+						   : head->text + front_bytes(f) + e->what;
 		c->is_log = e->kind == SCRY_PATCH_LOG;
 		head->counter_count++;
 	}
@@ -455,16 +520,17 @@ static void name_counters(const struct scry_patch_file *f, struct scry_patch_hea
 int scry_patch_file_put_on(struct scry_patch_file *f, struct scry_inject *inj,
 			   struct scry_lasting *ret)
 {
-	const uint64_t stubs = stub_bytes(f);
+	const uint64_t stubs = front_bytes(f);
 	uint8_t *file;
 	size_t size;
 	int r;
 
-	*ret = (struct scry_lasting){.head = {.kind = SCRY_PATCH_OBJECT,
-					      .journal_room = f->hooks.count,
-					      .text_size = stubs + f->object.text_size,
-					      .constants_size = f->object.constants_size,
-					      .data_size = f->object.data_size}};
+	*ret = (struct scry_lasting){
+		.head = {.kind = SCRY_PATCH_OBJECT,
+			 .journal_room = f->hooks.count,
+			 .text_size = stubs + f->object.text_size,
+			 .constants_size = f->object.constants_size,
+			 .data_size = f->object.data_size + scry_wrap_data_bytes(&f->object)}};
 	memcpy(ret->head.name, f->name, sizeof(f->name));
 	r = scry_lasting_map(inj, f->near, &ret->head);
 	/* The image anew, for where it lies: it was bound for nowhere. */

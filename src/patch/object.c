@@ -365,6 +365,8 @@ static bool makes_sense(const struct scry_patch_object *o, const struct scry_obj
 		return is_code(o, e->what) && is_data(o, e->original, 8);
 	case SCRY_PATCH_BEFORE:
 		return is_code(o, e->what);
+	case SCRY_PATCH_WRAP:
+		return is_code(o, e->what) && is_code(o, e->original);
 	case SCRY_PATCH_COUNTER:
 		return is_data(o, e->what, 8);
 	case SCRY_PATCH_LOG:

@@ -252,3 +252,144 @@ SCRY_COUNTER(calls)'
 	[ "$bad" -eq 0 ] && [ "$killed" -gt $((points / 2)) ]
 	kill "$PID"
 }
+
+# What follows all functions of target_wrapped: of `plain` it checks the results that it sees, by what it kept.
+wraps_all() {
+	{
+		echo '#include <scry/patch.h>
+SCRY_COUNTER(seen)
+SCRY_COUNTER(returned)
+SCRY_COUNTER(unknown)
+SCRY_COUNTER(odd)
+static void in(struct scry_patch_call *c, uint64_t kept[4])
+{
+	scry_count(seen);
+	kept[0] = c->arguments[0];
+	kept[1] = c->arguments[1];
+	kept[2] = scry_patch_call_stack(c)[1];
+	kept[3] = 77;
+}
+static void check(struct scry_patch_return *r, const uint64_t kept[4], uint64_t result)
+{
+	scry_count(returned);
+	if (!r->is_known)
+		scry_count(unknown);
+	else if (kept[3] != 77 || r->rax != result)
+		scry_count(odd);
+}
+static void out_plain(struct scry_patch_return *r, uint64_t k[4]) { check(r, k, 3 * k[0] + k[1]); }
+static void out_large(struct scry_patch_return *r, uint64_t k[4]) { check(r, k, k[0]); }
+static void out_deep(struct scry_patch_return *r, uint64_t k[4]) { check(r, k, k[0] * (k[0] + 1) / 2); }
+static void out_ends(struct scry_patch_return *r, uint64_t k[4]) { check(r, k, 5 * k[0]); }
+static void out_jumps(struct scry_patch_return *r, uint64_t k[4]) { check(r, k, 5 * (k[0] + 1)); }
+static void out_both(struct scry_patch_return *r, uint64_t k[4]) { check(r, k, r->rdx == k[0] + 2 ? k[0] + 1 : r->rax + 1); }
+static void out_real(struct scry_patch_return *r, uint64_t k[4]) { check(r, k, r->xmm0[0] >= 0 && r->xmm0[0] < 2000 ? r->rax : r->rax + 1); }
+static void out(struct scry_patch_return *r, uint64_t k[4]) { check(r, k, r->rax); }'
+		for f in plain real wide both large many deep leaves jumps_on ends_in; do
+			h=out
+			case $f in plain | large | deep | both | real) h=out_$f ;; jumps_on) h=out_jumps ;; ends_in) h=out_ends ;; esac
+			echo "SCRY_WRAP($f, in, $h)"
+		done
+	} >"$T/wrap.c"
+	compiles wrap
+}
+
+counter() { # NAME: of patch 'wrap' in $PID
+	"$SCRY" patch list -p "$PID" | sed -n "s/^  $1  *\([0-9]*\)$/\1/p"
+}
+
+@test "a handler behind a function: results of all kinds, recursion, longjmp, tail calls, threads, forks" {
+	wraps_all
+	listens wrapped "$TARGETS/target_wrapped"
+	text_before=$(text "$PID")
+	scry_ends 0 patch apply "$T/wrap.so" -p "$PID" --max-pause 2s
+	in_file "wrap     jumps_on of .*target_wrapped, 5 bytes" "$T/scry.out"
+	for i in 1 2; do
+		echo >&8
+		wait_for 60 eval "[ \$(grep -c '^done' $T/wrapped.out) -eq $i ]"
+	done
+	grep -q "^done: made 16000, wrong 0$" "$T/wrapped.out"
+	seen=$(counter seen) returned=$(counter returned)
+	# by round and thread 2,000 times: eight calls, deep (0 to 49) and leaves (0 to 19) with their own
+	[ "$seen" -eq $((2 * 4 * 2000 * 8 + 2 * 4 * 40 * 1275 + 2 * 4 * 100 * 210)) ]
+	# all but those that a longjmp left
+	[ "$returned" -eq $((seen - 2 * 4 * 100 * 210)) ]
+	[ "$(counter odd)" -eq 0 ]
+	for f in plain deep leaves jumps_on ends_in; do
+		[ "$(counter "$f missed")" -eq 0 ]
+	done
+	echo "unknown $(counter unknown) of $returned"
+	[ "$(counter unknown)" -lt $((returned / 100)) ]
+	scry_ends 0 patch undo wrap -p "$PID" --max-pause 2s
+	wait_for 5 text_is "$PID" "$text_before"
+	echo >&8
+	wait_for 60 eval "[ \$(grep -c '^done: made .*, wrong 0' $T/wrapped.out) -eq 3 ]"
+	exec 8>&-
+	ended "$PID"
+	[ "$status" -eq 0 ]
+}
+
+@test "a handler behind a function that is being called at the undo runs when it returns" {
+	printf '%s\n' '#include <scry/patch.h>' 'SCRY_COUNTER(in)' 'SCRY_COUNTER(out)' \
+		'static void entered(struct scry_patch_call *c, uint64_t kept[4]) { scry_count(in); }' \
+		'static void returned(struct scry_patch_return *r, uint64_t kept[4]) { scry_count(out); }' \
+		'SCRY_WRAP_IN(read, "@libc.so.6", entered, returned)' >"$T/wrap.c"
+	compiles wrap
+	listens wrapped "$TARGETS/target_wrapped"
+	text_before=$(text "$PID")
+	scry_ends 0 patch apply "$T/wrap.so" -p "$PID" --max-pause 2s
+	echo >&8
+	wait_for 60 in_file "^done" "$T/wrapped.out"
+	inside() { [ "$(counter in)" -ge 1 ] && [ "$(counter in)" -eq $(($(counter out) + 1)) ]; }
+	wait_for 10 inside
+	out=$(counter out)
+	scry_ends 0 patch undo wrap -p "$PID" --max-pause 2s
+	in_file "stay mapped, without effect, as a thread, a stack or data still leads there" "$T/scry.out"
+	text_is "$PID" "$text_before"
+	echo >&8
+	wait_for 60 eval "[ \$(grep -c '^done' $T/wrapped.out) -eq 2 ]"
+	[ "$(counter out)" -eq $((out + 1)) ]
+	scry_ends 0 patch undo wrap -p "$PID" --max-pause 2s
+	in_file "its memory is unmapped" "$T/scry.out"
+	exec 8>&-
+	ended "$PID"
+	[ "$status" -eq 0 ]
+}
+
+@test "handlers behind functions put in and taken out while these are called: no result is wrong" {
+	wraps_all
+	listens wrapped "$TARGETS/target_wrapped"
+	text_before=$(text "$PID")
+	yes "" | head -100000 >&8 &
+	YES=$!
+	"$STORM" -n "$(share 20 300)" -t 3000 -o "$T/wrap.so" "$PID" >"$T/storm" 2>&1 || { cat "$T/storm"; kill $YES; false; }
+	kill $YES
+	! grep -v "^pid\|^done: made [0-9]*, wrong 0$" "$T/wrapped.out"
+	[ "$(grep -c '^done' "$T/wrapped.out")" -gt 3 ]
+	# what is left of one on the stack of a thread that has ended keeps its memory, and nothing else
+	"$SCRY" patch list -p "$PID" >"$T/list"
+	! grep "patch 'wrap'" "$T/list" | grep -v "taken out, still mapped"
+	wait_for 5 text_is "$PID" "$text_before"
+	kill "$PID"
+}
+
+@test "returns that cannot be followed are refused" {
+	listens wrapped "$TARGETS/target_wrapped"
+	before=$(state_of "$PID")
+	wraps() { # FUNCTION
+		printf '%s\n' '#include <scry/patch.h>' 'static void in(struct scry_patch_call *c, uint64_t k[4]) {}' \
+			'static void out(struct scry_patch_return *r, uint64_t k[4]) {}' "SCRY_WRAP_IN($1, \"@libc.so.6\", in, out)" >"$T/it.c"
+		compiles it
+	}
+	wraps swapcontext && refused "returns twice"
+	wraps longjmp && refused "leaves by another way"
+	wraps dlsym && refused "looks at who called it"
+	exec 8>&-
+	ended "$PID"
+	start throws "$TARGETS/target_throws" 1000000
+	wraps toupper
+	sleep 0.2
+	scry_ends 4 patch apply "$T/it.so" -p "$PID"
+	says "no-exceptions"
+	kill "$PID"
+}
