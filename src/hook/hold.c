@@ -12,6 +12,7 @@
 
 #define WAIT_NS 5000000000ull
 #define NAP_NS 20000000
+#define SPARE_NS 200000000ull /* then one on any stack will do, if it has one of its own */
 #define ASKED_FIRST 16
 
 static bool is_on(const struct scry_tracee *t, uint64_t end)
@@ -79,9 +80,10 @@ static bool is_ending(pid_t pid, pid_t tid)
 
 struct wish {
 	uint64_t stack;
-	bool any;     /* with a restart block, too */
-	bool *is_far; /* set: a thread was on a stack that is not known */
-	int refused;  /* so many were held in vain */
+	bool may_spare; /* the unused end of a thread's own stack will do, too: `stack` then */
+	bool any;	/* with a restart block, too */
+	bool *is_far;	/* set: a thread was on a stack that is not known */
+	int refused;	/* so many were held in vain */
 };
 
 /* Holds thread `tid` if a call can be made in it. -EAGAIN: not now, or not in this one. */
@@ -105,6 +107,11 @@ static int hold(struct scry_inject *inj, struct scry_tracee *t, pid_t tid, struc
 			      inj->proc->pid);
 	if (r == 0 && scry_tracee_can_call(t) && (wish->any || !scry_tracee_has_restart(t))) {
 		if (wish->stack || has_room(inj, t))
+			return 0;
+		if (wish->may_spare)
+			wish->stack = scry_stack_spare(t, &inj->mem, &inj->maps);
+		inj->lent_stack = wish->stack;
+		if (wish->stack)
 			return 0;
 		*wish->is_far = true;
 	}
@@ -164,7 +171,7 @@ static int read_maps(struct scry_inject *inj)
 
 int scry_hold_one(struct scry_inject *inj, struct scry_tracee *t, uint64_t *ret_stack)
 {
-	const uint64_t deadline_ns = scry_now_ns() + WAIT_NS;
+	const uint64_t began_ns = scry_now_ns(), deadline_ns = began_ns + WAIT_NS;
 	bool is_far = false;
 	struct wish wish = {.is_far = &is_far};
 	int r = scry_own_check(inj);
@@ -175,6 +182,7 @@ int scry_hold_one(struct scry_inject *inj, struct scry_tracee *t, uint64_t *ret_
 		scry_tracee_poll_lingering();
 		wish.stack = call_stack(inj, NULL);
 		wish.refused = 0;
+		wish.may_spare = is_far && scry_now_ns() > began_ns + SPARE_NS;
 		r = read_maps(inj);
 		if (r == 0)
 			r = hold_best(inj, t, &wish);

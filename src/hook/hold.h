@@ -3,7 +3,8 @@
  *
  * All calls but the first run on a stack of the agent's own, its last word says for which thread.
  * So they may be made in a thread on any stack. The first maps it: it waits for a thread on a stack
- * whose ends are known (sys/stack), as the memory below any other may be somebody's.
+ * whose ends are known (sys/stack), as the memory below any other may be somebody's. If all stand
+ * on others, it runs at the end of a thread's own stack, where that was never used.
  */
 #ifndef SCRY_HOOK_HOLD_H
 #define SCRY_HOOK_HOLD_H

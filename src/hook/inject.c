@@ -21,6 +21,7 @@
 #include "hook/own.h"
 #include "hook/parts.h"
 #include "hook/shadow.h"
+#include "sys/stack.h"
 #include "wire/lanes.h"
 
 #define MAP_TRIES 5
@@ -216,13 +217,15 @@ static int do_work(struct scry_inject *inj, struct place *at, enum work work, in
 	return work == WORK_RETIRE ? retire(inj, t, &how) : scry_agent_unmap(&inj->header, t, &how);
 }
 
-int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t, bool to_idle)
+int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t, uint64_t stack, bool to_idle)
 {
-	struct place at = {.thread = t}; /* its own stack: ours goes */
+	struct place at = {.thread = t, .stack = stack}; /* its own stack: ours goes */
 	int unused, r;
 
 	scry_hurry_lend(t->tid, SCRY_HURRY_NAPS);
 	r = do_work(inj, &at, to_idle ? WORK_RETIRE : WORK_UNMAP, &unused);
+	if (stack && !t->lent)
+		scry_stack_mark(&inj->mem, stack);
 	scry_hurry_recall(t->tid);
 	return r;
 }
@@ -244,6 +247,8 @@ static int in_place(struct scry_inject *inj, struct scry_tracee *held, struct pl
 		return r;
 	}
 	r = do_work(inj, at, work, ret_fd);
+	if (at->stack && at->stack == inj->lent_stack && !at->thread->lent)
+		scry_stack_mark(&inj->mem, at->stack);
 	if (!held) {
 		scry_hurry_recall(own.tid);
 		scry_hurry_settle();

@@ -41,6 +41,7 @@ struct scry_inject {
 	bool is_borrowed;		 /* the shared mapping is a lane of another's pool */
 	bool has_call_stack;		 /* the agent's: see hook/hold.h */
 	uint64_t spare_stack;		 /* until then; of a patch (hook/lasting.h), or 0 */
+	uint64_t lent_stack;		 /* of a thread's own, see scry_stack_spare; or 0 */
 	struct scry_control *control;	 /* the shared mapping, in our own address space */
 	uint64_t *ring;
 	uint64_t *counters[SCRY_SLABS_MAX]; /* of the slabs that we mapped, the same */
@@ -137,11 +138,10 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 int scry_inject_await_calls(struct scry_inject *inj);
 
 /* Unmaps all in the stopped thread `t`, or, to_idle, what a shut handler does not need. */
-int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t, bool to_idle);
+int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t, uint64_t stack, bool to_idle);
 /* An idle agent: is unmapped if the VM has let go, else made idle to the end. 0 or -errno. */
 int scry_inject_leave_idle(struct scry_inject *inj, bool *ret_gone);
-/* Releases host resources only. */
-void scry_inject_done(struct scry_inject *inj);
+void scry_inject_done(struct scry_inject *inj); /* host resources only */
 /* Adds a hold of `threads` threads to the measured pauses. */
 void scry_inject_count_pause(struct scry_inject *inj, uint64_t ns, uint32_t threads);
 /* What its threads would have run while they stood, as they do else; at most on all processors. */

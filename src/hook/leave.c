@@ -275,15 +275,20 @@ static bool lets_go(const struct scry_inject *inj)
 	       !wanted;
 }
 
+struct caller { /* who unmaps; NULL: nobody can */
+	struct scry_tracee *thread;
+	uint64_t stack; /* for struct scry_call */
+};
+
 /* While all stand: another scry could adopt what is being unmapped. */
-static void unmap_stopped(struct scry_inject *inj, struct scry_tracee *caller, bool is_last,
+static void unmap_stopped(struct scry_inject *inj, const struct caller *caller, bool is_last,
 			  uint64_t *ret_left)
 {
 	bool is_free = has_let_go(inj);
 
 	if (!is_free && !(is_last && lets_go(inj)))
 		return;
-	if (scry_inject_unmap(inj, caller, !is_free) < 0)
+	if (scry_inject_unmap(inj, caller->thread, caller->stack, !is_free) < 0)
 		return;
 	if (!is_free) {
 		inj->header.stage = SCRY_AGENT_IDLE;
@@ -297,7 +302,7 @@ static void unmap_stopped(struct scry_inject *inj, struct scry_tracee *caller, b
 static int leave_once(struct scry_inject *inj, struct scry_undo_report *report, bool is_last,
 		      uint64_t *ret_left, bool *ret_inside)
 {
-	struct scry_tracee *caller;
+	struct caller caller;
 	struct scry_world w;
 	int r;
 
@@ -310,11 +315,11 @@ static int leave_once(struct scry_inject *inj, struct scry_undo_report *report, 
 		return r == -EBUSY ? -EINPROGRESS : r;
 	/* entering may have failed before the journal was opened: nothing is changed */
 	r = inj->edit.mem ? undo_stopped(inj, &w, 0, inj->edit.count, report) : 0;
-	caller = scry_world_caller(&w, &inj->mem, &inj->maps);
+	caller.thread = scry_world_caller(&w, &inj->mem, &inj->maps, &caller.stack);
 	*ret_inside = scry_inject_is_inside(inj, &w) || is_about_to_call(inj, &w) ||
-		      scry_threads_are_inside(inj, &w) || !caller;
+		      scry_threads_are_inside(inj, &w) || !caller.thread;
 	if (r == 0 && !*ret_inside && is_quiet(inj, &w) && is_tail_unused(inj, &w))
-		unmap_stopped(inj, caller, is_last, ret_left);
+		unmap_stopped(inj, &caller, is_last, ret_left);
 	scry_inject_go(inj, &w);
 	return r;
 }
@@ -322,15 +327,15 @@ static int leave_once(struct scry_inject *inj, struct scry_undo_report *report, 
 int scry_inject_leave_idle(struct scry_inject *inj, bool *ret_gone)
 {
 	uint64_t left = 1;
-	struct scry_tracee *caller;
+	struct caller caller;
 	struct scry_world w;
 	int r = scry_inject_stop(inj, &w);
 
 	if (r < 0)
 		return r;
-	caller = scry_world_caller(&w, &inj->mem, &inj->maps);
-	if (caller && is_quiet(inj, &w))
-		unmap_stopped(inj, caller, true, &left);
+	caller.thread = scry_world_caller(&w, &inj->mem, &inj->maps, &caller.stack);
+	if (caller.thread && is_quiet(inj, &w))
+		unmap_stopped(inj, &caller, true, &left);
 	scry_inject_go(inj, &w);
 	*ret_gone = !left;
 	return 0;

@@ -4,13 +4,16 @@
 #include <errno.h>
 #include <string.h>
 
+#include "sys/edit.h"
 #include "sys/maps.h"
 #include "sys/mem.h"
 #include "sys/tracee.h"
+#include "sys/written.h"
 
 #define PAGE 4096u
 #define DESCRIPTOR_BYTES 4096u
-#define GUARD_WORD_MIN 2 /* where a record's third word may lie: glibc, musl */
+#define MARK 0x6572617073797263ull /* "cryspare" */
+#define GUARD_WORD_MIN 2	   /* where a record's third word may lie: glibc, musl */
 #define GUARD_WORD_MAX 4
 
 static bool is_guard(const struct scry_map_entry *m)
@@ -48,11 +51,13 @@ static bool guards(const struct scry_mem *mem, const struct scry_maps *maps,
 	return below && is_guard(below) && below->end == block + guard && m->start == below->end;
 }
 
-/* The end of a thread's stack, by the record of it in the thread's descriptor; 0: there is none. */
+/* The end of the stack on which `sp` lies, in mapping `m`, by the record of it in the descriptor of
+ * thread `t`; 0: there is none. */
 static uint64_t thread_floor(const struct scry_tracee *t, const struct scry_mem *mem,
-			     const struct scry_maps *maps, const struct scry_map_entry *m)
+			     const struct scry_maps *maps, const struct scry_map_entry *m,
+			     uint64_t sp)
 {
-	const uint64_t tp = t->regs.fs_base, sp = t->regs.rsp;
+	const uint64_t tp = t->regs.fs_base;
 	uint64_t words[DESCRIPTOR_BYTES / 8];
 	ssize_t n;
 
@@ -87,6 +92,65 @@ uint64_t scry_stack_room(const struct scry_tracee *t, const struct scry_mem *mem
 	if (!strcmp(m->path, "[stack]"))
 		floor = t->tid == t->pid ? m->start : 0;
 	else if (is_stack(m))
-		floor = thread_floor(t, mem, maps, m);
+		floor = thread_floor(t, mem, maps, m, sp);
 	return floor ? sp - floor : 0;
+}
+
+static const struct scry_map_entry *first_stack(const struct scry_maps *maps)
+{
+	for (size_t i = 0; i < maps->count; i++)
+		if (!strcmp(maps->entries[i].path, "[stack]"))
+			return &maps->entries[i];
+	return NULL;
+}
+
+/* That of a word which scry has used: nobody else would write it, there. */
+static uint64_t mark_of(uint64_t address)
+{
+	return address * 0x9e3779b97f4a7c15ull ^ MARK;
+}
+
+static bool is_marked(const struct scry_mem *mem, uint64_t floor)
+{
+	uint64_t words[SCRY_STACK_SPARE / 8];
+	bool is = scry_mem_read(mem, floor, words, sizeof(words)) == 0;
+
+	for (size_t i = 0; i < SCRY_STACK_SPARE / 8 && is; i++)
+		is = words[i] == mark_of(floor + 8 * i);
+	return is;
+}
+
+void scry_stack_mark(const struct scry_mem *mem, uint64_t end)
+{
+	const uint64_t floor = end - SCRY_STACK_SPARE;
+	uint64_t words[SCRY_STACK_SPARE / 8];
+
+	for (size_t i = 0; i < SCRY_STACK_SPARE / 8; i++)
+		words[i] = mark_of(floor + 8 * i);
+	scry_edit_poke(mem->fd, floor, words, sizeof(words));
+}
+
+uint64_t scry_stack_spare(const struct scry_tracee *t, const struct scry_mem *mem,
+			  const struct scry_maps *maps)
+{
+	const bool is_first = t->tid == t->pid;
+	const uint64_t tp = t->regs.fs_base;
+	const struct scry_map_entry *m = is_first ? first_stack(maps) : scry_maps_at(maps, tp);
+	struct scry_written written;
+	uint64_t floor, unused, top, start, end;
+
+	if (!m || !is_stack(m) || tp % 8)
+		return 0;
+	floor = is_first ? m->start : thread_floor(t, mem, maps, m, tp - 8);
+	if (!floor || floor > m->end - 2 * SCRY_STACK_SPARE)
+		return 0;
+	unused = floor + SCRY_STACK_SPARE;
+	top = unused + SCRY_STACK_SPARE;
+	scry_written_open(&written, t->pid, maps);
+	if (!scry_written_run(&written, unused, top, &start, &end) || start < top ||
+	    !scry_written_run(&written, floor, unused, &start, &end) ||
+	    (start < unused && !is_marked(mem, floor)))
+		unused = 0;
+	scry_written_close(&written);
+	return unused;
 }

@@ -27,4 +27,15 @@ struct scry_tracee;
 uint64_t scry_stack_room(const struct scry_tracee *t, const struct scry_mem *mem,
 			 const struct scry_maps *maps);
 
+/*
+ * The stack that the kernel or libc gave to `t`, which stands on another one: its far end, as long
+ * as nobody has ever written there, but for scry, which leaves a mark. Where SCRY_STACK_SPARE bytes
+ * of it end, with as many again above that were never used either; 0: that is not known.
+ */
+#define SCRY_STACK_SPARE 32768u
+uint64_t scry_stack_spare(const struct scry_tracee *t, const struct scry_mem *mem,
+			  const struct scry_maps *maps);
+/* Calls were made there, and the thread is back: nobody else has ever used it. */
+void scry_stack_mark(const struct scry_mem *mem, uint64_t end);
+
 #endif

@@ -471,10 +471,30 @@ static struct scry_tracee *find_caller(const struct scry_world *w, const struct 
 }
 
 /* Whether a call can be made in it takes a look into /proc, and all stand: not each is asked. */
+static struct scry_tracee *find_spare(const struct scry_world *w, const struct scry_mem *mem,
+				      const struct scry_maps *maps, uint64_t *ret_stack)
+{
+	for (size_t i = 0; i < w->count; i++) {
+		struct scry_tracee *t = &w->threads[i];
+		const uint64_t end =
+			t->stopped && scry_tracee_can_call(t) ? scry_stack_spare(t, mem, maps) : 0;
+
+		if (end &&
+		    !scry_world_stands_on(w, end - SCRY_STACK_SPARE, end + SCRY_STACK_SPARE)) {
+			*ret_stack = end;
+			return t;
+		}
+	}
+	return NULL;
+}
+
 struct scry_tracee *scry_world_caller(const struct scry_world *w, const struct scry_mem *mem,
-				      const struct scry_maps *maps)
+				      const struct scry_maps *maps, uint64_t *ret_stack)
 {
 	struct scry_tracee *t = find_caller(w, mem, maps, false);
 
-	return t ? t : find_caller(w, mem, maps, true);
+	*ret_stack = 0;
+	if (!t)
+		t = find_caller(w, mem, maps, true);
+	return t ? t : find_spare(w, mem, maps, ret_stack);
 }

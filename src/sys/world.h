@@ -59,9 +59,10 @@ bool scry_world_inside(const struct scry_world *w, uint64_t start, uint64_t end)
 int scry_world_move(struct scry_world *w, int mem_fd, uint64_t (*to)(const void *arg, uint64_t ip),
 		    const void *arg);
 /* A thread in which a call may be made on its own stack, preferring one without a restart block;
- * NULL: none. */
+ * NULL: none. *ret_stack is for struct scry_call: 0, or, where all stand on other stacks, the
+ * unused end of that thread's (sys/stack). */
 struct scry_tracee *scry_world_caller(const struct scry_world *w, const struct scry_mem *mem,
-				      const struct scry_maps *maps);
+				      const struct scry_maps *maps, uint64_t *ret_stack);
 
 /* Does any thread stand on the stack [start, end), or come back to it when a signal that was looked
  * for has been handled? */

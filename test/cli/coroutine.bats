@@ -37,8 +37,20 @@ watches() {
 	ends_right "$PID" coroutine
 }
 
-@test "never on any other stack: refused, and nothing is there" {
+@test "never on any other stack: entered at the unused end of its own" {
 	target coroutine alone
+	before=$(state_of "$PID")
+	for _ in 1 2 3; do
+		scry_ends 0 patch count work_fold -p "$PID" -d 0.1s
+		grep -q "work_fold" "$T/scry.out"
+	done
+	as_before "$PID" "$before" "after three watches"
+	goes_on "$T/coroutine.out"
+	ends_right "$PID" coroutine
+}
+
+@test "never on any other stack, whose own has no unused end: refused, and nothing is there" {
+	target coroutine deep
 	before=$(state_of "$PID")
 	scry_ends 1 patch count work_fold -p "$PID" -d 0.1s
 	says "stack whose ends are known"

@@ -71,6 +71,21 @@ abort "samples #{b}, #{a}" unless b["samples_inside"] * 5 > b["samples"] && a["s
 	kill "$PID"
 }
 
+@test "contexts that never come back to a stack whose ends are known" {
+	start ring "$TARGETS/target_ring" 0 100 apart
+	wait_for 10 in_file "^pid" "$T/ring.out"
+	sleep 0.2
+	before=$(state_of "$PID")
+	for _ in 1 2; do
+		applies "$PID"
+		in_file "a context switch takes" "$T/scry.out" || in_file "a context switch takes" "$T/scry.err"
+		takes_out "$PID"
+		in_file "its memory is unmapped" "$T/scry.out"
+		as_before "$PID" "$before" "after the undo"
+	done
+	kill "$PID"
+}
+
 @test "what is counted is what the program counts" {
 	start ring "$TARGETS/target_ring" 3000000
 	wait_for 10 in_file "^pid" "$T/ring.out"

@@ -2,6 +2,7 @@
  * of coroutines have them, and beside it bytes that nobody may change.
  *
  *   coroutine alone       one thread, always on that stack
+ *   coroutine deep        the same, and the first thread's own stack was in use to its end before
  *   coroutine thread      beside it a thread of libc's, which sleeps
  *   coroutine shallow     the same, and half of the small stack is not in use by itself
  *   coroutine alternates  one thread, each millisecond on the one and on the other stack
@@ -129,6 +130,14 @@ static void coroutine(void)
 		deeper();
 }
 
+static __attribute__((noinline)) void use_all(void)
+{
+	volatile char used[256 * 1024];
+
+	memset((void *)used, 1, sizeof(used));
+	used[0] = 2;
+}
+
 static void *sleeps(void *unused)
 {
 	for (;;)
@@ -147,6 +156,8 @@ int main(int argc, char **argv)
 
 	alternates = !strcmp(how, "alternates");
 	shallow = !strcmp(how, "shallow");
+	if (!strcmp(how, "deep"))
+		use_all();
 	sigaltstack(&room, NULL);
 	sigaction(SIGTERM, &act, NULL);
 	work_fold(&none,

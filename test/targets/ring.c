@@ -2,7 +2,8 @@
  * glibc sets the signal mask at each switch; here it is always the same.
  *
  *   ring ROUNDS [WORK]     ROUNDS times around, or for ever (0); WORK steps of arithmetic at each
- * place
+ *                          place
+ *   ring 0 WORK apart      the first context, on the first thread's own stack, is left for good
  *
  * Prints "pid N", and at the end "switches N": so often swapcontext() was called, by pass_on(). */
 #include <signal.h>
@@ -17,12 +18,13 @@
 
 static ucontext_t contexts[CONTEXTS];
 static long rounds, work, switches;
+static int first; /* the lowest place that is handed on to */
 static volatile uint64_t result = 1;
 
 static __attribute__((noipa)) void pass_on(int from)
 {
 	switches++;
-	swapcontext(&contexts[from], &contexts[(from + 1) % CONTEXTS]);
+	swapcontext(&contexts[from], &contexts[from + 1 < CONTEXTS ? from + 1 : first]);
 	__asm__ volatile(""); /* so that it is no jump */
 }
 
@@ -39,6 +41,7 @@ int main(int argc, char **argv)
 {
 	rounds = argc > 1 ? atol(argv[1]) : 0;
 	work = argc > 2 ? atol(argv[2]) : 0;
+	first = argc > 3;
 	printf("pid %d\n", (int)getpid());
 	fflush(stdout);
 	for (int i = 1; i < CONTEXTS; i++) {

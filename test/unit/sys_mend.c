@@ -329,7 +329,7 @@ static void call_in(struct scry_world *w, const struct scry_mem *mem)
 
 	assert_int_equal(scry_maps_read(w->pid, &maps), 0);
 	assert_int_equal(scry_gadgets_find(mem, &maps, &gadgets), 0);
-	t = scry_world_caller(w, mem, &maps);
+	t = scry_world_caller(w, mem, &maps, &how.stack);
 	assert_non_null(t);
 	how.deadline_ns = scry_now_ns() + 10000000000;
 	assert_int_equal(scry_tracee_syscall(t, &how, getppid_call, &got), 0);

@@ -101,6 +101,32 @@ static void on_coroutines(void)
 	on_context(block + 4 * SMALL, SMALL);
 }
 
+/* The first thread's own stack was in use to its end before. */
+static void on_coroutines_deep(void)
+{
+	volatile char used[256 * 1024];
+
+	memset((void *)used, 1, sizeof(used));
+	on_coroutines();
+	used[0] = 2;
+}
+
+static void *onto_coroutine(void *unused)
+{
+	on_coroutines();
+	return unused;
+}
+
+static void in_libcs_on_coroutine(void)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, onto_coroutine, NULL))
+		_exit(2);
+	for (;;)
+		pause();
+}
+
 /* Guard and stack by turns, as Ruby makes them: arenas for smaller stacks look the same. */
 static void on_fiber(void)
 {
@@ -147,6 +173,29 @@ static void on_advised(void)
 		pause();
 }
 
+static uint64_t spare; /* of the last look */
+static bool
+	is_spare_own; /* it lies in [stack] for the first thread, else where its descriptor is */
+
+static void look_for_spare(const struct scry_tracee *t, const struct scry_mem *mem,
+			   const struct scry_maps *maps)
+{
+	const struct scry_map_entry *m;
+	static char bytes[2 * SCRY_STACK_SPARE]; /* on the stack children would inherit it */
+
+	spare = scry_stack_spare(t, mem, maps);
+	if (!spare)
+		return;
+	m = scry_maps_at(maps, spare);
+	is_spare_own = m && spare - SCRY_STACK_SPARE >= m->start &&
+		       spare + SCRY_STACK_SPARE <= m->end &&
+		       (t->tid == t->pid ? !strcmp(m->path, "[stack]")
+					 : t->regs.fs_base > spare && t->regs.fs_base < m->end);
+	assert_int_equal(scry_mem_read(mem, spare - SCRY_STACK_SPARE, bytes, sizeof(bytes)), 0);
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		assert_int_equal(bytes[i], 0);
+}
+
 static void look(void (*body)(void), size_t *ret_room, uintptr_t *ret_end)
 {
 	struct scry_maps maps = {0};
@@ -175,6 +224,7 @@ static void look(void (*body)(void), size_t *ret_room, uintptr_t *ret_end)
 	assert_int_equal(scry_maps_read(pid, &maps), 0);
 	*ret_room = scry_stack_room(&t, &mem, &maps);
 	*ret_end = t.regs.rsp - *ret_room;
+	look_for_spare(&t, &mem, &maps);
 	scry_tracee_release(&t);
 	scry_maps_done(&maps);
 	scry_mem_close(&mem);
@@ -215,6 +265,26 @@ static void not_known(void **unused)
 	assert_int_equal(room, 0);
 }
 
+/* Stands on another stack, and has one of its own, of which the end was never used. */
+static void spares(void **unused)
+{
+	uintptr_t end;
+	size_t room;
+
+	(void)unused;
+	look(on_coroutines, &room, &end);
+	assert_true(spare && is_spare_own);
+	look(in_libcs_on_coroutine, &room, &end);
+	assert_int_equal(room, 0);
+	assert_true(spare && is_spare_own);
+	look(on_coroutines_deep, &room, &end);
+	assert_int_equal(spare, 0);
+	look(on_own, &room, &end);
+	assert_int_equal(spare, 0);
+	look(on_own_above_guard, &room, &end);
+	assert_int_equal(spare, 0);
+}
+
 static int share(void **unused)
 {
 	(void)unused;
@@ -224,7 +294,8 @@ static int share(void **unused)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(known), cmocka_unit_test(not_known)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(known), cmocka_unit_test(not_known),
+					   cmocka_unit_test(spares)};
 
 	return cmocka_run_group_tests(tests, share, NULL);
 }

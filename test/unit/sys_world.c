@@ -333,7 +333,7 @@ static void call_in(struct scry_world *w, const struct scry_mem *mem, const stru
 	const uint64_t getppid_call[7] = {SYS_getppid};
 	struct scry_gadgets gadgets;
 	struct scry_call how = {.gadgets = &gadgets, .mem_fd = mem->fd};
-	struct scry_tracee *t = scry_world_caller(w, mem, maps);
+	struct scry_tracee *t = scry_world_caller(w, mem, maps, &how.stack);
 	int64_t got = 0;
 
 	assert_non_null(t);
