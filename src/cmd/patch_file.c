@@ -177,14 +177,18 @@ static int show_new(struct reading *in)
 	for (uint64_t k = 0; k < SCRY_LOG_LINES && in->seen != written; k++) {
 		const uint64_t n = in->seen + 1;
 		struct scry_log_line line;
+		const uint64_t at = in->at + offsetof(struct scry_log, lines) +
+				    n % SCRY_LOG_LINES * sizeof(line);
+		uint64_t still;
 
-		r = scry_mem_read(&in->mem,
-				  in->at + offsetof(struct scry_log, lines) +
-					  n % SCRY_LOG_LINES * sizeof(line),
-				  &line, sizeof(line));
+		r = scry_mem_read(&in->mem, at, &line, sizeof(line));
 		if (r < 0 || line.number < n)
 			return r;
-		if (line.number == n)
+		/* overwritten while it was read? */
+		r = scry_mem_u64(&in->mem, at + offsetof(struct scry_log_line, number), &still);
+		if (r < 0)
+			return r;
+		if (line.number == n && still == n)
 			print_line(&line);
 		else
 			in->lost++;

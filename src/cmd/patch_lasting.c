@@ -13,27 +13,19 @@
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "hook/enter_check.h"
+#include "watch/signals.h"
 #include "patch/ucontext.h"
 
+#define OLDER_NS 2000000000ull /* for patches that were out already: a process may forge many */
+
 static sigset_t held_back; /* the mask of before */
-
-static void hold_signals(void)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, &held_back);
-}
 
 int scry_lasting_enter(struct scry_inject *inj, const struct scry_proc *proc,
 		       const struct scry_lasting_way *way)
 {
 	int r;
 
-	hold_signals();
+	scry_signals_hold(true, &held_back);
 	r = scry_inject_lock(inj, proc);
 	inj->purpose = way->purpose;
 	inj->max_pause_ns = way->max_pause_ns;
@@ -117,11 +109,12 @@ int scry_lasting_check_free(const struct scry_proc *proc, const char *name)
 /* Others of that name, which were taken out before and had to stay mapped, are tried again. */
 static void take_out_older(struct scry_inject *inj, const char *name)
 {
+	const uint64_t until_ns = scry_now_ns() + OLDER_NS;
 	struct scry_patch_head head;
 	size_t at = 0;
 
 	scry_maps_done(&inj->maps);
-	while (scry_maps_read(inj->proc->pid, &inj->maps) == 0 &&
+	while (scry_now_ns() < until_ns && scry_maps_read(inj->proc->pid, &inj->maps) == 0 &&
 	       scry_lasting_next(&inj->mem, &inj->maps, &at, &head) == 0) {
 		struct scry_lasting patch = {0};
 		struct scry_undo_report report;

@@ -8,6 +8,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@
 #include "cmd/undo.h"
 #include "hook/enter_check.h"
 #include "hook/inject.h"
+#include "watch/signals.h"
 
 #define DESCENDANTS_MAX 4096
 
@@ -197,7 +199,7 @@ static int undo(struct scry_inject *inj, const struct scry_proc *proc)
 	return r;
 }
 
-static int undo_one(const struct undo_opts *o, pid_t pid)
+static int undo_held(const struct undo_opts *o, pid_t pid)
 {
 	struct scry_proc proc;
 	struct scry_inject inj = {.lock = -1, .mem.fd = -1};
@@ -237,6 +239,17 @@ static int undo_one(const struct undo_opts *o, pid_t pid)
 	}
 	scry_inject_done(&inj);
 	scry_proc_close(&proc);
+	return r;
+}
+
+static int undo_one(const struct undo_opts *o, pid_t pid)
+{
+	sigset_t was;
+	int r;
+
+	scry_signals_hold(false, &was);
+	r = undo_held(o, pid);
+	sigprocmask(SIG_SETMASK, &was, NULL);
 	return r;
 }
 

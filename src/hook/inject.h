@@ -42,7 +42,8 @@ struct scry_inject {
 	bool has_call_stack;		 /* the agent's: see hook/hold.h */
 	uint64_t spare_stack;		 /* until then; of a patch (hook/lasting.h), or 0 */
 	uint64_t lent_stack;		 /* of a thread's own, see scry_stack_spare; or 0 */
-	struct scry_control *control;	 /* the shared mapping, in our own address space */
+	bool lasts; /* set by the caller: what is changed stays; a stop looks at all memory */
+	struct scry_control *control; /* the shared mapping, in our own address space */
 	uint64_t *ring;
 	uint64_t *counters[SCRY_SLABS_MAX]; /* of the slabs that we mapped, the same */
 	uint64_t counted[SCRY_SLABS_MAX];   /* counters in use */
@@ -136,7 +137,6 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 
 /* Until no thread stands at a system call that a scry sent it to make and died. 0; -EBUSY. */
 int scry_inject_await_calls(struct scry_inject *inj);
-
 /* Unmaps all in the stopped thread `t`, or, to_idle, what a shut handler does not need. */
 int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t, uint64_t stack, bool to_idle);
 /* An idle agent: is unmapped if the VM has let go, else made idle to the end. 0 or -errno. */

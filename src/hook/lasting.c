@@ -6,10 +6,13 @@
 #include "hook/lasting.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -253,7 +256,9 @@ int scry_lasting_on(struct scry_lasting *p, struct scry_inject *inj, struct scry
 	if (r < 0)
 		return r;
 	swap_journals(p, inj);
+	inj->lasts = true;
 	r = scry_hooks_change(h, inj, NULL);
+	inj->lasts = false;
 	swap_journals(p, inj);
 	return r;
 }
@@ -333,6 +338,81 @@ static const char *look_at_mapping(const struct scry_inject *inj, struct proof *
 	return why;
 }
 
+/* Memory of the kernel's own, of which a part may be in none of the process's tables: as in a fork
+ * child. Its file tells what is there, and serves it. */
+static bool is_kernels(const struct scry_map_entry *m)
+{
+	return !strncmp(m->path, "/dev/zero", 9) || !strncmp(m->path, "/memfd:", 7) ||
+	       !strncmp(m->path, "/SYSV", 5);
+}
+
+static int open_shared(const struct scry_inject *inj, const struct scry_map_entry *m)
+{
+	char path[96];
+	struct stat st;
+	int fd, by;
+
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", inj->proc->pid,
+		 (unsigned long long)m->start, (unsigned long long)m->end);
+	by = open(path, O_PATH | O_CLOEXEC);
+	if (by < 0 || fstat(by, &st) < 0 || !S_ISREG(st.st_mode) || st.st_ino != m->inode) {
+		if (by >= 0)
+			close(by);
+		return -1;
+	}
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", by);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	close(by);
+	return fd;
+}
+
+/* The words of file bytes [at, end), of which none may lead to the patch. */
+static const char *look_at_file(struct proof *p, int fd, uint64_t at, uint64_t end)
+{
+	while (at < end) {
+		const uint64_t size = end - at < CHUNK_BYTES ? end - at : CHUNK_BYTES;
+		ssize_t n = pread(fd, p->words, size, (off_t)at);
+
+		if (n <= 0)
+			return n < 0 ? unseen : NULL;
+		if ((uint64_t)n > p->left || scry_now_ns() > p->deadline_ns)
+			return too_much;
+		p->left -= (uint64_t)n;
+		for (size_t i = 0; i < (size_t)n / 8; i++)
+			if (leads_there(p, p->words[i]))
+				return is_used;
+		at += (uint64_t)n;
+	}
+	return NULL;
+}
+
+static const char *look_at_shared(const struct scry_inject *inj, struct proof *p,
+				  const struct scry_written *written,
+				  const struct scry_map_entry *m)
+{
+	const int fd = is_kernels(m) ? open_shared(inj, m) : -1;
+	const off_t end = (off_t)(m->offset + (m->end - m->start));
+	const char *why = NULL;
+	off_t at = (off_t)m->offset, hole;
+
+	if (!is_kernels(m)) /* of a file: what of it the process has used */
+		return m->w ? look_at_mapping(inj, p, written, m) : NULL;
+	if (fd < 0)
+		return unseen;
+	while (!why && at < end) {
+		at = lseek(fd, at, SEEK_DATA);
+		if (at < 0 || at >= end)
+			break;
+		hole = lseek(fd, at, SEEK_HOLE);
+		why = hole < 0 ? unseen
+			       : look_at_file(p, fd, (uint64_t)at,
+					      (uint64_t)(hole < end ? hole : end));
+		at = hole;
+	}
+	close(fd);
+	return why;
+}
+
 static bool is_in_registers(const struct proof *p, const struct scry_world *w)
 {
 	for (size_t i = 0; i < w->count; i++) {
@@ -374,8 +454,10 @@ static const char *look_at_all(struct scry_inject *inj, struct proof *p, const s
 	for (size_t i = 0; i < inj->maps.count && !why; i++) {
 		const struct scry_map_entry *m = &inj->maps.entries[i];
 
-		if (m->w && !is_scrys(inj, p, m->start))
-			why = look_at_mapping(inj, p, &written, m);
+		/* whatever may be done with it now: a stack that nobody stands on may be closed */
+		if (!is_scrys(inj, p, m->start) && scry_written_is_memory(m))
+			why = m->shared ? look_at_shared(inj, p, &written, m)
+					: look_at_mapping(inj, p, &written, m);
 	}
 	scry_written_close(&written);
 	return why;

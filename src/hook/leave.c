@@ -16,10 +16,11 @@
 #include "hook/threads.h"
 
 #define UNDO_TRIES 5
-#define LEAVE_NS 2000000000ull /* threads that wait for a processor within a stub */
-#define LATE_NS 5000000000ull  /* threads in vfork, whose children do something */
-#define LEAVE_TRIES 3	       /* at least */
-#define RUN_NS 10000000	       /* between two stops, unless the first was shorter */
+#define CLOSER_BYTES (64u << 20) /* some 20 ms */
+#define LEAVE_NS 2000000000ull	 /* threads that wait for a processor within a stub */
+#define LATE_NS 5000000000ull	 /* threads in vfork, whose children do something */
+#define LEAVE_TRIES 3		 /* at least */
+#define RUN_NS 10000000		 /* between two stops, unless the first was shorter */
 
 void scry_inject_count_pause(struct scry_inject *inj, uint64_t ns, uint32_t threads)
 {
@@ -53,6 +54,25 @@ static void let_run(const struct scry_inject *inj)
 		nanosleep(&(struct timespec){.tv_nsec = (long)(inj->runs_until_ns - now)}, NULL);
 }
 
+/* Frames on stacks that nobody stands on, where that takes no more than a pause (else it is the
+ * risk that is said); and processes that run on the same memory, which do not stand. */
+static int look_closer(struct scry_inject *inj, struct scry_world *w)
+{
+	pid_t other = scry_proc_shares_memory(inj->proc->pid);
+	int r;
+
+	if (other)
+		return scry_fail(-EBUSY,
+				 "process %d runs on the memory of process %d (CLONE_VM), and does "
+				 "not stop with it; fix: try again when it has ended",
+				 other, inj->proc->pid);
+	scry_maps_done(&inj->maps);
+	r = scry_maps_read(inj->proc->pid, &inj->maps);
+	if (r == 0)
+		r = scry_world_look_everywhere(w, &inj->mem, &inj->maps, CLOSER_BYTES);
+	return r == -EAGAIN ? 0 : r;
+}
+
 int scry_inject_stop(struct scry_inject *inj, struct scry_world *w)
 {
 	int r;
@@ -66,6 +86,8 @@ int scry_inject_stop(struct scry_inject *inj, struct scry_world *w)
 	r = scry_proc_is_alive(inj->proc) ? 0 : -ESRCH; /* else its number may be another's */
 	if (r == 0)
 		r = scry_world_look(w, &inj->mem, &inj->maps);
+	if (r == 0 && inj->lasts)
+		r = look_closer(inj, w);
 	if (r < 0)
 		scry_inject_go(inj, w);
 	return r;

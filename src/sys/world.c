@@ -247,11 +247,15 @@ void scry_world_release(struct scry_world *w)
 #define FRAME_SP 168  /* asm/sigframe.h: return address, uc head, 16 registers */
 #define FRAME_IP 176
 #define FRAME_SEGMENTS 192
+#define FRAME_STATE 232 /* where the floating-point state lies; 0: none */
+#define STATE_MAGIC_AT 464
+#define STATE_MAGIC 0x46505853u	       /* asm/sigcontext.h: FP_XSTATE_MAGIC1 */
 #define SEGMENTS 0x002b000000000033ull /* cs, gs, fs, ss as 64-bit code has them */
 #define RESTORERS_MAX 8
 
 /* Frames are told by the word that holds the segments, then by the code that their first word leads
- * to: each object may have a restorer of its own, as the loader and libc do. */
+ * to (each object may have a restorer of its own, as the loader and libc do), or by the state that
+ * they lead to, where a program brings a restorer that looks like none. */
 struct look {
 	const struct scry_mem *mem;
 	const struct scry_maps *maps;
@@ -266,7 +270,16 @@ struct look {
 struct stacks {
 	uint64_t start[LOOK_STACKS], end[LOOK_STACKS];
 	size_t count;
+	uint64_t fs; /* the thread's */
 };
+
+static uint64_t word_at(const unsigned char *p)
+{
+	uint64_t word;
+
+	memcpy(&word, p, sizeof(word));
+	return word;
+}
 
 static bool is_restorer(struct look *l, uint64_t at)
 {
@@ -283,11 +296,29 @@ static bool is_restorer(struct look *l, uint64_t at)
 	return true;
 }
 
-/* To the end of a mapping that looks like one thread's stack. A large one may be a heap with many
- * stacks in it: there, only so much. */
-static uint64_t look_bytes(const struct scry_map_entry *m, uint64_t start)
+static bool is_frame(struct look *l, const unsigned char *frame)
 {
-	uint64_t most = m && m->end - m->start <= STACK_BYTES ? LOOK_BYTES : UNKNOWN_BYTES;
+	const uint64_t first = word_at(frame), state = word_at(frame + FRAME_STATE);
+	const struct scry_map_entry *m;
+	uint32_t magic = 0;
+
+	if (word_at(frame + FRAME_SEGMENTS) != SEGMENTS)
+		return false;
+	if (is_restorer(l, first))
+		return true;
+	m = scry_maps_at(l->maps, first);
+	return m && m->x && state &&
+	       scry_mem_read(l->mem, state + STATE_MAGIC_AT, &magic, sizeof(magic)) == 0 &&
+	       magic == STATE_MAGIC;
+}
+
+/* To the end of a mapping that looks like one thread's stack, or of a thread's stack that its
+ * descriptor ends. A large one may be a heap with many stacks in it: there, only so much. */
+static uint64_t look_bytes(const struct scry_map_entry *m, uint64_t start, uint64_t fs)
+{
+	bool is_threads = m && fs > start && fs < m->end;
+	uint64_t most =
+		(m && m->end - m->start <= STACK_BYTES) || is_threads ? LOOK_BYTES : UNKNOWN_BYTES;
 	uint64_t size = m ? m->end - start : most;
 
 	return size < most ? size : most;
@@ -305,7 +336,7 @@ static void add_stack(struct stacks *s, const struct look *l, uint64_t sp)
 	if (s->count == LOOK_STACKS)
 		return;
 	s->start[s->count] = start;
-	s->end[s->count++] = start + look_bytes(scry_maps_at(l->maps, start), start);
+	s->end[s->count++] = start + look_bytes(scry_maps_at(l->maps, start), start, s->fs);
 }
 
 static int add_saved(struct scry_world *w, const struct scry_saved_ip *saved)
@@ -323,24 +354,16 @@ static int add_saved(struct scry_world *w, const struct scry_saved_ip *saved)
 	return 0;
 }
 
-static uint64_t word_at(const unsigned char *p)
-{
-	uint64_t word;
-
-	memcpy(&word, p, sizeof(word));
-	return word;
-}
-
 static int look_through(struct scry_world *w, struct look *l, size_t size, uint64_t address,
 			struct stacks *stacks)
 {
 	int r = 0;
 
-	for (size_t at = 0; at + FRAME_SEGMENTS + 8 <= size && r == 0; at += 8) {
+	for (size_t at = 0; at + FRAME_STATE + 8 <= size && r == 0; at += 8) {
 		const unsigned char *frame = l->stack + at;
 		struct scry_saved_ip saved;
 
-		if (word_at(frame + FRAME_SEGMENTS) != SEGMENTS || !is_restorer(l, word_at(frame)))
+		if (!is_frame(l, frame))
 			continue;
 		saved = (struct scry_saved_ip){.at = address + at + FRAME_IP,
 					       .ip = word_at(frame + FRAME_IP),
@@ -372,17 +395,17 @@ static int look_at_stack(struct scry_world *w, struct look *l, struct stacks *st
 		r = look_through(w, l, (size_t)n, at, stacks);
 		if (left <= CHUNK_BYTES || (size_t)n < CHUNK_BYTES)
 			break;
-		at += CHUNK_BYTES - FRAME_SEGMENTS; /* the next place not looked at */
+		at += CHUNK_BYTES - FRAME_STATE; /* the next place not looked at */
 	}
 	return r;
 }
 
-static int look_at_thread(struct scry_world *w, struct look *l, uint64_t sp)
+static int look_at_thread(struct scry_world *w, struct look *l, const struct scry_tracee *t)
 {
-	struct stacks stacks = {0};
+	struct stacks stacks = {.fs = t->regs.fs_base};
 	int r = 0;
 
-	add_stack(&stacks, l, sp);
+	add_stack(&stacks, l, t->regs.rsp);
 	for (size_t i = 0; i < stacks.count && r == 0; i++)
 		r = look_at_stack(w, l, &stacks, i);
 	return r;
@@ -397,10 +420,46 @@ int scry_world_look(struct scry_world *w, const struct scry_mem *mem, const stru
 	w->saved_count = 0;
 	for (size_t i = 0; i < w->count && r == 0; i++)
 		if (w->threads[i].stopped)
-			r = look_at_thread(w, &look, w->threads[i].regs.rsp);
+			r = look_at_thread(w, &look, &w->threads[i]);
 	free(look.stack);
 	scry_written_close(&look.written);
 	return r < 0 ? scry_fail(r, "not enough memory to look at stacks") : 0;
+}
+
+/* One run of written pages, as if it were a stack. */
+static int look_at_run(struct scry_world *w, struct look *l, uint64_t start, uint64_t end)
+{
+	struct stacks run = {.start = {start}, .end = {end}, .count = LOOK_STACKS};
+
+	return look_at_stack(w, l, &run, 0);
+}
+
+int scry_world_look_everywhere(struct scry_world *w, const struct scry_mem *mem,
+			       const struct scry_maps *maps, uint64_t bytes)
+{
+	struct look look = {.mem = mem, .maps = maps, .stack = malloc(CHUNK_BYTES)};
+	uint64_t run, end;
+	int r = look.stack ? 0 : -ENOMEM;
+
+	scry_written_open(&look.written, w->pid, maps);
+	for (size_t i = 0; i < maps->count && r == 0; i++) {
+		const struct scry_map_entry *m = &maps->entries[i];
+
+		if (m->shared || !scry_written_is_memory(m))
+			continue;
+		for (uint64_t at = m->start; at < m->end && r == 0; at = end) {
+			if (!scry_written_run(&look.written, at, m->end, &run, &end))
+				r = -EAGAIN;
+			else if (end - run > bytes)
+				r = -EAGAIN;
+			else if (run < end)
+				r = look_at_run(w, &look, run, end);
+			bytes -= r == 0 ? end - run : 0;
+		}
+	}
+	free(look.stack);
+	scry_written_close(&look.written);
+	return r == -ENOMEM ? scry_fail(r, "not enough memory to look at stacks") : r;
 }
 
 bool scry_world_inside(const struct scry_world *w, uint64_t start, uint64_t end)

@@ -40,11 +40,17 @@ int scry_world_stop(struct scry_world *w, pid_t pid, uint64_t max_pause_ns);
 void scry_world_release(struct scry_world *w);
 
 /*
- * Finds the signal frames on the stacks of the stopped threads, whatever object's restorer they
- * return to. Looks at no more than 256 KiB above each stack pointer, and above those that the
- * frames hold (alternate stacks); a handler that itself uses more hides its frame. 0 or -ENOMEM.
+ * Finds the signal frames on the stacks of the stopped threads, whatever restorer they return to,
+ * and on those that the frames hold (alternate stacks). Looks at no more than 8 MiB above each
+ * stack pointer, or 256 KiB within a large mapping that is no thread's stack; a handler that itself
+ * uses more hides its frame. 0 or -ENOMEM.
  */
 int scry_world_look(struct scry_world *w, const struct scry_mem *mem, const struct scry_maps *maps);
+/* After that: those on stacks that nobody stands on, too, in all private memory that was written
+ * to, where that is no more than `bytes`; else -EAGAIN, without a sentence. Some may be no frames
+ * any more. */
+int scry_world_look_everywhere(struct scry_world *w, const struct scry_mem *mem,
+			       const struct scry_maps *maps, uint64_t bytes);
 
 /* Does any thread stand in [start, end), or go on there after a signal that was looked for? Only
  * while stopped. */

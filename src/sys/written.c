@@ -3,12 +3,14 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #define PAGE 4096u
 #define PAGE_PRESENT (1ull << 63)
 #define PAGE_SWAPPED (1ull << 62)
+#define PAGE_OF_FILE (1ull << 61) /* or shared: not a private copy of it */
 #define PAGE_THERE (PAGE_PRESENT | PAGE_SWAPPED)
 #define PAGE_FRAME ((1ull << 55) - 1)
 #define LOOK_PAGES 2048 /* at once */
@@ -78,16 +80,27 @@ uint64_t scry_written_next(const struct scry_written *w, uint64_t at, uint64_t e
 	return i ? (at / PAGE + i) * PAGE : at;
 }
 
+bool scry_written_is_memory(const struct scry_map_entry *m)
+{
+	return strncmp(m->path, "[v", 2) != 0;
+}
+
+static bool is_there(const struct scry_written *w, uint64_t entry, bool is_own)
+{
+	return is_own ? is_written(w, entry) && !(entry & PAGE_OF_FILE) : (entry & PAGE_THERE) != 0;
+}
+
 bool scry_written_run(const struct scry_written *w, uint64_t at, uint64_t end, uint64_t *ret_start,
 		      uint64_t *ret_end)
 {
-	const bool is_own = is_private(scry_maps_at(w->maps, at));
+	const struct scry_map_entry *m = scry_maps_at(w->maps, at);
+	const bool is_own = m && !m->shared;
 	uint64_t pages[LOOK_PAGES];
 	size_t n = w->pagemap < 0 ? 0 : read_pages(w, at, end, pages), first = 0, last;
 
-	while (first < n && !(is_own ? is_written(w, pages[first]) : pages[first] & PAGE_THERE))
+	while (first < n && !is_there(w, pages[first], is_own))
 		first++;
-	for (last = first; last < n && pages[last] & PAGE_THERE;)
+	for (last = first; last < n && is_there(w, pages[last], is_own);)
 		last++;
 	*ret_start = (at / PAGE + first) * PAGE;
 	*ret_end = (at / PAGE + last) * PAGE;

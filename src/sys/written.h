@@ -25,9 +25,12 @@ void scry_written_close(struct scry_written *w);
  * before it: asked again from there. */
 uint64_t scry_written_next(const struct scry_written *w, uint64_t at, uint64_t end);
 
+/* Not the kernel's own pages ([vvar], [vdso]). */
+bool scry_written_is_memory(const struct scry_map_entry *m);
+
 /*
  * Memory of any kind, by what is there now: nothing is read for it, so that no server of memory is
- * asked. *ret_start is the next page from `at` on that is written, or, shared or of a file, present
+ * asked. *ret_start is the next page from `at` on that is written, or, where it is shared, present
  * or swapped out; *ret_end is where the pages behind it are no more, at most 8 MiB from `at`. Both
  * are the same where there is none before. False: it cannot be told.
  */

@@ -18,6 +18,17 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 		_exit(128 + sig);
 }
 
+void scry_signals_hold(bool all, sigset_t *ret_was)
+{
+	static const int stops[] = {SIGTSTP, SIGTTIN, SIGTTOU, SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < (all ? sizeof(stops) / sizeof(*stops) : 3); i++)
+		sigaddset(&set, stops[i]);
+	sigprocmask(SIG_BLOCK, &set, ret_was);
+}
+
 void scry_front_catch_signals(void)
 {
 	struct sigaction sa = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};

@@ -33,4 +33,8 @@ extern volatile pid_t scry_front_program;
 /* From now on. A closed pipe or a file that is too long are errors of writing, no signals. */
 void scry_front_catch_signals(void);
 
+/* While threads of another process are held: who is stopped meanwhile (^Z) holds them until he is
+ * continued. With `all` not interrupted either. *ret_was is for sigprocmask, afterwards. */
+void scry_signals_hold(bool all, sigset_t *ret_was);
+
 #endif

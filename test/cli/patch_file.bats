@@ -295,7 +295,7 @@ static void out(struct scry_patch_return *r, uint64_t k[4]) { check(r, k, r->rax
 }
 
 counter() { # NAME: of patch 'wrap' in $PID
-	"$SCRY" patch list -p "$PID" | sed -n "s/^  $1  *\([0-9]*\)$/\1/p"
+	"$SCRY" patch list -p "$PID" | sed -n "s/^  $1  *\([0-9]*\)$/\1/p" | tail -1
 }
 
 @test "a handler behind a function: results of all kinds, recursion, longjmp, tail calls, threads, forks" {
@@ -392,4 +392,53 @@ counter() { # NAME: of patch 'wrap' in $PID
 	scry_ends 4 patch apply "$T/it.so" -p "$PID"
 	says "no-exceptions"
 	kill "$PID"
+}
+
+@test "threads that stand within the first bytes of a function, where their stacks do not show it" {
+	printf '%s\n' '#include <scry/patch.h>' 'SCRY_COUNTER(calls)' \
+		'static void in(struct scry_patch_call *c) { scry_count(calls); }' 'SCRY_BEFORE_IN(step, "@target_hides", in)' >"$T/wrap.c"
+	compiles wrap
+	for how in green large restorer; do
+		start hides "$TARGETS/target_hides" $how
+		wait_for 10 in_file "^pid" "$T/hides.out"
+		text_before=$(text "$PID")
+		for _ in 1 2 3; do
+			scry_ends 0 patch apply "$T/wrap.so" -p "$PID" --max-pause 2s
+			is_called() { [ "$(counter calls)" -gt 1000 ]; }
+			wait_for 20 is_called || { cat "$T/scry.out"; "$SCRY" patch list -p "$PID"; false; }
+			scry_ends 0 patch undo wrap -p "$PID" --max-pause 2s
+			wait_for 5 text_is "$PID" "$text_before"
+		done
+		kill "$PID"
+		ended "$PID"
+		echo "$how: status $status"
+		[ "$status" -eq 0 ]
+		rm "$T/hides.out"
+	done
+}
+
+@test "the undo looks into stacks that are closed, and into shared memory that a fork child has not touched" {
+	printf '%s\n' '#include <scry/patch.h>' 'static void mine(unsigned long i);' 'SCRY_REPLACE_IN(within, "@target_hides", mine)' \
+		'static volatile int after;' 'static void mine(unsigned long i) { SCRY_ORIGINAL(within)(i); after++; }' >"$T/wrap.c"
+	compiles wrap
+	for how in closed shared; do
+		rm -f "$T/in" "$T/hides.out"
+		listens hides "$TARGETS/target_hides" $how
+		scry_ends 0 patch apply "$T/wrap.so" -p "$PID" --no-ipa-ra --max-pause 2s
+		printf r >&8 # it leaves the function as it was, and is suspended within the patch
+		wait_for 10 in_file "^resumed 1" "$T/hides.out"
+		parent=$PID
+		if [ $how = shared ]; then
+			printf f >&8
+			wait_for 10 in_file "^child" "$T/hides.out"
+			PID=$(sed -n 's/^child //p' "$T/hides.out")
+		fi
+		scry_ends 0 patch undo wrap -p "$PID" --max-pause 2s
+		in_file "stay mapped, without effect, as a thread, a stack or data still leads there" "$T/scry.out" || { cat "$T/scry.out"; false; }
+		printf r >&8
+		printf r >&8
+		wait_for 10 in_file "^resumed 3" "$T/hides.out"
+		kill "$parent"
+		exec 8>&-
+	done
 }
