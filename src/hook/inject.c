@@ -24,8 +24,9 @@
 #include "wire/lanes.h"
 
 #define MAP_TRIES 5
-#define OTHERS_TRIES 100      /* while another scry is entering */
-#define CALL_NS 3000000000ull /* the calls in one thread, which waits for a processor too */
+#define OTHERS_TRIES 100	/* while another scry is entering */
+#define HURRY_NS 12000000000ull /* finding that thread, and both */
+#define CALL_NS 3000000000ull	/* the calls in one thread, which waits for a processor too */
 
 enum work {
 	WORK_MAP,
@@ -102,6 +103,7 @@ struct place { /* where work is done */
 	scry_inject_work *work; /* CALL */
 	void *arg;
 	uint64_t stack;	     /* see struct scry_call */
+	bool rests;	     /* likewise */
 	struct scry_own own; /* while it is */
 };
 
@@ -187,6 +189,7 @@ static int do_work(struct scry_inject *inj, struct place *at, enum work work, in
 	struct scry_call how = {.gadgets = &inj->gadgets,
 				.mem_fd = inj->mem.fd,
 				.stack = at->stack,
+				.rests = at->rests ? inj : NULL,
 				.deadline_ns = scry_now_ns() + CALL_NS};
 	int r, finished;
 
@@ -216,9 +219,9 @@ static int do_work(struct scry_inject *inj, struct place *at, enum work work, in
 	return work == WORK_RETIRE ? retire(inj, t, &how) : scry_agent_unmap(&inj->header, t, &how);
 }
 
-int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t, bool to_idle)
+int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t, bool to_idle, bool rests)
 {
-	struct place at = {.thread = t}; /* its own stack: ours goes */
+	struct place at = {.thread = t, .rests = rests}; /* its own stack: ours goes */
 	int unused, r;
 
 	scry_hurry_lend(t->tid, SCRY_HURRY_NAPS);
@@ -236,8 +239,9 @@ static int in_place(struct scry_inject *inj, struct scry_tracee *held, struct pl
 	int r;
 
 	at->thread = held ? held : &own;
+	at->rests = !held;
 	if (!held)
-		scry_hurry_begin(&hurry, inj->proc->pid, 2);
+		scry_hurry_begin(&hurry, inj->proc->pid, 2, HURRY_NS + 4 * inj->max_pause_ns);
 	r = held ? scry_hold_check(inj, held, &at->stack) : scry_hold_one(inj, &own, &at->stack);
 	if (r < 0) {
 		scry_hurry_end(&hurry);
@@ -682,7 +686,7 @@ int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol)
 	if (!scry_proc_task_state(inj->proc->pid, tid))
 		return -EAGAIN;
 	own.restorer = scry_inject_symbol(inj, "scry_agent_restorer");
-	scry_hurry_begin(&hurry, inj->proc->pid, 2);
+	scry_hurry_begin(&hurry, inj->proc->pid, 2, HURRY_NS + 4 * inj->max_pause_ns);
 	r = scry_hold_thread(inj, tid, &t, &how.stack);
 	if (r < 0) {
 		scry_hurry_end(&hurry);

@@ -129,15 +129,15 @@ int scry_inject_want(struct scry_inject *inj, uint32_t watch);
 int scry_inject_state(const struct scry_inject *inj, struct scry_agent_state *ret);
 
 /* Gives up ownership and undoes all changes; unmaps the agent if it is proven unused. `*ret_left`
- * bytes stay mapped. 0 or -errno with a sentence; -EBUSY: changes stand, as one was overwritten or
- * threads did not stop for five seconds. */
+ * bytes stay. 0 or -errno; -EBUSY: changes stand, one was overwritten or no stop came for 5 s. */
 int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left);
 
 /* Until no thread stands at a system call that a scry sent it to make and died. 0; -EBUSY. */
 int scry_inject_await_calls(struct scry_inject *inj);
 
-/* Unmaps all in the stopped thread `t`, or, to_idle, what a shut handler does not need. */
-int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t, bool to_idle);
+/* Unmaps all in the stopped thread `t`, or, to_idle, what a shut handler does not need. `rests`: it
+ * may run between two calls. */
+int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t, bool to_idle, bool rests);
 /* An idle agent: is unmapped if the VM has let go, else made idle to the end. 0 or -errno. */
 int scry_inject_leave_idle(struct scry_inject *inj, bool *ret_gone);
 /* Releases host resources only. */

@@ -9,6 +9,7 @@
 #define PAGE 4096u
 #define PAGE_PRESENT (1ull << 63)
 #define PAGE_SWAPPED (1ull << 62)
+#define PAGE_FILE (1ull << 61) /* or shared; else it has become the process's own */
 #define PAGE_THERE (PAGE_PRESENT | PAGE_SWAPPED)
 #define PAGE_FRAME ((1ull << 55) - 1)
 #define LOOK_PAGES 2048 /* at once */
@@ -67,13 +68,14 @@ static size_t read_pages(const struct scry_written *w, uint64_t at, uint64_t end
 
 uint64_t scry_written_next(const struct scry_written *w, uint64_t at, uint64_t end)
 {
+	const struct scry_map_entry *m = scry_maps_at(w->maps, at);
 	uint64_t pages[LOOK_PAGES];
 	size_t n, i = 0;
 
-	if (w->pagemap < 0 || !is_private(scry_maps_at(w->maps, at)))
+	if (w->pagemap < 0 || !m || m->shared)
 		return at;
 	n = read_pages(w, at, end, pages);
-	while (i < n && !is_written(w, pages[i]))
+	while (i < n && (!is_written(w, pages[i]) || pages[i] & PAGE_FILE))
 		i++;
 	return i ? (at / PAGE + i) * PAGE : at;
 }
