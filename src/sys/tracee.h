@@ -36,8 +36,7 @@ struct scry_tracee {
 	bool wants_processor;	      /* or had one, before it was asked to stop (sys/world) */
 	int signal;		      /* to deliver when it goes on */
 	uint64_t stopped_at_ns;	      /* CLOCK_MONOTONIC */
-	uint64_t held_ns;	      /* of the last completed hold */
-	uint64_t ran_ns;	      /* between calls: it counts for no deadline of theirs */
+	uint64_t held_ns, ran_ns;     /* of the last completed hold; between calls */
 	uint64_t frame, sigmask;      /* sigmask: its own, valid with a frame */
 	uint64_t lent;		      /* the word of ours that says where it stands; 0: none */
 	struct user_regs_struct regs; /* as found */
@@ -48,7 +47,7 @@ struct scry_tracee {
 /* Attaches without stopping. 0; -EPERM (with who traces it, or what is missing), -ESRCH. Another
  * scry that holds it for a moment is waited for, half a second at most. */
 int scry_tracee_seize(struct scry_tracee *t, pid_t pid, pid_t tid);
-/* Without waiting: for who holds another thread, for which that scry may wait. */
+/* Without waiting: for who holds another thread, which that scry may want. */
 int scry_tracee_seize_now(struct scry_tracee *t, pid_t pid, pid_t tid);
 /* With PTRACE_O_* of the caller's beside our own: TRACESYSGOOD and TRACEEXEC. */
 int scry_tracee_seize_with(struct scry_tracee *t, pid_t pid, pid_t tid, unsigned long options);
