@@ -294,12 +294,17 @@ static bool report(const struct hit *hit, siginfo_t *info, ucontext_t *context)
  */
 static void pass_on(int signal, siginfo_t *info, ucontext_t *context, bool is_back)
 {
-	const struct sigaction *old = &before[signal == SIGBUS];
+	struct sigaction *const kept = &before[signal == SIGBUS];
+	const struct sigaction is = *kept, *const old = &is;
 
 	if (!is_back && ((old->sa_flags & SA_SIGINFO) != 0 ||
 			 (old->sa_handler != SIG_DFL && old->sa_handler != SIG_IGN))) {
 		sigset_t mask, was;
 
+		if (old->sa_flags & SA_RESETHAND) { /* once, as the kernel would call it */
+			kept->sa_handler = SIG_DFL;
+			kept->sa_flags = 0;
+		}
 		/* all are blocked here: what its own handler would have had */
 		sigorset(&mask, &context->uc_sigmask, &old->sa_mask);
 		if (!(old->sa_flags & SA_NODEFER))

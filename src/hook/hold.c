@@ -14,6 +14,9 @@
 #define NAP_NS 20000000
 #define SPARE_NS 200000000ull /* then one on any stack will do, if it has one of its own */
 #define ASKED_FIRST 16
+#define REST_SHARE 4 /* of a pause: what is done around one descriptor is not cut */
+#define REST_NS 10000000
+#define REST_MAX_NS 3000000000ull /* until it is back where a call can be made */
 
 static bool is_on(const struct scry_tracee *t, uint64_t end)
 {
@@ -219,6 +222,39 @@ int scry_hold_check(struct scry_inject *inj, const struct scry_tracee *held, uin
 			 inj->proc->pid);
 }
 
+static bool can_go_on(struct scry_inject *inj, const struct scry_tracee *t,
+		      const struct scry_call *how)
+{
+	return t->stopped && scry_tracee_can_call(t) &&
+	       (how->stack || (read_maps(inj) == 0 && has_room(inj, t)));
+}
+
+int scry_hold_rest(struct scry_tracee *t, const struct scry_call *how)
+{
+	struct scry_inject *inj = how->rests;
+	const uint64_t now = scry_now_ns();
+	int r;
+
+	if (!inj || now - t->stopped_at_ns < inj->max_pause_ns / REST_SHARE)
+		return 0;
+	r = scry_tracee_finish(t, how);
+	while (r == 0) {
+		scry_hurry_recall(t->tid);
+		scry_hurry_settle();
+		scry_inject_count_pause(inj, scry_now_ns() - t->stopped_at_ns, 1);
+		r = t->group_stopped ? -ETIMEDOUT : scry_tracee_run(t, scry_now_ns() + REST_NS);
+		scry_hurry_lend(t->tid, SCRY_HURRY_NAPS);
+		if (r == 0 && !t->stopped)
+			r = scry_tracee_stop(t, now + REST_MAX_NS);
+		if (r < 0 || can_go_on(inj, t, how))
+			break;
+		scry_tracee_mend(t);
+		r = scry_now_ns() > now + REST_MAX_NS ? -ETIMEDOUT : 0;
+	}
+	t->ran_ns += scry_now_ns() - now;
+	return r;
+}
+
 int scry_hold_calls(struct scry_tracee *t, const struct scry_call *how, const uint64_t (*calls)[7],
 		    size_t n)
 {
@@ -226,7 +262,9 @@ int scry_hold_calls(struct scry_tracee *t, const struct scry_call *how, const ui
 	int r = 0;
 
 	for (size_t i = 0; i < n && r == 0; i++) {
-		r = scry_tracee_syscall(t, how, calls[i], &value);
+		r = scry_hold_rest(t, how);
+		if (r == 0)
+			r = scry_tracee_syscall(t, how, calls[i], &value);
 		if (r == 0 && value < 0 && value > -4096)
 			r = (int)value;
 	}

@@ -25,8 +25,13 @@ int scry_hold_thread(struct scry_inject *inj, pid_t tid, struct scry_tracee *t,
  * a sentence. */
 int scry_hold_check(struct scry_inject *inj, const struct scry_tracee *held, uint64_t *ret_stack);
 
-/* System calls (number and arguments) in a stopped thread, up to the first that fails: 0 or -errno.
- * scry_tracee_finish is the caller's. */
+/* Between two calls: a thread that has stood for a quarter of --max-pause is let run for a while,
+ * if it may be (how->rests: its struct scry_inject). It stays ours, so that who owns the process
+ * stays decided. 0 or -errno; -ETIMEDOUT: it did not come back to where a call can be made. */
+int scry_hold_rest(struct scry_tracee *t, const struct scry_call *how);
+
+/* System calls (number and arguments) in a stopped thread, which may rest before each, up to the
+ * first that fails: 0 or -errno. scry_tracee_finish is the caller's. */
 int scry_hold_calls(struct scry_tracee *t, const struct scry_call *how, const uint64_t (*calls)[7],
 		    size_t n);
 

@@ -26,6 +26,7 @@
 #define ON_TRIES 5
 #define LIST_TRIES 25
 #define UNUSED_BATCH 32
+#define PIECE 64	   /* changes made before the next look at the clock */
 #define SPARE_BYTES 16384u /* for functions of objects loaded later */
 #define SPARE_COUNTERS 512u
 
@@ -569,9 +570,19 @@ static bool is_anyone_inside(const struct scry_hooks *h, const struct scry_world
 	return false;
 }
 
-/* With everybody stopped. -EAGAIN: a thread stands where it cannot be moved from. */
-static int apply_text(struct scry_hooks *h, struct scry_inject *inj, size_t first, size_t count)
+/* A pad and the entry that leads to it stay together. */
+static size_t next_piece(const struct scry_inject *inj, size_t first, size_t left, size_t most)
 {
+	size_t n = left < most ? left : most;
+
+	return n < left && inj->edit.entries[first + n - 1].kind == SCRY_EDIT_PAD ? n + 1 : n;
+}
+
+/* With everybody stopped, as many as there is time for, which is said. -EAGAIN: a thread stands
+ * where it cannot be moved from. */
+static int apply_text(struct scry_hooks *h, struct scry_inject *inj, size_t first, size_t *count)
+{
+	size_t done = 0, n;
 	struct scry_world w;
 	int moved, r = scry_inject_stop(inj, &w);
 
@@ -579,19 +590,15 @@ static int apply_text(struct scry_hooks *h, struct scry_inject *inj, size_t firs
 		return r;
 	moved = scry_world_move(&w, inj->mem.fd, out_of_window, h);
 	r = moved < 0 ? moved : is_anyone_inside(h, &w) ? -EAGAIN : 0;
-	if (r == 0)
-		r = scry_edit_apply(&inj->edit, first, count);
+	while (r == 0 && done < *count && !(done && scry_world_is_late(&w))) {
+		n = next_piece(inj, first + done, *count - done, PIECE);
+		r = scry_edit_apply(&inj->edit, first + done, n);
+		done += n;
+	}
 	scry_inject_go(inj, &w);
 	h->moved += moved > 0 ? (size_t)moved : 0;
+	*count = done;
 	return r;
-}
-
-/* A millisecond's worth or two; a pad and the entry that leads to it stay together. */
-static size_t next_batch(const struct scry_inject *inj, size_t first, size_t left)
-{
-	size_t n = left < SCRY_INJECT_BATCH ? left : SCRY_INJECT_BATCH;
-
-	return n < left && inj->edit.entries[first + n - 1].kind == SCRY_EDIT_PAD ? n + 1 : n;
 }
 
 /* A program that is being started has one thread, which is held already. */
@@ -626,9 +633,9 @@ static int apply(struct scry_hooks *h, struct scry_inject *inj, const struct cha
 		return apply_unused(h, inj, c->count);
 	for (size_t done = 0; done < c->text_count && r == 0;) {
 		size_t first = h->first_edit + done;
-		size_t n = next_batch(inj, first, c->text_count - done);
+		size_t n = next_piece(inj, first, c->text_count - done, SCRY_INJECT_BATCH);
 
-		r = held ? apply_held(h, inj, first, n, held) : apply_text(h, inj, first, n);
+		r = held ? apply_held(h, inj, first, n, held) : apply_text(h, inj, first, &n);
 		if (r == -EAGAIN && --tries) {
 			nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
 			r = 0;

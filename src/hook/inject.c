@@ -25,8 +25,9 @@
 #include "wire/lanes.h"
 
 #define MAP_TRIES 5
-#define OTHERS_TRIES 100      /* while another scry is entering */
-#define CALL_NS 3000000000ull /* the calls in one thread, which waits for a processor too */
+#define OTHERS_TRIES 100	/* while another scry is entering */
+#define HURRY_NS 12000000000ull /* finding that thread, and both */
+#define CALL_NS 3000000000ull	/* the calls in one thread, which waits for a processor too */
 
 enum work {
 	WORK_MAP,
@@ -103,6 +104,7 @@ struct place { /* where work is done */
 	scry_inject_work *work; /* CALL */
 	void *arg;
 	uint64_t stack;	     /* see struct scry_call */
+	bool rests;	     /* likewise */
 	struct scry_own own; /* while it is */
 };
 
@@ -188,6 +190,7 @@ static int do_work(struct scry_inject *inj, struct place *at, enum work work, in
 	struct scry_call how = {.gadgets = &inj->gadgets,
 				.mem_fd = inj->mem.fd,
 				.stack = at->stack,
+				.rests = at->rests ? inj : NULL,
 				.deadline_ns = scry_now_ns() + CALL_NS};
 	int r, finished;
 
@@ -217,15 +220,16 @@ static int do_work(struct scry_inject *inj, struct place *at, enum work work, in
 	return work == WORK_RETIRE ? retire(inj, t, &how) : scry_agent_unmap(&inj->header, t, &how);
 }
 
-int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t, uint64_t stack, bool to_idle)
+int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t,
+		      const struct scry_unmap_how *how)
 {
-	struct place at = {.thread = t, .stack = stack}; /* its own stack: ours goes */
+	struct place at = {.thread = t, .stack = how->stack, .rests = how->rests};
 	int unused, r;
 
 	scry_hurry_lend(t->tid, SCRY_HURRY_NAPS);
-	r = do_work(inj, &at, to_idle ? WORK_RETIRE : WORK_UNMAP, &unused);
-	if (stack && !t->lent)
-		scry_stack_mark(&inj->mem, stack);
+	r = do_work(inj, &at, how->to_idle ? WORK_RETIRE : WORK_UNMAP, &unused);
+	if (how->stack && !t->lent)
+		scry_stack_mark(&inj->mem, how->stack);
 	scry_hurry_recall(t->tid);
 	return r;
 }
@@ -239,13 +243,16 @@ static int in_place(struct scry_inject *inj, struct scry_tracee *held, struct pl
 	int r;
 
 	at->thread = held ? held : &own;
+	at->rests = !held;
 	if (!held)
-		scry_hurry_begin(&hurry, inj->proc->pid, 2);
+		scry_hurry_begin(&hurry, inj->proc->pid, 2, HURRY_NS + 4 * inj->max_pause_ns);
 	r = held ? scry_hold_check(inj, held, &at->stack) : scry_hold_one(inj, &own, &at->stack);
 	if (r < 0) {
 		scry_hurry_end(&hurry);
 		return r;
 	}
+	if (at->stack && at->stack == inj->lent_stack) /* else it may be used meanwhile */
+		at->rests = false;
 	r = do_work(inj, at, work, ret_fd);
 	if (at->stack && at->stack == inj->lent_stack && !at->thread->lent)
 		scry_stack_mark(&inj->mem, at->stack);
@@ -687,7 +694,7 @@ int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol)
 	if (!scry_proc_task_state(inj->proc->pid, tid))
 		return -EAGAIN;
 	own.restorer = scry_inject_symbol(inj, "scry_agent_restorer");
-	scry_hurry_begin(&hurry, inj->proc->pid, 2);
+	scry_hurry_begin(&hurry, inj->proc->pid, 2, HURRY_NS + 4 * inj->max_pause_ns);
 	r = scry_hold_thread(inj, tid, &t, &how.stack);
 	if (r < 0) {
 		scry_hurry_end(&hurry);

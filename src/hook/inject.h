@@ -119,10 +119,8 @@ int scry_inject_lanes(struct scry_inject *inj, struct scry_tracee *held, int *re
  * in our address space. After scry_inject_lock; nobody is stopped. 0 or -errno.
  */
 int scry_inject_follow(struct scry_inject *inj, const struct scry_inject *root, uint64_t *lane);
-
 /* Runs an exported void(void) function of the agent in thread `tid`. -EAGAIN: it cannot be used. */
 int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol);
-
 /* Run-time address of an exported symbol of the agent. */
 uint64_t scry_inject_symbol(const struct scry_inject *inj, const char *name);
 /* Tells the agent which watch is on from its next event on, 0: none. 0; -errno: it is gone. */
@@ -131,14 +129,16 @@ int scry_inject_want(struct scry_inject *inj, uint32_t watch);
 int scry_inject_state(const struct scry_inject *inj, struct scry_agent_state *ret);
 
 /* Gives up ownership and undoes all changes; unmaps the agent if it is proven unused. `*ret_left`
- * bytes stay mapped. 0 or -errno with a sentence; -EBUSY: changes stand, as one was overwritten or
- * threads did not stop for five seconds. */
+ * bytes stay. 0 or -errno; -EBUSY: changes stand, one was overwritten or no stop came for 5 s. */
 int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left);
-
 /* Until no thread stands at a system call that a scry sent it to make and died. 0; -EBUSY. */
 int scry_inject_await_calls(struct scry_inject *inj);
-/* Unmaps all in the stopped thread `t`, or, to_idle, what a shut handler does not need. */
-int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t, uint64_t stack, bool to_idle);
+struct scry_unmap_how {
+	uint64_t stack; /* not ours, which goes: 0, the thread's; or its own's end (sys/stack) */
+	bool to_idle, rests; /* only what a shut handler does not need; it may run between calls */
+};
+int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t,
+		      const struct scry_unmap_how *how); /* all, in the stopped thread `t` */
 /* An idle agent: is unmapped if the VM has let go, else made idle to the end. 0 or -errno. */
 int scry_inject_leave_idle(struct scry_inject *inj, bool *ret_gone);
 void scry_inject_done(struct scry_inject *inj); /* host resources only */

@@ -535,7 +535,7 @@ static const char *prove(struct scry_inject *inj, const struct scry_patch_head *
 		if (scry_inject_stop(inj, &w) < 0)
 			break;
 		p.left = PROOF_BYTES;
-		p.deadline_ns = scry_now_ns() + inj->max_pause_ns;
+		p.deadline_ns = w.deadline_ns;
 		why = look_at_all(inj, &p, &w);
 		if (!why && !is_ours(inj, h))
 			why = "other memory lies there";

@@ -15,8 +15,10 @@
 #include "hook/shadow.h"
 #include "hook/threads.h"
 
+#define LOOK_TRIES 5
 #define UNDO_TRIES 5
 #define CLOSER_BYTES (64u << 20) /* some 20 ms */
+#define PIECE 64		 /* changes put back before the next look at the clock */
 #define LEAVE_NS 2000000000ull	 /* threads that wait for a processor within a stub */
 #define LATE_NS 5000000000ull	 /* threads in vfork, whose children do something */
 #define LEAVE_TRIES 3		 /* at least */
@@ -73,7 +75,7 @@ static int look_closer(struct scry_inject *inj, struct scry_world *w)
 	return r == -EAGAIN ? 0 : r;
 }
 
-int scry_inject_stop(struct scry_inject *inj, struct scry_world *w)
+static int stop_once(struct scry_inject *inj, struct scry_world *w)
 {
 	int r;
 
@@ -93,12 +95,28 @@ int scry_inject_stop(struct scry_inject *inj, struct scry_world *w)
 	return r;
 }
 
+int scry_inject_stop(struct scry_inject *inj, struct scry_world *w)
+{
+	int r = -EAGAIN;
+
+	for (int i = 0; i < LOOK_TRIES && r == -EAGAIN; i++)
+		r = stop_once(inj, w);
+	return r == -EAGAIN
+		       ? scry_fail(-EBUSY,
+				   "the stacks of process %d could not be looked at within %llu "
+				   "ms, %d times; fix: try again, or a longer --max-pause",
+				   inj->proc->pid,
+				   (unsigned long long)(inj->max_pause_ns / 1000000), LOOK_TRIES)
+		       : r;
+}
+
 void scry_inject_go(struct scry_inject *inj, struct scry_world *w)
 {
 	uint32_t held = (uint32_t)w->count;
 
 	scry_world_release(w);
-	scry_inject_count_pause(inj, w->pause_ns, held);
+	if (w->pause_ns) /* else it was counted */
+		scry_inject_count_pause(inj, w->pause_ns, held);
 	inj->runs_until_ns = scry_now_ns() + (w->pause_ns < RUN_NS ? w->pause_ns : RUN_NS);
 }
 
@@ -121,26 +139,50 @@ static bool is_inside(const struct scry_inject *inj, const struct scry_world *w,
 	return false;
 }
 
+static int read_maps(struct scry_inject *inj)
+{
+	scry_maps_done(&inj->maps);
+	return scry_maps_read(inj->proc->pid, &inj->maps);
+}
+
+static int recall(struct scry_inject *inj, size_t first, size_t n)
+{
+	int r = read_maps(inj);
+
+	if (r == 0)
+		scry_edit_recall(&inj->edit, &inj->maps, first, n);
+	return r;
+}
+
+/* By the list of mappings as it was read last. */
 static int put_back(struct scry_inject *inj, size_t first, size_t n,
 		    struct scry_undo_report *report)
 {
 	struct scry_undo_report now;
-	int r;
+	int r = scry_edit_undo_some(&inj->edit, &inj->maps, first, n, &now);
 
-	scry_maps_done(&inj->maps);
-	r = scry_maps_read(inj->proc->pid, &inj->maps);
-	if (r < 0)
-		return r;
-	r = scry_edit_undo_some(&inj->edit, &inj->maps, first, n, &now);
 	scry_undo_add(report, &now);
 	return r;
 }
 
-/* While nobody can map or unmap. */
-static int undo_stopped(struct scry_inject *inj, const struct scry_world *w, size_t first, size_t n,
-			struct scry_undo_report *report)
+/* While nobody can map or unmap. The last of [first, first + *n), as many as there is time for:
+ * *n are left. One that fails does not keep the others. */
+static int undo_stopped(struct scry_inject *inj, const struct scry_world *w, size_t first,
+			size_t *n, struct scry_undo_report *report)
 {
-	return is_inside(inj, w, first, n) ? -EAGAIN : put_back(inj, first, n, report);
+	int r = is_inside(inj, w, first, *n) ? -EAGAIN : read_maps(inj);
+	bool has_failed = false;
+
+	if (r < 0)
+		return r;
+	do {
+		size_t piece = *n < PIECE ? *n : PIECE;
+
+		*n -= piece;
+		r = put_back(inj, first + *n, piece, report);
+		has_failed |= r < 0;
+	} while (*n && !scry_world_is_late(w));
+	return has_failed && r == 0 ? -EBUSY : r;
 }
 
 /* While all run. -EAGAIN: what they load and unload meanwhile leaves it open. */
@@ -148,9 +190,10 @@ static int undo_unwritten(struct scry_inject *inj, size_t first, size_t n,
 			  struct scry_undo_report *report)
 {
 	struct scry_undo_report now = {0};
-	int r = scry_edit_is_unwritten(&inj->edit, first, n) ? put_back(inj, first, n, &now)
-							     : -EAGAIN;
+	int r = scry_edit_is_unwritten(&inj->edit, first, n) ? read_maps(inj) : -EAGAIN;
 
+	if (r == 0)
+		r = put_back(inj, first, n, &now);
 	if (r == -EBUSY) {
 		now.entries -= now.foreign + now.failed; /* looked at once more, when all stand */
 		now.foreign = now.failed = 0;
@@ -168,13 +211,22 @@ static int undo_batch(struct scry_inject *inj, size_t first, size_t n,
 	int r = undo_unwritten(inj, first, n, report);
 
 	for (int i = 0; i < UNDO_TRIES && r == -EAGAIN; i++) {
+		size_t left = n;
+
 		if (i)
 			nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
-		r = scry_inject_stop(inj, &w);
+		r = recall(inj, first, n);
+		if (r == 0)
+			r = scry_inject_stop(inj, &w);
 		if (r < 0)
 			return r;
-		r = undo_stopped(inj, &w, first, n, report);
+		r = undo_stopped(inj, &w, first, &left, report);
 		scry_inject_go(inj, &w);
+		if (r == 0 && left) {
+			n = left;
+			i = -1;
+			r = -EAGAIN;
+		}
 	}
 	return r == -EAGAIN
 		       ? scry_fail(-EBUSY,
@@ -302,15 +354,49 @@ struct caller { /* who unmaps; NULL: nobody can */
 	uint64_t stack; /* for struct scry_call */
 };
 
-/* While all stand: another scry could adopt what is being unmapped. */
-static void unmap_stopped(struct scry_inject *inj, const struct caller *caller, bool is_last,
-			  uint64_t *ret_left)
+/*
+ * Nobody comes back to what is being unmapped, but another scry could adopt it: while all stand
+ * none can. Who has no priority to lend waits for a processor at each call; there only the thread
+ * that makes them stands, and none adopts while the first one is ours. Not on the unused end of its
+ * stack: others could come there.
+ */
+static int unmap_alone(struct scry_inject *inj, struct scry_world *w, const struct caller *caller)
+{
+	struct scry_unmap_how how = {.stack = caller->stack};
+	uint32_t threads = (uint32_t)w->count;
+	struct scry_own own = {0};
+	int r;
+
+	if (caller->stack || (w->hurry.is_on && !scry_world_is_late(w)))
+		return scry_inject_unmap(inj, caller->thread, &how);
+	scry_world_release_others(w, caller->thread);
+	scry_inject_count_pause(inj, w->pause_ns, threads);
+	w->pause_ns = 0;
+	how.rests = true;
+	r = scry_own_begin(&own, inj, caller->thread);
+	if (r == 0)
+		r = scry_own_check(inj);
+	if (r == 0)
+		r = scry_inject_unmap(inj, caller->thread, &how);
+	scry_own_end(&own);
+	scry_inject_count_pause(inj, scry_now_ns() - caller->thread->stopped_at_ns, 1);
+	return r;
+}
+
+static int make_idle(struct scry_inject *inj, const struct caller *caller)
+{
+	return scry_inject_unmap(inj, caller->thread,
+				 &(struct scry_unmap_how){.stack = caller->stack, .to_idle = true});
+}
+
+static void unmap_stopped(struct scry_inject *inj, struct scry_world *w,
+			  const struct caller *caller, bool is_last, uint64_t *ret_left)
 {
 	bool is_free = has_let_go(inj);
 
 	if (!is_free && !(is_last && lets_go(inj)))
 		return;
-	if (scry_inject_unmap(inj, caller->thread, caller->stack, !is_free) < 0)
+	if ((is_free ? unmap_alone(inj, w, caller) : make_idle(inj, caller)) < 0)
 		return;
 	if (!is_free) {
 		inj->header.stage = SCRY_AGENT_IDLE;
@@ -328,20 +414,21 @@ static int leave_once(struct scry_inject *inj, struct scry_undo_report *report, 
 	struct scry_world w;
 	int r;
 
-	scry_maps_done(&inj->maps);
-	r = scry_maps_read(inj->proc->pid, &inj->maps);
-	if (r < 0)
-		return r;
-	r = scry_inject_stop(inj, &w);
+	size_t left;
+
+	r = recall(inj, 0, inj->edit.mem ? inj->edit.count : 0);
+	if (r == 0)
+		r = scry_inject_stop(inj, &w);
 	if (r < 0)
 		return r == -EBUSY ? -EINPROGRESS : r;
 	/* entering may have failed before the journal was opened: nothing is changed */
-	r = inj->edit.mem ? undo_stopped(inj, &w, 0, inj->edit.count, report) : 0;
+	left = inj->edit.mem ? inj->edit.count : 0;
+	r = left ? undo_stopped(inj, &w, 0, &left, report) : 0;
 	caller.thread = scry_world_caller(&w, &inj->mem, &inj->maps, &caller.stack);
 	*ret_inside = scry_inject_is_inside(inj, &w) || is_about_to_call(inj, &w) ||
-		      scry_threads_are_inside(inj, &w) || !caller.thread;
+		      scry_threads_are_inside(inj, &w) || !caller.thread || left;
 	if (r == 0 && !*ret_inside && is_quiet(inj, &w) && is_tail_unused(inj, &w))
-		unmap_stopped(inj, &caller, is_last, ret_left);
+		unmap_stopped(inj, &w, &caller, is_last, ret_left);
 	scry_inject_go(inj, &w);
 	return r;
 }
@@ -357,7 +444,7 @@ int scry_inject_leave_idle(struct scry_inject *inj, bool *ret_gone)
 		return r;
 	caller.thread = scry_world_caller(&w, &inj->mem, &inj->maps, &caller.stack);
 	if (caller.thread && is_quiet(inj, &w))
-		unmap_stopped(inj, &caller, true, &left);
+		unmap_stopped(inj, &w, &caller, true, &left);
 	scry_inject_go(inj, &w);
 	*ret_gone = !left;
 	return 0;

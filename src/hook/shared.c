@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "hook/hold.h"
 #include "sys/edit.h"
 #include "sys/proc.h"
 
@@ -192,8 +193,12 @@ static int64_t make(const struct scry_shared *want, struct scry_tracee *t,
 	int64_t number;
 	int r;
 
-	if (getrandom(&nonce, sizeof(nonce), 0) != sizeof(nonce))
-		return -EIO;
+	/* From here on it stands until the descriptor is closed: it might close it itself. */
+	r = scry_hold_rest(t, how);
+	if (r == 0 && getrandom(&nonce, sizeof(nonce), 0) != sizeof(nonce))
+		r = -EIO;
+	if (r < 0)
+		return r;
 	snprintf(name, NAME_BYTES, PREFIX "%016" PRIx64, nonce);
 	r = scry_edit_poke(how->mem_fd, at, name, NAME_BYTES);
 	if (r == 0)

@@ -15,14 +15,18 @@
 
 #include "base/err.h"
 #include "sys/elf.h"
+#include "sys/guard.h"
 
 int scry_edit_poke(int mem_fd, uint64_t addr, const void *buf, size_t size)
 {
 	const char *p = buf;
 
 	while (size) {
-		ssize_t n = pwrite(mem_fd, p, size, (off_t)addr);
+		ssize_t n;
 
+		scry_guard_touch(0, addr);
+		n = pwrite(mem_fd, p, size, (off_t)addr);
+		scry_guard_touched();
 		if (n == 0)
 			return -ESRCH;
 		if (n < 0 && errno == EINTR)
@@ -103,6 +107,7 @@ int scry_edit_open(struct scry_edit *e, struct scry_mem *mem, uint64_t journal)
 void scry_edit_close(struct scry_edit *e)
 {
 	free(e->entries);
+	free(e->known);
 	*e = (struct scry_edit){0};
 }
 
@@ -332,14 +337,63 @@ static bool files_bytes(const struct scry_edit *e, const struct scry_maps *maps,
 	return seen->elf && scry_elf_read(seen->elf, start - seen->bias, ret, size) == 0;
 }
 
+struct scry_edit_known {
+	uint64_t address, base; /* of the entry; of its file, by the mapping */
+	bool is_files;		/* its old bytes are those of the file */
+};
+
+static uint64_t base_of(const struct scry_map_entry *m)
+{
+	return m->start - m->offset;
+}
+
+static const struct scry_edit_known *known(const struct scry_edit *e, const struct scry_maps *maps,
+					   const struct scry_journal_entry *j)
+{
+	const size_t at = (size_t)(j - e->entries) - e->known_first;
+	const struct scry_map_entry *m = scry_maps_at(maps, j->address);
+	const struct scry_edit_known *k = at < e->known_count ? &e->known[at] : NULL;
+
+	return k && m && m->inode == j->inode && k->address == j->address && k->base == base_of(m)
+		       ? k
+		       : NULL;
+}
+
 /* Are the old bytes of a TEXT entry those of the file that is mapped there? */
 static bool is_files_bytes(const struct scry_edit *e, const struct scry_maps *maps,
 			   const struct scry_journal_entry *j, struct seen *seen)
 {
+	const struct scry_edit_known *k = known(e, maps, j);
 	unsigned char file[SCRY_EDIT_MAX];
 
+	if (k)
+		return k->is_files;
 	return files_bytes(e, maps, j->address, j->size, j->inode, seen, file) &&
 	       !memcmp(file, j->old, j->size);
+}
+
+void scry_edit_recall(struct scry_edit *e, const struct scry_maps *maps, size_t first, size_t n)
+{
+	struct scry_edit_known *rows = calloc(n + 1, sizeof(*rows));
+	struct seen seen = {0};
+
+	free(e->known);
+	e->known = NULL;
+	e->known_count = 0;
+	for (size_t i = 0; rows && i < n; i++) {
+		const struct scry_journal_entry *j = &e->entries[first + i];
+		const struct scry_map_entry *m = scry_maps_at(maps, j->address);
+
+		if (is_text(j, SCRY_EDIT_APPLIED) && m)
+			rows[i] = (struct scry_edit_known){
+				.address = j->address,
+				.base = base_of(m),
+				.is_files = is_files_bytes(e, maps, j, &seen)};
+	}
+	scry_elf_close(seen.elf);
+	e->known = rows;
+	e->known_first = first;
+	e->known_count = rows ? n : 0;
 }
 
 /*
@@ -412,15 +466,14 @@ static size_t undo_span(struct scry_edit *e, const struct scry_maps *maps, struc
 	uint64_t bytes = 0;
 
 	gather(e, s, n, -1, SCRY_EDIT_APPLIED);
-	if (s->count < 2 || scry_mem_read(e->mem, s->start, s->bytes, s->end - s->start) < 0 ||
-	    !files_bytes(e, maps, s->start, s->end - s->start, inode, seen, s->now))
+	if (s->count < 2 || scry_mem_read(e->mem, s->start, s->bytes, s->end - s->start) < 0)
 		return 0;
 	for (size_t k = 0; k < s->count; k++) {
 		const struct scry_journal_entry *j = &e->entries[s->first - k];
 		unsigned char *at = s->bytes + (j->address - s->start);
 
 		if (memcmp(at, j->new_, j->size) || j->inode != inode ||
-		    memcmp(s->now + (j->address - s->start), j->old, j->size))
+		    !is_files_bytes(e, maps, j, seen))
 			return 0;
 		memcpy(at, j->old, j->size);
 		bytes += j->size;

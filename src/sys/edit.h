@@ -23,6 +23,8 @@ struct scry_edit {
 	struct scry_journal_entry *entries; /* what stands there, owned: read once, when opened */
 	size_t count, capacity;
 	uint64_t bytes_changed;
+	struct scry_edit_known *known; /* scry_edit_recall; owned */
+	size_t known_first, known_count;
 };
 
 struct scry_undo_report {
@@ -77,6 +79,12 @@ int scry_edit_change(struct scry_edit *e, const struct scry_change *change);
 int scry_edit_undo(struct scry_edit *e, const struct scry_maps *maps, struct scry_undo_report *ret);
 int scry_edit_undo_some(struct scry_edit *e, const struct scry_maps *maps, size_t first, size_t n,
 			struct scry_undo_report *ret);
+/*
+ * What an undo of entries [first, first + n) has to know of files, while all run: a file's server
+ * may be the very program that stands still then. Without it, and where something else is mapped
+ * there by then, the undo itself reads them.
+ */
+void scry_edit_recall(struct scry_edit *e, const struct scry_maps *maps, size_t first, size_t n);
 /* Do the old bytes stand in all of these entries? Then an undo of them writes nothing, and needs no
  * stop. */
 bool scry_edit_is_unwritten(const struct scry_edit *e, size_t first, size_t n);

@@ -21,8 +21,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sys/guard.h"
 #include "sys/proc.h"
 
+#define SLACK_NS 5000000000ull /* until we are taken for one that waits for ever */
 #define PRIORITY_LENT 1
 #define PRIORITY 2 /* whoever runs by a loan does not keep us from the processor */
 #define LOAN_S 1
@@ -193,8 +195,10 @@ static bool is_limited(pid_t pid)
 	return scry_proc_limit(pid, "Max realtime timeout") != UINT64_MAX;
 }
 
-void scry_hurry_begin(struct scry_hurry *h, pid_t pid, size_t n)
+void scry_hurry_begin(struct scry_hurry *h, pid_t pid, size_t n, uint64_t longest_ns)
 {
+	scry_guard_hold(pid, SLACK_NS + longest_ns);
+	h->is_guarded = true;
 	h->policy = sched_getscheduler(0);
 	h->is_on = (h->policy & ~SCHED_RESET_ON_FORK) == SCHED_OTHER &&
 		   (take(PRIORITY) || take(PRIORITY_LENT));
@@ -212,6 +216,9 @@ void scry_hurry_end(struct scry_hurry *h)
 	if (h->is_on && sched_setscheduler(0, h->policy, &none) < 0)
 		sched_setscheduler(0, h->policy | SCHED_RESET_ON_FORK, &none);
 	h->is_on = false;
+	if (h->is_guarded)
+		scry_guard_let_go();
+	h->is_guarded = false;
 }
 
 static struct lender *of(pid_t tid)

@@ -15,19 +15,21 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #define SCRY_LENDERS_MAX 16u
 
 struct scry_hurry {
 	int policy; /* ours, to be had back */
-	bool is_on;
+	bool is_on, is_guarded;
 };
 
 /* Of the whole process there is one at a time: begun within another it is without effect. Up to
  * `lenders` threads are started, before anybody of process `pid` is held; none where a limit
- * (RLIMIT_RTTIME) would end it for what it runs by a loan. */
-void scry_hurry_begin(struct scry_hurry *h, pid_t pid, size_t lenders);
+ * (RLIMIT_RTTIME) would end it for what it runs by a loan. Who hurries for longer than `longest_ns`
+ * by some seconds is killed (sys/guard.h). */
+void scry_hurry_begin(struct scry_hurry *h, pid_t pid, size_t lenders, uint64_t longest_ns);
 /* Ends all loans. Legal when it never began, and twice. */
 void scry_hurry_end(struct scry_hurry *h);
 

@@ -22,6 +22,7 @@
 
 #include "base/err.h"
 #include "sys/container.h"
+#include "sys/guard.h"
 #include "sys/proc.h"
 
 #define ADDRESS_END (1ull << 47)
@@ -61,6 +62,7 @@ int scry_mem_open(struct scry_mem *mem, pid_t pid, int writable)
 				 strerror(err));
 	}
 	*mem = (struct scry_mem){.pid = pid, .fd = fd};
+	scry_guard_start();
 	return 0;
 }
 
@@ -78,8 +80,11 @@ static ssize_t read_fd(const struct scry_mem *mem, uint64_t addr, char *buf, siz
 	size_t got = 0;
 
 	while (got < size) {
-		ssize_t n = pread(mem->fd, buf + got, size - got, (off_t)(addr + got));
+		ssize_t n;
 
+		scry_guard_touch(mem->pid, addr + got);
+		n = pread(mem->fd, buf + got, size - got, (off_t)(addr + got));
+		scry_guard_touched();
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n == 0 && got == 0)
@@ -91,14 +96,24 @@ static ssize_t read_fd(const struct scry_mem *mem, uint64_t addr, char *buf, siz
 	return (ssize_t)got;
 }
 
+static ssize_t read_vm(pid_t pid, const struct iovec *local, size_t locals,
+		       const struct iovec *remote, size_t n)
+{
+	ssize_t got;
+
+	scry_guard_touch(pid, (uint64_t)(uintptr_t)remote->iov_base);
+	got = process_vm_readv(pid, local, locals, remote, n, 0);
+	scry_guard_touched();
+	return got;
+}
+
 static ssize_t read_up_to(const struct scry_mem *mem, uint64_t addr, char *buf, size_t size)
 {
 	struct iovec local = {.iov_base = buf, .iov_len = size};
 	struct iovec remote = {.iov_base = (void *)(uintptr_t)addr, .iov_len = size};
 	char probe;
 
-	if (size >= LARGE &&
-	    process_vm_readv(mem->pid, &local, 1, &remote, 1, 0) == (ssize_t)size &&
+	if (size >= LARGE && read_vm(mem->pid, &local, 1, &remote, 1) == (ssize_t)size &&
 	    read_fd(mem, addr + size - 1, &probe, 1) == 1)
 		return (ssize_t)size;
 	/* Small, or with pages that process_vm_readv may not read, or a hole, or gone. */
@@ -173,7 +188,7 @@ ssize_t scry_mem_page_heads(const struct scry_mem *mem, uint64_t addr, size_t co
 	for (i = 0; i < count; i++)
 		remote[i] = (struct iovec){(void *)(uintptr_t)(addr + i * PAGE), 16};
 	if (!mem->image_read)
-		n = process_vm_readv(mem->pid, &local, 1, remote, count, 0);
+		n = read_vm(mem->pid, &local, 1, remote, count);
 	if (n == (ssize_t)(16 * count) && read_fd(mem, addr, &probe, 1) == 1)
 		return (ssize_t)count;
 	for (i = 0; i < count; i++) {
@@ -221,7 +236,7 @@ void scry_mem_gather(const struct scry_mem *mem, struct scry_mem_span *spans, si
 			local[n] = (struct iovec){s->buf, s->size};
 			remote[n] = (struct iovec){(void *)(uintptr_t)s->addr, s->size};
 		}
-		at = mark(spans, at, n, process_vm_readv(mem->pid, local, n, remote, n, 0));
+		at = mark(spans, at, n, read_vm(mem->pid, local, n, remote, n));
 	}
 }
 

@@ -245,7 +245,7 @@ int scry_pause_hold(struct scry_pause *p, uint64_t max_ns)
 	sigaddset(&stops, SIGTTIN);
 	sigaddset(&stops, SIGTTOU);
 	sigprocmask(SIG_BLOCK, &stops, &p->mask);
-	scry_hurry_begin(&p->hurry, 0, 0);
+	scry_hurry_begin(&p->hurry, 0, 0, 4 * max_ns);
 	p->is_on = true;
 	r = hold_running(p, max_ns);
 	/* Those that were woken by who stands still now, or were born of them. */

@@ -359,6 +359,17 @@ int scry_tracee_wait_stop(struct scry_tracee *t, uint64_t deadline_ns)
 	return read_registers(t);
 }
 
+int scry_tracee_run(struct scry_tracee *t, uint64_t until_ns)
+{
+	int r = ptrace(PTRACE_CONT, t->tid, 0, t->signal) < 0 ? -errno : 0;
+
+	t->stopped = t->was_set = false;
+	t->signal = 0;
+	if (r == 0)
+		r = scry_tracee_wait_stop(t, until_ns);
+	return r == -ETIMEDOUT ? 0 : r;
+}
+
 int scry_tracee_stop(struct scry_tracee *t, uint64_t deadline_ns)
 {
 	int r = scry_tracee_interrupt(t);
@@ -640,7 +651,7 @@ static int next_syscall_stop(struct scry_tracee *t, const struct scry_call *how,
 		t->stopped = false;
 		if (ptrace(PTRACE_SYSCALL, t->tid, 0, signal) < 0)
 			return -errno;
-		r = next_status(t, how->deadline_ns, &status);
+		r = next_status(t, how->deadline_ns + t->ran_ns, &status);
 		if (r < 0)
 			return r;
 		if (ptrace(PTRACE_GET_SYSCALL_INFO, t->tid, sizeof(*ret), ret) < 0)

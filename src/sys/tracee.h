@@ -36,7 +36,7 @@ struct scry_tracee {
 	bool wants_processor;	      /* or had one, before it was asked to stop (sys/world) */
 	int signal;		      /* to deliver when it goes on */
 	uint64_t stopped_at_ns;	      /* CLOCK_MONOTONIC */
-	uint64_t held_ns;	      /* of the last completed hold */
+	uint64_t held_ns, ran_ns;     /* of the last completed hold; between calls */
 	uint64_t frame, sigmask;      /* sigmask: its own, valid with a frame */
 	uint64_t lent;		      /* the word of ours that says where it stands; 0: none */
 	struct user_regs_struct regs; /* as found */
@@ -47,9 +47,9 @@ struct scry_tracee {
 /* Attaches without stopping. 0; -EPERM (with who traces it, or what is missing), -ESRCH. Another
  * scry that holds it for a moment is waited for, half a second at most. */
 int scry_tracee_seize(struct scry_tracee *t, pid_t pid, pid_t tid);
-/* The same without waiting: for who holds another thread, for which that scry may wait. */
+/* Without waiting: for who holds another thread, which that scry may want. */
 int scry_tracee_seize_now(struct scry_tracee *t, pid_t pid, pid_t tid);
-/* The same with PTRACE_O_* of the caller's beside our own: TRACESYSGOOD and TRACEEXEC. */
+/* With PTRACE_O_* of the caller's beside our own: TRACESYSGOOD and TRACEEXEC. */
 int scry_tracee_seize_with(struct scry_tracee *t, pid_t pid, pid_t tid, unsigned long options);
 /* Asks for a stop and waits until `deadline_ns`. 0; -ETIMEDOUT (still running; ask again or let
  * go); -ESRCH. Fills regs. */
@@ -97,10 +97,8 @@ bool scry_tracee_has_ended(pid_t pid, int *ret_status);
  * scry_tracee_wait_stop lets it run until it has, for 100 ms more if need be. */
 bool scry_tracee_has_trap(pid_t tid);
 
-/*
- * Does it stand in, or just before, a syscall that only the kernel's restart block can continue (a
- * timed sleep or poll)? A call in it is legal, but another thread is better.
- */
+/* Does it stand in, or just before, a syscall that only the kernel's restart block can continue (a
+ * timed sleep or poll)? A call in it is legal, but another thread is better. */
 bool scry_tracee_has_restart(const struct scry_tracee *t);
 
 /* Makes the stopped thread go on at `ip` instead, by one SETREGS. It must not stand in a system
@@ -112,6 +110,10 @@ int scry_tracee_move(struct scry_tracee *t, uint64_t ip);
  * ours is made. A tracer that dies leaves it running. 0 or -errno. */
 int scry_tracee_step(struct scry_tracee *t, unsigned int count);
 
+/* The stopped thread, without a call of ours, runs on until `until_ns`, or stops earlier, as
+ * t->stopped says. It stays ours. 0 or -errno. */
+int scry_tracee_run(struct scry_tracee *t, uint64_t until_ns);
+
 /* While stopped: does it have Syscall User Dispatch (prctl(2)), as Wine's threads do? Then a system
  * call that is made in it may end the program. False before Linux 6.4, which does not tell. */
 bool scry_tracee_is_dispatched(const struct scry_tracee *t);
@@ -122,14 +124,13 @@ bool scry_tracee_can_call(const struct scry_tracee *t);
 /* What a call needs below a thread's stack pointer: red zone, xsave area, frame, our code. */
 #define SCRY_CALL_ROOM 24576u
 
-/*
- * Runs one syscall in the stopped thread; may be called again before scry_tracee_finish. 0 and its
- * result in *ret, or -errno. `mem_fd` is the writable /proc/PID/mem.
- */
+/* Runs one syscall in the stopped thread; may be called again before scry_tracee_finish. 0 and its
+ * result in *ret, or -errno. `mem_fd` is the writable /proc/PID/mem. */
 struct scry_call {
 	const struct scry_gadgets *gadgets;
 	int mem_fd;
 	uint64_t deadline_ns; /* for waiting on the thread */
+	void *rests;	      /* hook/hold: NULL: the thread stands until all calls are made */
 	uint64_t stack;	      /* 0: below its stack pointer, where SCRY_CALL_ROOM was found; else
 				 the end of a stack of ours, whose last word is 0: it is the tid
 				 from the first call until the thread is back on its own */

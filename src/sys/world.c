@@ -23,6 +23,7 @@
 #define ROUNDS 64 /* of looking for new threads within a try */
 #define WINDOW 8  /* threads that are waited for at a time */
 #define NAP_NS 10000
+#define WORK_SHARE 4 /* of a pause, for what all are stopped for */
 
 static int add_thread(struct scry_world *w, pid_t tid)
 {
@@ -131,13 +132,13 @@ static int stop_known(struct scry_world *w, enum who who, uint64_t deadline_ns, 
 /* A thread that sleeps needs a processor to stop on, and loses little by waiting for others. */
 static int stop_once(struct scry_world *w, uint64_t max_pause_ns, pid_t *ret_late)
 {
-	uint64_t deadline;
 	int fresh = seize_new(w), r;
+	uint64_t deadline;
 
 	w->first_ns = scry_now_ns();
-	r = fresh < 0 ? fresh : stop_known(w, WHO_SLEEPS, scry_now_ns() + max_pause_ns, ret_late);
-	w->began_ns = scry_now_ns();
-	deadline = w->began_ns + max_pause_ns;
+	w->deadline_ns = w->first_ns + max_pause_ns;
+	deadline = w->deadline_ns - max_pause_ns / WORK_SHARE;
+	r = fresh < 0 ? fresh : stop_known(w, WHO_SLEEPS, deadline, ret_late);
 	for (int round = 0; r == 0 && fresh > 0 && round < ROUNDS; round++) {
 		r = stop_known(w, WHO_ALL, deadline, ret_late);
 		if (r == 0)
@@ -158,7 +159,7 @@ int scry_world_stop(struct scry_world *w, pid_t pid, uint64_t max_pause_ns)
 	for (int i = 0; i < TRIES; i++) {
 		*w = (struct scry_world){.pid = pid};
 		late = 0;
-		scry_hurry_begin(&w->hurry, pid, scry_proc_task_count(pid));
+		scry_hurry_begin(&w->hurry, pid, scry_proc_task_count(pid), 4 * max_pause_ns);
 		r = stop_once(w, max_pause_ns, &late);
 		w->pause_ns = longest;
 		if (r == 0)
@@ -180,10 +181,16 @@ int scry_world_stop(struct scry_world *w, pid_t pid, uint64_t max_pause_ns)
 			 late, pid, (unsigned long long)(max_pause_ns / 1000000), TRIES);
 }
 
-static void release_stopped(struct scry_world *w, enum who who)
+bool scry_world_is_late(const struct scry_world *w)
+{
+	return scry_now_ns() > w->deadline_ns;
+}
+
+static void release_stopped(struct scry_world *w, enum who who, const struct scry_tracee *keep)
 {
 	for (size_t i = 0; i < w->count; i++) {
-		if (!w->threads[i].stopped || !is_one(&w->threads[i], who))
+		if (!w->threads[i].stopped || !is_one(&w->threads[i], who) ||
+		    &w->threads[i] == keep)
 			continue;
 		scry_tracee_mend(&w->threads[i]);
 		scry_tracee_release(&w->threads[i]);
@@ -191,7 +198,7 @@ static void release_stopped(struct scry_world *w, enum who who)
 }
 
 /* Those that were to stop and have not: each goes on as soon as it has, whatever others do. */
-static void release_late(struct scry_world *w)
+static void release_late(struct scry_world *w, const struct scry_tracee *keep)
 {
 	uint64_t deadline = scry_now_ns() + SCRY_TRACEE_RELEASE_NS;
 	size_t left;
@@ -211,6 +218,8 @@ static void release_late(struct scry_world *w)
 				left++;
 				continue;
 			}
+			if (t == keep)
+				continue;
 			if (t->stopped)
 				scry_tracee_mend(t);
 			scry_tracee_release_until(t, 0);
@@ -220,18 +229,24 @@ static void release_late(struct scry_world *w)
 	} while (left);
 }
 
-void scry_world_release(struct scry_world *w)
+void scry_world_release_others(struct scry_world *w, const struct scry_tracee *keep)
 {
 	uint64_t ended;
 
 	scry_hurry_settle();
-	release_stopped(w, WHO_RUNS);
-	release_stopped(w, WHO_ALL);
+	release_stopped(w, WHO_RUNS, keep);
+	release_stopped(w, WHO_ALL, keep);
 	ended = scry_now_ns();
-	release_late(w);
-	scry_hurry_end(&w->hurry);
+	release_late(w, keep);
 	if (w->first_ns && ended - w->first_ns > w->pause_ns)
 		w->pause_ns = ended - w->first_ns;
+	w->first_ns = 0;
+}
+
+void scry_world_release(struct scry_world *w)
+{
+	scry_world_release_others(w, NULL);
+	scry_hurry_end(&w->hurry);
 	free(w->threads);
 	free(w->saved);
 	w->threads = NULL;
@@ -374,10 +389,23 @@ static int look_through(struct scry_world *w, struct look *l, size_t size, uint6
 	return r;
 }
 
+/* To where pages are not there: nobody has written to those of private memory, and who is to give
+ * them may stand still. */
+static uint64_t chunk_bytes(const struct look *l, uint64_t at, uint64_t end)
+{
+	const struct scry_map_entry *m = scry_maps_at(l->maps, at);
+	uint64_t most = end - at < CHUNK_BYTES ? end - at : CHUNK_BYTES, start, there;
+
+	if (!m || m->shared || !scry_written_run(&l->written, at, at + most, &start, &there) ||
+	    there <= at)
+		return most;
+	return there - at < most ? there - at : most;
+}
+
 /* Chunk by chunk; a frame's head may lie across two. */
 static int look_at_stack(struct scry_world *w, struct look *l, struct stacks *stacks, size_t i)
 {
-	uint64_t at = stacks->start[i], next, left;
+	uint64_t at = stacks->start[i], next, size;
 	int r = 0;
 	ssize_t n;
 
@@ -387,15 +415,15 @@ static int look_at_stack(struct scry_world *w, struct look *l, struct stacks *st
 			at = next;
 			continue;
 		}
-		left = stacks->end[i] - at;
-		n = scry_mem_read_some(l->mem, at, l->stack,
-				       left < CHUNK_BYTES ? left : CHUNK_BYTES);
+		size = chunk_bytes(l, at, stacks->end[i]);
+		n = scry_mem_read_some(l->mem, at, l->stack, size);
 		if (n <= 0)
 			break;
 		r = look_through(w, l, (size_t)n, at, stacks);
-		if (left <= CHUNK_BYTES || (size_t)n < CHUNK_BYTES)
+		if (at + size >= stacks->end[i] || (size_t)n < size)
 			break;
-		at += CHUNK_BYTES - FRAME_STATE; /* the next place not looked at */
+		/* the next place not looked at */
+		at += size < CHUNK_BYTES ? size : CHUNK_BYTES - FRAME_STATE;
 	}
 	return r;
 }
@@ -418,12 +446,17 @@ int scry_world_look(struct scry_world *w, const struct scry_mem *mem, const stru
 
 	scry_written_open(&look.written, w->pid, maps);
 	w->saved_count = 0;
-	for (size_t i = 0; i < w->count && r == 0; i++)
+	for (size_t i = 0; i < w->count && r == 0; i++) {
 		if (w->threads[i].stopped)
 			r = look_at_thread(w, &look, &w->threads[i]);
+		if (r == 0 && scry_world_is_late(w))
+			r = -EAGAIN;
+	}
 	free(look.stack);
 	scry_written_close(&look.written);
-	return r < 0 ? scry_fail(r, "not enough memory to look at stacks") : 0;
+	if (r == -ENOMEM)
+		scry_fail(r, "not enough memory to look at stacks");
+	return r;
 }
 
 /* One run of written pages, as if it were a stack. */

@@ -28,14 +28,20 @@ struct scry_world {
 	struct scry_saved_ip *saved;
 	size_t saved_count, saved_capacity;
 	uint64_t first_ns; /* the first was asked to stop: some that slept may stand since then */
-	uint64_t began_ns; /* all that run were */
-	uint64_t pause_ns; /* from first_ns until all were let go: nobody stood for longer */
+	uint64_t deadline_ns; /* what is done to them ends then: the longest pause after that */
+	uint64_t pause_ns;    /* from first_ns until all were let go: nobody stood for longer */
 	struct scry_hurry hurry;
 };
 
-/* Stops all threads within `max_pause_ns`, up to five tries. 0; -EBUSY with a sentence (who would
- * not stop), all released; -EPERM; -ESRCH. */
+/* Stops all threads within three quarters of `max_pause_ns`, up to five tries; the rest is for what
+ * they are stopped for. 0; -EBUSY with a sentence (who would not stop), all released; -EPERM;
+ * -ESRCH. */
 int scry_world_stop(struct scry_world *w, pid_t pid, uint64_t max_pause_ns);
+/* Have they stood for as long as they may? Work that can be cut into pieces goes on in another
+ * stop, after one piece at least. */
+bool scry_world_is_late(const struct scry_world *w);
+/* Lets all go but `keep`, and measures their pause: it alone stands until scry_world_release. */
+void scry_world_release_others(struct scry_world *w, const struct scry_tracee *keep);
 /* Lets all go, mended, measures the pause, frees the list. Legal after a failed stop. */
 void scry_world_release(struct scry_world *w);
 
@@ -43,7 +49,7 @@ void scry_world_release(struct scry_world *w);
  * Finds the signal frames on the stacks of the stopped threads, whatever restorer they return to,
  * and on those that the frames hold (alternate stacks). Looks at no more than 8 MiB above each
  * stack pointer, or 256 KiB within a large mapping that is no thread's stack; a handler that itself
- * uses more hides its frame. 0 or -ENOMEM.
+ * uses more hides its frame. 0; -ENOMEM; -EAGAIN: not done by w->deadline_ns.
  */
 int scry_world_look(struct scry_world *w, const struct scry_mem *mem, const struct scry_maps *maps);
 /* After that: those on stacks that nobody stands on, too, in all private memory that was written

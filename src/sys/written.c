@@ -10,7 +10,7 @@
 #define PAGE 4096u
 #define PAGE_PRESENT (1ull << 63)
 #define PAGE_SWAPPED (1ull << 62)
-#define PAGE_OF_FILE (1ull << 61) /* or shared: not a private copy of it */
+#define PAGE_FILE (1ull << 61) /* or shared; else it has become the process's own */
 #define PAGE_THERE (PAGE_PRESENT | PAGE_SWAPPED)
 #define PAGE_FRAME ((1ull << 55) - 1)
 #define LOOK_PAGES 2048 /* at once */
@@ -50,11 +50,6 @@ static bool is_written(const struct scry_written *w, uint64_t entry)
 	       (entry & PAGE_PRESENT && (!w->zeros || (entry & PAGE_FRAME) != w->zeros));
 }
 
-static bool is_private(const struct scry_map_entry *m)
-{
-	return m && !m->shared && !m->inode;
-}
-
 /* The entries of the pages of [at, end), of so many as one look takes. */
 static size_t read_pages(const struct scry_written *w, uint64_t at, uint64_t end,
 			 uint64_t ret[LOOK_PAGES])
@@ -69,13 +64,14 @@ static size_t read_pages(const struct scry_written *w, uint64_t at, uint64_t end
 
 uint64_t scry_written_next(const struct scry_written *w, uint64_t at, uint64_t end)
 {
+	const struct scry_map_entry *m = scry_maps_at(w->maps, at);
 	uint64_t pages[LOOK_PAGES];
 	size_t n, i = 0;
 
-	if (w->pagemap < 0 || !is_private(scry_maps_at(w->maps, at)))
+	if (w->pagemap < 0 || !m || m->shared)
 		return at;
 	n = read_pages(w, at, end, pages);
-	while (i < n && !is_written(w, pages[i]))
+	while (i < n && (!is_written(w, pages[i]) || pages[i] & PAGE_FILE))
 		i++;
 	return i ? (at / PAGE + i) * PAGE : at;
 }
@@ -87,7 +83,7 @@ bool scry_written_is_memory(const struct scry_map_entry *m)
 
 static bool is_there(const struct scry_written *w, uint64_t entry, bool is_own)
 {
-	return is_own ? is_written(w, entry) && !(entry & PAGE_OF_FILE) : (entry & PAGE_THERE) != 0;
+	return is_own ? is_written(w, entry) && !(entry & PAGE_FILE) : (entry & PAGE_THERE) != 0;
 }
 
 bool scry_written_run(const struct scry_written *w, uint64_t at, uint64_t end, uint64_t *ret_start,

@@ -1,7 +1,7 @@
 /*
  * Which pages of a process anybody has written to: of a stack of megabytes, or a heap that was
  * mapped ahead, that is a small part. By /proc/PID/pagemap, where our own is believed; else all
- * pages count as written. Only for private memory of no file: all else counts as written, too.
+ * pages count as written. Only for private memory: all else counts as written, too.
  */
 #ifndef SCRY_SYS_WRITTEN_H
 #define SCRY_SYS_WRITTEN_H

@@ -281,6 +281,30 @@ static void passes_on(int signal, siginfo_t *info, void *context)
 	before_own.sa_sigaction(signal, info, context);
 }
 
+static void counts(int signal)
+{
+	static int calls;
+
+	(void)signal;
+	if (++calls == 2)
+		_exit(9);
+}
+
+static void null_with_handler_for_once(void)
+{
+	struct sigaction action = {.sa_handler = counts, .sa_flags = (int)SA_RESETHAND};
+
+	sigaction(SIGSEGV, &action, NULL);
+	stray_on_stack();
+}
+
+/* Its instruction runs again when it returns, and then nobody is there. */
+static void a_handler_for_once_is_called_once(void **state)
+{
+	(void)state;
+	assert_true(dies_by(child_status(null_with_handler_for_once), SIGSEGV));
+}
+
 /* The program's handler calls the library's, which then puts itself in front of it again. */
 static void null_in_a_circle(void)
 {
@@ -408,6 +432,7 @@ int main(void)
 		cmocka_unit_test(a_larger_frame_is_caught_with_probes_only),
 		cmocka_unit_test(other_faults_are_not_reported),
 		cmocka_unit_test(the_programs_handler_and_signal_stack_are_kept),
+		cmocka_unit_test(a_handler_for_once_is_called_once),
 		cmocka_unit_test(handlers_that_call_each_other_end),
 		cmocka_unit_test(a_handler_may_leave_by_a_jump),
 		cmocka_unit_test(a_callback_may_go_on_elsewhere),

@@ -47,6 +47,23 @@ source "$BATS_TEST_DIRNAME/looks.bash"
 	enemies bad-thread-block heap-in-a-ring heap-of-nonsense frames-in-a-ring stack-elsewhere
 }
 
+@test "lanes in the name of one process, of a child's or of the program's own" {
+	local name
+	for name in 4194303 "$BESIDE"; do
+		rm -f "$T/scry.err"
+		start scry "$SCRY" calls -S -f -c -v -x work_fold -p "$BESIDE"
+		scry=$PID
+		wait_for 20 in_file "process $BESIDE: agent" "$T/scry.err"
+		start forge "$TARGETS/forge_lanes" free "$BESIDE" 1 "$name"
+		finish "$PID"
+		grep -q "^forged" "$T/forge.out"
+		kill -INT "$scry"
+		finish "$scry"
+		grep -q "work_fold" "$T/scry.out"
+	done
+	others_go_on
+}
+
 @test "lanes that no child has taken: they hold nobody up at the end" {
 	start scry "$SCRY" malloc record -f -v --force -o "$T/m.scry" -p "$BESIDE"
 	scry=$PID

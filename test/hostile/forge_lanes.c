@@ -1,8 +1,9 @@
 /*
  * Forges lanes of fork children (wire/lanes.h) as any process of their family could: forge_lanes
- * free|taken PID SECONDS. It takes lanes that are free, in the name of nobody, or waits for
- * those of children; what it has taken holds, a moment later, more words than there can be. The
- * process that it does so to is none of its own, so that it may go on. "forged N", all of them.
+ * free|taken PID SECONDS [NAME]. It takes lanes that are free, in the name of nobody, or all in
+ * that of process NAME, or waits for those of children; what it has taken holds, a moment later,
+ * more words than there can be. The process that it does so to is none of its own, so that it may
+ * go on. "forged N", all of them.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -16,6 +17,7 @@
 #include "wire/lanes.h"
 
 static int mem;
+static uint64_t name; /* 0: nobody */
 
 /* Where its lanes are; 0: it has none. */
 static uint64_t find_lanes(const char *pid)
@@ -46,10 +48,14 @@ static int forge(uint64_t lanes, uint32_t lane, int is_free)
 	const uint64_t taken = lanes + offsetof(struct scry_lanes, taken) + 4ull * lane,
 		       head = lanes + SCRY_PAGE + lane * SCRY_LANE_BYTES +
 			      offsetof(struct scry_control, head),
-		       many = 1ull << 40;
+		       many = 1ull << 40,
+		       whose = lanes + SCRY_PAGE + lane * SCRY_LANE_BYTES +
+			       offsetof(struct scry_control, lane_pid);
 	uint32_t is_taken = 1;
 
 	if (is_free && !put(taken, &is_taken, sizeof(is_taken)))
+		return 0;
+	if (is_free && name && !put(whose, &name, sizeof(name)))
 		return 0;
 	usleep(5000); /* it is seen, and looked for */
 	if (pread(mem, &is_taken, sizeof(is_taken), (off_t)taken) != sizeof(is_taken) || !is_taken)
@@ -65,8 +71,9 @@ int main(int argc, char **argv)
 	int is_free;
 	uint64_t lanes;
 
-	if (argc != 4)
+	if (argc < 4 || argc > 5)
 		return 2;
+	name = argc == 5 ? strtoull(argv[4], NULL, 10) : 0;
 	is_free = !strcmp(argv[1], "free");
 	snprintf(path, sizeof(path), "/proc/%.10s/mem", argv[2]);
 	mem = open(path, O_RDWR | O_CLOEXEC);

@@ -83,7 +83,7 @@ static void end(pid_t pid)
 /* False, said aloud: the right is missing, or this kernel does not lend. */
 static bool begin(struct scry_hurry *h, size_t lenders)
 {
-	scry_hurry_begin(h, getpid(), lenders);
+	scry_hurry_begin(h, getpid(), lenders, 0);
 	if (!h->is_on)
 		print_message("skipped: no real-time priority is permitted\n");
 	return h->is_on;
@@ -230,7 +230,7 @@ static void limited(void **state)
 
 	(void)state;
 	assert_int_equal(prlimit(pid, RLIMIT_RTTIME, &limit, NULL), 0);
-	scry_hurry_begin(&h, pid, 2);
+	scry_hurry_begin(&h, pid, 2, 0);
 	assert_false(scry_hurry_lend(pid, 100));
 	assert_int_equal(priority_of(pid), own);
 	scry_hurry_end(&h);
@@ -247,7 +247,7 @@ static void given_back(void **state)
 	if (pid == 0) {
 		struct scry_hurry h;
 
-		scry_hurry_begin(&h, getpid(), 2);
+		scry_hurry_begin(&h, getpid(), 2, 0);
 		if (!h.is_on || setresuid(65534, 65534, 65534))
 			_exit(2);
 		scry_hurry_end(&h);

@@ -305,10 +305,18 @@ static int adopt(struct scry_watch *w)
 	return r;
 }
 
+/* Any process of the family can write in a lane: whose it is its memory says, which was asked. */
 static void identified(struct scry_watch *w)
 {
 	struct scry_calls_watch *t = w->state;
+	const uint32_t pid = (uint32_t)w->proc.pid;
 
+	if (t->lane_pid && t->lane_pid != pid &&
+	    t->lane_pid != (uint32_t)scry_proc_tid_inside(w->proc.pid, w->proc.pid))
+		scry_watch_note(w,
+				"process %u records in the name of process %u: what is shown of "
+				"that one may be either's",
+				pid, t->lane_pid);
 	scry_tracks_identify(t->tracks, w->proc.pid);
 	t->is_identified = true;
 }
@@ -369,7 +377,7 @@ static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 			scry_ruby_stacks_ruby(t->ruby.stacks, t->root->ruby.lines.ruby);
 	}
 	t->stacks = t->root->native ? scry_native_stacks_new(t->root->native) : NULL;
-	if (t->root->kernel) {
+	if (t->root->kernel && !scry_calls_children_has_lane(t->root, t->lane_pid)) {
 		t->calls = scry_calls_children_of(t->root, t->lane_pid);
 		t->is_of_root = t->calls != NULL;
 	}

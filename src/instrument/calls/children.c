@@ -108,6 +108,14 @@ struct scry_calls *scry_calls_children_of(void *root, uint32_t pid)
 	return c && (c->has_lane || !is_entered(w, pid)) ? c->calls : NULL;
 }
 
+bool scry_calls_children_has_lane(const struct scry_calls_watch *root, uint32_t pid)
+{
+	uint64_t i;
+
+	return root->children && scry_map_get(&root->children->by_pid, pid, &i) &&
+	       root->children->rows[i - 1]->has_lane;
+}
+
 void scry_calls_children_lane(struct scry_calls_watch *root, const struct scry_calls *calls,
 			      bool has_lane)
 {

@@ -14,6 +14,9 @@
  * many (counted), or no memory. As struct scry_calls_kernel_take wants it; `root` is a struct
  * scry_calls_watch. */
 struct scry_calls *scry_calls_children_of(void *root, uint32_t pid);
+/* Does another lane say already that it is `pid`'s? Then one of the two lies, or its number was
+ * given out again: they share nothing. */
+bool scry_calls_children_has_lane(const struct scry_calls_watch *root, uint32_t pid);
 /* Its functions come by a lane from now on, or no longer: then the root writes its calls. */
 void scry_calls_children_lane(struct scry_calls_watch *root, const struct scry_calls *calls,
 			      bool has_lane);

@@ -42,7 +42,7 @@ static int hold_and_read(struct scry_watch *w, int (*on)(struct scry_watch *w), 
 		r = on(w);
 		return r < 0 ? r : 1;
 	}
-	r = scry_glibc_arenas_read(&w->inj.mem, &maps, world.began_ns + w->opts->max_pause_ns, ret);
+	r = scry_glibc_arenas_read(&w->inj.mem, &maps, world.deadline_ns, ret);
 	is_last |= ret->is_late || (r < 0 && r != -ENOTSUP);
 	e = is_last || (r == 0 && !ret->broken) ? on(w) : -EAGAIN;
 	scry_inject_go(&w->inj, &world);
