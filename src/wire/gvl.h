@@ -4,6 +4,7 @@
  * The table lies where an instrument with records has its ring: behind the control and account
  * pages. Whoever is in the VM's critical section writes it, just before the section ends, so there
  * is one writer at a time; the keeper reads it whole between two equal, even values of `sequence`.
+ * Behind it is a ring of waits that are over: wire/gvl_wait.h.
  * Times are ticks of the TSC. Freestanding. What the host reads here is hostile.
  */
 #ifndef SCRY_WIRE_GVL_H
@@ -55,6 +56,9 @@ struct scry_gvl_row { /* a thread's struct; another thread may have it later */
 	 * the others it could not be seen. */
 	uint64_t passes, forced;
 	uint64_t overtakes; /* times that it got the lock while others had waited for it */
+	/* Runs of such takes, with nobody's between who had waited, that it began: their number,
+	 * ticks of all and of the longest, most takes in one. */
+	uint64_t runs, run_ticks, run_longest, run_most;
 	uint32_t tid; /* of the native thread that ran it, as that knows itself; 0: not seen */
 	uint32_t pad;
 	uint32_t lengths[SCRY_GVL_STEPS]; /* of waits */
@@ -84,6 +88,14 @@ struct scry_gvl_table { /* zero at first */
 	uint64_t busy;	       /* events in a signal handler that interrupted the table's writer */
 	uint64_t strange;      /* what the queue should not have been */
 	uint64_t over;	       /* the lease was over */
+	uint64_t run_takes;    /* in the run that is on; 0: there is none */
+	uint64_t run_began;
+	uint32_t run_row; /* who began it */
+	uint32_t pad2;
+	uint64_t ring_head; /* words of the ring that were ever written, and that the keeper has ...
+			     */
+	uint64_t ring_tail; /* ... read: it alone writes this */
+	uint64_t unstacked; /* waits that found no room there */
 	uint64_t by_runnable[SCRY_GVL_RUNNABLE]; /* ticks */
 	uint16_t slots[SCRY_GVL_SLOTS];
 	uint16_t waiting[SCRY_GVL_THREADS];
@@ -109,6 +121,8 @@ struct scry_gvl_plan {
 	uint32_t ec, cfp, frame_iseq, frame_ep, frame_me, me_def, def_func;
 	uint64_t me_flags, me_mask; /* of a method entry's first word */
 	uint64_t pass;		    /* that function; 0: it cannot be told */
+	/* 1: the stack of each that has waited is taken, by ec, cfp and these. */
+	uint32_t stacks, ec_stack, ec_stack_size, frame_size;
 };
 #define SCRY_GVL_NONE 0xffffffffu
 

@@ -33,6 +33,9 @@ shares() {
 	"$SCRY" gvl -p "$pid" -d 1500ms --json >"$T/gvl.json" || return 1
 	as_before "$pid" "$before" "after the first watch" || return 1
 	judged share || return 1
+	"$SCRY" gvl -p "$pid" -d 1500ms --stacks --json >"$T/gvl.json" || return 1
+	as_before "$pid" "$before" "after the watch with stacks" || return 1
+	judged stacks || return 1
 	echo "hog 1" >&8 # those that compute stop
 	wait_for 20 in_file "^held" "$T/share.out" || return 1
 	"$SCRY" gvl -p "$pid" -d 60s --json >"$T/gvl.json" 2>"$T/gvl.err" 3>&- 8>&- &

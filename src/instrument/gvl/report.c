@@ -144,13 +144,23 @@ static int tell_thread(const struct report *r, struct scry_gvl_row *row, uint32_
 	ev.passes = row->passes;
 	ev.forced = row->forced;
 	ev.overtakes = row->overtakes;
+	ev.runs = row->runs;
+	ev.runs_ns = ns_of(r, row->run_ticks);
+	ev.run_max_ns = ns_of(r, row->run_longest);
+	ev.run_most = row->run_most;
 	ev.waits = row->waits;
 	ev.p50_ns = ns_of(r, quantile(row, 500));
 	ev.p90_ns = ns_of(r, quantile(row, 900));
 	ev.p99_ns = ns_of(r, quantile(row, 990));
 	ev.max_ns = ns_of(r, row->longest);
 	scry_watch_event(w, SCRY_EVENT_GVL_THREAD, &ev, sizeof(ev));
-	r->waited[number] = (struct scry_gvl_waited){row->th, ev.wanted_ns + ev.granted_ns, number};
+	r->waited[number] = (struct scry_gvl_waited){
+		.th = row->th,
+		.ns = ev.wanted_ns + ev.granted_ns,
+		.open_ns = ev.open_ns,
+		.older_ns = row->is_old || row->old_wait ? ns_of(r, r->prefix) : 0,
+		.number = number,
+	};
 	return 0;
 }
 
@@ -254,6 +264,8 @@ static void tell_lock(const struct report *r)
 	ev.cpu_ns = g->cpu_ended_ns && g->cpu_ended_ns >= g->cpu_began_ns
 			    ? g->cpu_ended_ns - g->cpu_began_ns
 			    : UINT64_MAX;
+	ev.stacks = g->has_stacks;
+	ev.unstacked = t->unstacked;
 	scry_watch_event(g->watch, SCRY_EVENT_GVL, &ev, sizeof(ev));
 }
 
@@ -276,6 +288,21 @@ static void tell_lacks(const struct report *r)
 				"%d more ractor%s, each with a lock of its own, which is not seen",
 				ractors - 1, scry_text_s((uint64_t)ractors - 1));
 	scry_error_clear();
+}
+
+/* The run that is on lasts until then. */
+static void complete_run(struct report *r)
+{
+	struct scry_gvl_table *t = r->t;
+	struct scry_gvl_row *row = &t->row[t->run_row % SCRY_GVL_THREADS];
+	const uint64_t ticks = r->end > t->run_began ? r->end - t->run_began : 0;
+
+	if (!t->run_takes)
+		return;
+	row->runs++;
+	row->run_ticks += ticks;
+	row->run_longest = ticks > row->run_longest ? ticks : row->run_longest;
+	row->run_most = t->run_takes > row->run_most ? t->run_takes : row->run_most;
 }
 
 static void set_times(struct report *r)
@@ -342,6 +369,7 @@ static void tell_all(struct report *r)
 	for (uint32_t i = 0; i < r->t->rows && i < SCRY_GVL_THREADS; i++)
 		r->lost[i] = r->t->row[i].lost;
 	complete_pairs(r);
+	complete_run(r);
 	tell_lock(r);
 	tell_lacks(r);
 	tell_threads(r);
