@@ -216,26 +216,26 @@ static void look_at_self(const struct moment *m, struct scry_gvl_row *r)
 }
 
 /* Of this native thread; 0: not known. */
-static uint32_t own_tid(void)
+static inline uint32_t own_tid(void)
 {
-	uint64_t fs;
+	const uint64_t at = scry_agent.tracking.tid_offset;
+	uint32_t tid = 0;
 
-	if (!scry_agent.tracking.tid_offset)
-		return 0;
-	__asm__ volatile("mov %%fs:0, %0" : "=r"(fs));
-	return *(const volatile uint32_t *)(fs + scry_agent.tracking.tid_offset);
+	if (at)
+		__asm__ volatile("movl %%fs:(%1), %0" : "=r"(tid) : "r"(at));
+	return tid;
 }
 
 /* Is this native thread the one that runs it? */
-static int is_own(const struct moment *m, uint64_t th)
+static inline int is_own(const struct scry_gvl_plan *plan, uint64_t th)
 {
 	uint64_t native = th;
 
-	if (!m->plan->hands_over)
+	if (!plan->hands_over)
 		return 1;
-	if (m->plan->nt != SCRY_GVL_NONE)
-		native = load64(th + m->plan->nt);
-	return native && own_tid() == *(const volatile uint32_t *)(native + m->plan->tid);
+	if (plan->nt != SCRY_GVL_NONE)
+		native = load64(th + plan->nt);
+	return native && own_tid() == *(const volatile uint32_t *)(native + plan->tid);
 }
 
 /* ---- where it waited ---- */
@@ -281,7 +281,7 @@ static void take_stack(const struct moment *m, const struct scry_gvl_row *r, uin
 	struct scry_gvl_wait w = {.th = m->t->busy ? 0 : th_of(r), .ticks = waited};
 	struct scry_gvl_table *t = m->t;
 	const uint64_t head = t->ring_head, tail = *(volatile uint64_t *)&t->ring_tail;
-	const int has_stack = w.th && is_own(m, w.th) && find_stack(m->plan, &w);
+	const int has_stack = w.th && is_own(m->plan, w.th) && find_stack(m->plan, &w);
 
 	w.th = r->th;
 	w.is_old = r->is_old;
@@ -386,7 +386,7 @@ static int is_passing(const struct scry_gvl_plan *plan, uint64_t th)
 static void count_yield(const struct moment *m, struct scry_gvl_row *r)
 {
 	uint64_t th = m->t->busy ? 0 : th_of(r);
-	int passes = th && is_own(m, th) ? is_passing(m->plan, th) : -1;
+	int passes = th && is_own(m->plan, th) ? is_passing(m->plan, th) : -1;
 
 	r->yields++;
 	r->passes += passes == 1;
@@ -428,50 +428,17 @@ static void look_at_owner(const struct moment *m, uint32_t waits)
 		t->owner = row;
 		if (row)
 			change(m, row,
-			       is_own(m, th) || !t->events ? SCRY_GVL_HOLDS : SCRY_GVL_GRANTED);
-	} else if (row && r->state == SCRY_GVL_GRANTED && is_own(m, th)) {
+			       is_own(m->plan, th) || !t->events ? SCRY_GVL_HOLDS
+								 : SCRY_GVL_GRANTED);
+	} else if (row && r->state == SCRY_GVL_GRANTED && is_own(m->plan, th)) {
 		settle_waiters(m);
 		change(m, row, SCRY_GVL_HOLDS);
 	} else {
 		return;
 	}
-	if (!r->tid && row && !waits && r->state == SCRY_GVL_HOLDS && is_own(m, th) && t->events)
+	if (!r->tid && row && !waits && r->state == SCRY_GVL_HOLDS && is_own(m->plan, th) &&
+	    t->events)
 		r->tid = own_tid();
-}
-
-/*
- * Nobody waits, and the lock is given, or taken by whom that was before: what mostly happens, in
- * few steps, which are those of look_at_owner. 0: it is not so, and nothing is done.
- */
-static int is_quiet(const struct moment *m, uint32_t waits)
-{
-	struct scry_gvl_table *t = m->t;
-	const uint64_t th = load64(m->plan->owner);
-	const uint32_t row = (th ? t->recent : t->owner) & ROWS_MASK;
-	struct scry_gvl_row *r = &t->row[row];
-	const uint32_t n = *(const volatile uint32_t *)&t->runnable;
-
-	if (t->wanting || waits || !row || n > 1 || load64(m->plan->queue + 8) != t->tail)
-		return 0;
-	if (!th && r->state == SCRY_GVL_HOLDS) {
-		r->held += m->now - r->since;
-		r->state = SCRY_GVL_OFF;
-		t->runnable = n - 1;
-		t->owner = 0;
-		t->recent = row;
-	} else if (th && !t->owner && r->th == th && r->state == SCRY_GVL_OFF && r->tid &&
-		   load64(th + m->plan->self) == r->self && is_own(m, th)) {
-		r->takes++;
-		r->state = SCRY_GVL_HOLDS;
-		t->runnable = n + 1;
-		t->owner = row;
-	} else {
-		return 0;
-	}
-	r->since = m->now;
-	t->by_runnable[n] += m->now - t->changed;
-	t->changed = m->now;
-	return 1;
 }
 
 /* Who has joined the queue: from its tail to the first that was there. */
@@ -510,37 +477,80 @@ static void moved(struct scry_gate *g)
 	scry_agent.control->head = SCRY_RING_WORDS;
 }
 
+/* ---- the event ---- */
+
+/*
+ * Nobody waits, and the lock is given, or taken by whom that was before: what mostly happens, in
+ * few steps, which are those of look_at_owner. 0: it is not so, and nothing is done.
+ */
+static inline __attribute__((always_inline)) int is_quiet(struct scry_gvl_table *t, uint64_t now)
+{
+	const struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
+	const uint64_t th = load64(plan->owner);
+	const uint32_t n = *(const volatile uint32_t *)&t->runnable;
+	const uint32_t row = (th ? t->recent : t->owner) & ROWS_MASK;
+	struct scry_gvl_row *r = &t->row[row];
+
+	if (t->wanting || !row || n > 1 || load64(plan->queue + 8) != t->tail)
+		return 0;
+	if (!th && r->state == SCRY_GVL_HOLDS) {
+		r->held += now - r->since;
+		r->state = SCRY_GVL_OFF;
+		t->runnable = n - 1;
+		t->owner = 0;
+		t->recent = row;
+	} else if (th && !t->owner && r->th == th && r->state == SCRY_GVL_OFF && r->tid &&
+		   load64(th + plan->self) == r->self && is_own(plan, th)) {
+		r->takes++;
+		r->state = SCRY_GVL_HOLDS;
+		t->runnable = n + 1;
+		t->owner = row;
+	} else {
+		return 0;
+	}
+	r->since = now;
+	t->by_runnable[n] += now - t->changed;
+	t->changed = now;
+	return 1;
+}
+
+/* What is_quiet leaves. */
+static __attribute__((noinline)) void look(struct scry_gvl_table *t, uint64_t now, uint32_t waits)
+{
+	const struct moment m = {t, &scry_agent_gvl.plan, now};
+
+	if (!t->events)
+		t->began = t->changed = now;
+	look_at_owner(&m, waits);
+	look_at_queue(&m);
+}
+
 void scry_gvl_let_go(uint32_t waits)
 {
-	struct moment m = {.plan = &scry_agent_gvl.plan};
 	struct scry_gvl_table *t;
-	uint64_t sequence;
+	uint64_t sequence, now;
 
 	/* a fork child's gate is all zero: the lock is a new one, held by its one thread */
 	if (unlikely(!scry_agent.gate->open) && !scry_lane_claim(scry_agent.gate, moved))
 		return;
-	m.t = t = (struct scry_gvl_table *)scry_agent.gate->ring;
+	t = (struct scry_gvl_table *)scry_agent.gate->ring;
 	sequence = *(volatile uint64_t *)&t->sequence;
-	if (sequence & 1) {
+	if (unlikely(sequence & 1)) {
 		t->busy++;
 		return;
 	}
-	m.now = scry_tsc();
-	if (t->over || m.now > scry_agent.control->lease_end_tsc) {
+	now = scry_tsc();
+	if (unlikely(t->over || now > scry_agent.control->lease_end_tsc)) {
 		t->over = 1; /* nobody will look; and what comes later would not follow */
 		return;
 	}
 	__atomic_store_n(&t->sequence, sequence + 1, __ATOMIC_RELEASE);
 	__asm__ volatile("" ::: "memory");
-	if (m.now < t->last) /* the clock is read out of order with the mutex */
-		m.now = t->last;
-	if (!t->events)
-		t->began = t->changed = m.now;
-	if (!is_quiet(&m, waits)) {
-		look_at_owner(&m, waits);
-		look_at_queue(&m);
-	}
+	if (unlikely(now < t->last)) /* the clock is read out of order with the mutex */
+		now = t->last;
+	if (waits || !is_quiet(t, now))
+		look(t, now, waits);
 	t->events++;
-	t->last = m.now;
+	t->last = now;
 	__atomic_store_n(&t->sequence, sequence + 2, __ATOMIC_RELEASE);
 }

@@ -234,6 +234,7 @@ void scry_gvl_waiters_look(struct scry_gvl *g, uint64_t gap_ns)
 
 void scry_gvl_waiters_look_last(struct scry_gvl *g)
 {
+	take_all(g);
 	look_at_all(g, 0);
 }
 
@@ -324,6 +325,8 @@ static void tell_waits(struct scry_gvl *g, const struct scry_gvl_waited *waited)
 
 void scry_gvl_waiters_report(struct scry_gvl *g, const struct scry_gvl_waited *waited)
 {
+	if (g->has_stacks)
+		take_all(g); /* what came as the hooks went off, or as the program ended */
 	if (g->has_stacks)
 		tell_waits(g, waited);
 	else
