@@ -131,6 +131,14 @@ void scry_gvl_look_first(struct scry_gvl *g, int tries)
 	}
 }
 
+/* From 3.3 on threads may take turns on native threads, whose tids and names are then nobody's. */
+static void look_for_turns(struct scry_gvl *g, const struct scry_ruby_thread *threads, size_t n)
+{
+	for (size_t i = 0; i < n && g->ruby->layout.gvl.hands_over && !g->are_turns; i++)
+		for (size_t k = 0; k < i && threads[i].tid > 0; k++)
+			g->are_turns |= threads[k].tid == threads[i].tid;
+}
+
 static struct scry_gvl_person *person_of(struct scry_gvl *g, uint64_t th)
 {
 	uint64_t *at = scry_map_ref(&g->by_th, th);
@@ -161,6 +169,8 @@ void scry_gvl_look_at_people(struct scry_gvl *g)
 	struct scry_ruby_thread *threads;
 	ssize_t n = scry_ruby_threads(g->ruby, &threads);
 
+	if (n > 0)
+		look_for_turns(g, threads, (size_t)n);
 	for (size_t i = 0; n > 0 && i < g->count; i++)
 		g->people[i].is_alive = false;
 	for (ssize_t i = 0; i < n; i++) {

@@ -61,6 +61,7 @@ struct scry_gvl {
 	uint64_t look_ns, soon_ns; /* when to look again who there is; where somebody is new */
 	uint64_t births;	   /* of the table's, that were looked at */
 	uint32_t fresh;		   /* looks that are still to come soon, as somebody was new */
+	bool are_turns;		   /* native threads run several threads in turn */
 	bool tids_are_ours;	   /* its pid namespace is ours: it knows tids as we do */
 	uint64_t cpu_began_ns, cpu_ended_ns; /* of its process */
 };

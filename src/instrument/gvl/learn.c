@@ -32,6 +32,7 @@
 #define LOOKS 1500u	  /* that differ from the one before: a child without a processor stands */
 #define LOOKS_WAITED 400u /* of them with somebody in the queue */
 #define LOOKS_LEAST 100u
+#define SAME 16u	/* looks that show nothing new, and the looker makes room for others */
 #define CONTEND_MS 600u /* in the first try; each later one has as much more */
 #define SLEEP_MS 250u	/* before they do: learn.rb */
 #define MUTEX_BYTES 40u /* glibc's pthread_mutex_t: lock, count, owner, users, kind, ... */
@@ -306,6 +307,7 @@ static void look_for_pass(struct stage *s)
 /* While they contend, and for no longer. */
 static int learn(struct stage *s, struct scry_ruby_gvl *g)
 {
+	uint32_t same = 0;
 	uint64_t end;
 	ssize_t n;
 	int r = contend(s);
@@ -320,8 +322,13 @@ static int learn(struct stage *s, struct scry_ruby_gvl *g)
 		scry_error_clear();
 	end = scry_now_ns() + (s->contend_ms + SLEEP_MS) * 1000000ull;
 	while ((s->looks < LOOKS || s->waited < LOOKS_WAITED) && scry_now_ns() < end && r == 0) {
+		const uint32_t looks = s->looks;
+
 		r = look(s);
 		look_for_pass(s);
+		same = s->looks == looks ? same + 1 : 0;
+		if (same % SAME == SAME - 1) /* it may want this very processor */
+			nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 	}
 	if (s->passes == PASSES) {
 		g->pass = s->pass - s->child->bias;

@@ -127,8 +127,8 @@ static int tell_thread(const struct report *r, struct scry_gvl_row *row, uint32_
 	if (has_row && end > row->since)
 		add(row, row->state, end - row->since);
 	known = row->held + row->wanted + row->granted;
-	ev.tid = r->g->tids_are_ours ? row->tid : 0;
-	if (p && p->tid) {
+	ev.tid = r->g->tids_are_ours && !r->g->are_turns ? row->tid : 0;
+	if (p && p->tid && (!r->g->are_turns || p->tid == w->proc.pid)) {
 		ev.tid = (uint32_t)p->tid;
 		ev.name_str = scry_watch_string(w, p->name);
 	}
@@ -283,6 +283,9 @@ static void tell_lacks(const struct report *r)
 	if (odd)
 		scry_watch_note(w, "the VM's queue was not as learned at %llu moments",
 				(unsigned long long)odd);
+	if (r->g->are_turns)
+		scry_watch_note(w, "native threads run several threads in turn here (M:N): their "
+				   "tids and names say nothing, and are left out");
 	if (ractors > 1)
 		scry_watch_note(w,
 				"%d more ractor%s, each with a lock of its own, which is not seen",
