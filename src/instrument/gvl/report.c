@@ -158,7 +158,7 @@ static int tell_thread(const struct report *r, struct scry_gvl_row *row, uint32_
 		.th = row->th,
 		.ns = ev.wanted_ns + ev.granted_ns,
 		.open_ns = ev.open_ns,
-		.older_ns = row->is_old || row->old_wait ? ns_of(r, r->prefix) : 0,
+		.older_ns = first_state(r, row->th) == SCRY_GVL_WANTS ? ns_of(r, r->prefix) : 0,
 		.number = number,
 	};
 	return 0;

@@ -19,6 +19,7 @@
 
 #define WALKS_MAX 8u /* of one look */
 #define ROWS_MAX 100000u
+#define ROUNDING_NS 1000u /* what sums of many waits may differ by */
 
 struct waiter {
 	uint64_t th, wait_began; /* of the wait that `stack` is of */
@@ -136,6 +137,8 @@ static struct waiter *look_at(struct scry_gvl *g, uint64_t th,
 		if (r && (!is_waiting(r) || r->wait_began != wait_began)) /* it may be of later */
 			w->stack = 0;
 	}
+	if (!r && w->stack)
+		w->old_stack = w->stack;
 	return w;
 }
 
@@ -228,8 +231,9 @@ void scry_gvl_waiters_look(struct scry_gvl *g, uint64_t gap_ns)
 {
 	if (g->has_stacks)
 		take_all(g);
-	else
-		look_at_all(g, gap_ns);
+	if (!g->has_stacks || !g->table->sequence) /* who waits before the first event may be
+						    * given the lock by that */
+		look_at_all(g, g->has_stacks ? 0 : gap_ns);
 }
 
 void scry_gvl_waiters_look_last(struct scry_gvl *g)
@@ -300,7 +304,8 @@ static void tell_rest(struct scry_gvl *g, const struct scry_gvl_waited *waited, 
 
 	tell(g, waited, w->stack, &(struct scry_ev_gvl_wait_line){.lost_ns = open});
 	tell(g, waited, w->old_stack, &(struct scry_ev_gvl_wait_line){.lost_ns = older});
-	tell(g, waited, 0, &(struct scry_ev_gvl_wait_line){.lost_ns = rest - open - older});
+	if (rest - open - older > ROUNDING_NS)
+		tell(g, waited, 0, &(struct scry_ev_gvl_wait_line){.lost_ns = rest - open - older});
 }
 
 static void tell_waits(struct scry_gvl *g, const struct scry_gvl_waited *waited)
