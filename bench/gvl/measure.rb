@@ -63,7 +63,7 @@ serve = lambda do |ruby|
     before = [cpu_ns[server], asked["#{work}/load"]]
     sleep 0.05 until asked["#{work}/load"] >= before[1] + 2000
     after = [cpu_ns[server], asked["#{work}/load"]]
-    Process.kill(:INT, pid) && Process.wait(pid) if pid
+    Process.kill(way == :watched ? :INT : :TERM, pid) && Process.wait(pid) if pid
     (after[0] - before[0]) / (after[1] - before[1]) / 1000.0
   end
   ways = %i[alone watched woken]
