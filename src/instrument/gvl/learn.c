@@ -32,6 +32,7 @@
 #define LOOKS 1500u	  /* that differ from the one before: a child without a processor stands */
 #define LOOKS_WAITED 400u /* of them with somebody in the queue */
 #define LOOKS_LEAST 100u
+#define LOOKS_MORE 50u
 #define SAME 16u	/* looks that show nothing new, and the looker makes room for others */
 #define CONTEND_MS 600u /* in the first try; each later one has as much more */
 #define SLEEP_MS 250u	/* before they do: learn.rb */
@@ -304,6 +305,13 @@ static void look_for_pass(struct stage *s)
 	scry_error_clear();
 }
 
+/* Few looks see a mutex locked: where it is not sure yet more may tell. */
+static bool is_enough(const struct stage *s, struct scry_ruby_gvl *g)
+{
+	return s->looks >= LOOKS && s->waited >= LOOKS_WAITED && s->looks % LOOKS_MORE == 0 &&
+	       judge(s, g) == 0;
+}
+
 /* While they contend, and for no longer. */
 static int learn(struct stage *s, struct scry_ruby_gvl *g)
 {
@@ -321,7 +329,7 @@ static int learn(struct stage *s, struct scry_ruby_gvl *g)
 	if (scry_maps_read(s->talk.pid, &s->maps) < 0)
 		scry_error_clear();
 	end = scry_now_ns() + (s->contend_ms + SLEEP_MS) * 1000000ull;
-	while ((s->looks < LOOKS || s->waited < LOOKS_WAITED) && scry_now_ns() < end && r == 0) {
+	while (!is_enough(s, g) && scry_now_ns() < end && r == 0) {
 		const uint32_t looks = s->looks;
 
 		r = look(s);
