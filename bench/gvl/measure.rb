@@ -1,7 +1,9 @@
 # measure.rb SCRY [ROUNDS] [RUBY...]: what `scry gvl` costs, as rows for bench/gvl.md. Each round is one alone and one
 # watched, in turn; the median of the differences, and their quartiles. As root. For each Ruby (default: the one that runs
 # this): a take and a give (take.rb), a call on another mutex (other.c), and with puma installed its processor time for a
-# request, in windows of one running server (config.ru and load.rb of test/ruby/puma).
+# request, in windows of one running server (config.ru and load.rb of test/ruby/puma). That is summed by the kernel to the
+# nanosecond, and comes with the interval in which the median of all such pairs is, 19 times of 20. Beside it the same for
+# a process that does nothing but wake each millisecond, as scry's keeper does: what of the cost is that of being disturbed.
 require "fileutils"
 require "rbconfig"
 require "socket"
@@ -20,8 +22,19 @@ def quartiles(list)
   [0.5, 0.25, 0.75].map { |q| sorted[((sorted.size - 1) * q).round] }
 end
 
-def row(what, alone, more, unit)
-  middle, low, high = quartiles(more)
+# Of the median: by how many of the pairs may lie on one side of it (sign test).
+def interval(list)
+  sorted = list.sort
+  rank = (0..sorted.size / 2).find { |k| (0..k).sum { |i| choose(sorted.size, i) } > 0.025 * 2**sorted.size } || 0
+  [quartiles(list)[0], sorted[[rank - 1, 0].max], sorted[-[rank, 1].max]]
+end
+
+def choose(n, k)
+  (1..k).inject(1) { |product, i| product * (n - i + 1) / i }
+end
+
+def row(what, alone, more, unit, spread = :quartiles)
+  middle, low, high = send(spread, more)
   puts format("| %s | %.1f | %+.1f (%+.1f to %+.1f) %s |", what, quartiles(alone)[0], middle, low, high, unit)
   $stdout.flush
 end
@@ -33,11 +46,9 @@ in_turn = lambda do |command|
   [pairs.map(&:first), pairs.map { |alone, with| with - alone }]
 end
 
-cpu_s = lambda do |pid|
-  File.read("/proc/#{pid}/stat").split(") ").last.split.values_at(11, 12).sum(&:to_i) / 100.0
-end
-
+cpu_ns = ->(pid) { Dir["/proc/#{pid}/task/*/schedstat"].sum { |f| File.read(f).to_i } }
 asked = ->(path) { File.readlines(path).grep(/^asked/).last.to_s[/\d+/].to_i }
+WAKER = "loop { sleep 0.001 }"
 
 serve = lambda do |ruby|
   port = TCPServer.open("127.0.0.1", 0) { |s| s.addr[1] }
@@ -45,18 +56,22 @@ serve = lambda do |ruby|
   sleep 2
   load = spawn(ruby, "#{PUMA}/load.rb", port.to_s, "6", out: "#{work}/load")
   sleep 2
-  window = lambda do |watch|
-    pid = watch && spawn(scry, "gvl", "-q", "-p", server.to_s, "-d", "4s", "-o", "#{work}/p.scry", "--force")
+  beside = {watched: [scry, "gvl", "-q", "-p", server.to_s, "-o", "#{work}/p.scry", "--force"], woken: [ruby, "-e", WAKER]}
+  window = lambda do |way|
+    pid = beside[way] && spawn(*beside[way])
     sleep 1 # it is in
-    before = [cpu_s[server], asked["#{work}/load"]]
-    sleep 2
-    after = [cpu_s[server], asked["#{work}/load"]]
-    pid ? Process.wait(pid) : sleep(1)
-    (after[0] - before[0]) / (after[1] - before[1]) * 1e6
+    before = [cpu_ns[server], asked["#{work}/load"]]
+    sleep 0.05 until asked["#{work}/load"] >= before[1] + 2000
+    after = [cpu_ns[server], asked["#{work}/load"]]
+    Process.kill(way == :watched ? :INT : :TERM, pid) && Process.wait(pid) if pid
+    (after[0] - before[0]) / (after[1] - before[1]) / 1000.0
   end
-  pairs = Array.new(rounds) { |i| i.even? ? [window[false], window[true]] : [window[true], window[false]].reverse }
+  ways = %i[alone watched woken]
+  turns = Array.new(rounds) { |i| ways.rotate(i).to_h { |way| [way, window[way]] } }
   [load, server].each { |pid| Process.kill(:TERM, pid) && Process.wait(pid) }
-  row("puma, us a request", pairs.map(&:first), pairs.map { |alone, with| (with / alone - 1) * 100 }, "%")
+  alone = turns.map { |t| t[:alone] }
+  row("puma, us a request", alone, turns.map { |t| (t[:watched] / t[:alone] - 1) * 100 }, "%", :interval)
+  row("puma beside a process that wakes each millisecond", alone, turns.map { |t| (t[:woken] / t[:alone] - 1) * 100 }, "%", :interval)
 end
 
 rubies.each do |ruby|

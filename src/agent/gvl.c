@@ -14,6 +14,7 @@
 
 #include "agent/load.h"
 #include "agent/track.h"
+#include "wire/gvl_wait.h"
 
 struct scry_agent_gvl scry_agent_gvl SCRY_SHARED;
 
@@ -119,6 +120,38 @@ static void settle_waiters(const struct moment *m)
 		settle_waiter(m, m->t->waiting[i] & ROWS_MASK, holder);
 }
 
+/* ---- runs of takes before those that have waited ---- */
+
+static void end_run(const struct moment *m)
+{
+	struct scry_gvl_table *t = m->t;
+	struct scry_gvl_row *r = row_at(m, t->run_row);
+	const uint64_t ticks = m->now - t->run_began;
+
+	if (!t->run_takes)
+		return;
+	r->runs++;
+	r->run_ticks += ticks;
+	if (ticks > r->run_longest)
+		r->run_longest = ticks;
+	if (t->run_takes > r->run_most)
+		r->run_most = t->run_takes;
+	t->run_takes = 0;
+}
+
+static void overtake(const struct moment *m, uint32_t row)
+{
+	struct scry_gvl_table *t = m->t;
+
+	row_at(m, row)->overtakes++;
+	if (t->run_takes++)
+		return;
+	t->run_row = row;
+	t->run_began = m->now;
+}
+
+/* ---- who waits ---- */
+
 static void add_waiting(const struct moment *m, uint32_t row)
 {
 	struct scry_gvl_table *t = m->t;
@@ -139,11 +172,15 @@ static void drop_waiting(const struct moment *m, uint32_t row)
 	if (!t->wanting || t->wanting > SCRY_GVL_THREADS)
 		return;
 	last = t->waiting[--t->wanting] & ROWS_MASK;
-	if (!t->wanting)
+	if (!t->wanting) {
 		t->contended += m->now - t->wanted_since;
+		end_run(m);
+	}
 	t->waiting[place] = (uint16_t)last;
 	row_at(m, last)->place = place;
 }
+
+/* ---- states ---- */
 
 static int is_runnable(uint32_t state)
 {
@@ -178,10 +215,96 @@ static void look_at_self(const struct moment *m, struct scry_gvl_row *r)
 	m->t->births++;
 }
 
+/* Of this native thread; 0: not known. */
+static inline uint32_t own_tid(void)
+{
+	const uint64_t at = scry_agent.tracking.tid_offset;
+	uint32_t tid = 0;
+
+	if (at)
+		__asm__ volatile("movl %%fs:(%1), %0" : "=r"(tid) : "r"(at));
+	return tid;
+}
+
+/* Is this native thread the one that runs it? */
+static inline int is_own(const struct scry_gvl_plan *plan, uint64_t th)
+{
+	uint64_t native = th;
+
+	if (!plan->hands_over)
+		return 1;
+	if (plan->nt != SCRY_GVL_NONE)
+		native = load64(th + plan->nt);
+	return native && own_tid() == *(const volatile uint32_t *)(native + plan->tid);
+}
+
+/* ---- where it waited ---- */
+
+static void put(const struct moment *m, uint64_t at, uint64_t from, uint64_t words)
+{
+	uint64_t *ring = (uint64_t *)m->t + SCRY_GVL_RING_AT;
+
+	for (uint64_t i = 0; i < words; i++)
+		ring[(at + i) % SCRY_GVL_RING] = load64(from + 8 * i);
+}
+
+/*
+ * Where its own stack of Ruby frames lies, and its values up to those that the newest environment
+ * on the stack ends with. 0: it has none, or one that is deeper than fits.
+ */
+static int find_stack(const struct scry_gvl_plan *plan, struct scry_gvl_wait *w)
+{
+	const uint64_t ec = load64(w->th + plan->ec);
+	uint64_t bytes, ep;
+
+	if (!is_pointer(ec))
+		return 0;
+	w->ec = ec;
+	w->cfp = load64(ec + plan->cfp);
+	w->stack = w->bottom = w->top = load64(ec + plan->ec_stack);
+	bytes = 8 * load64(ec + plan->ec_stack_size);
+	w->end = w->stack + bytes;
+	if (!is_pointer(w->stack) || w->end < w->stack || w->cfp - w->stack >= bytes ||
+	    w->cfp % 8 || w->end - w->cfp > SCRY_GVL_STACK_BYTES)
+		return 0;
+	for (uint64_t at = w->cfp; at < w->end && w->top == w->stack; at += plan->frame_size) {
+		ep = load64(at + plan->frame_ep);
+		if (ep - w->stack < w->cfp - w->stack && !(ep % 8))
+			w->top = ep + 8;
+	}
+	return w->top - w->stack <= SCRY_GVL_STACK_BYTES;
+}
+
+/* By the thread that has waited, which stands where it stood meanwhile. */
+static void take_stack(const struct moment *m, const struct scry_gvl_row *r, uint64_t waited)
+{
+	struct scry_gvl_wait w = {.th = m->t->busy ? 0 : th_of(r), .ticks = waited};
+	struct scry_gvl_table *t = m->t;
+	const uint64_t head = t->ring_head, tail = *(volatile uint64_t *)&t->ring_tail;
+	const int has_stack = w.th && is_own(m->plan, w.th) && find_stack(m->plan, &w);
+
+	w.th = r->th;
+	w.is_old = r->is_old;
+	w.words = SCRY_GVL_WAIT_WORDS + (has_stack ? (w.end - w.cfp + w.top - w.bottom) / 8 : 0);
+	if (head - tail > SCRY_GVL_RING || w.words > SCRY_GVL_RING - (head - tail)) {
+		t->unstacked++;
+		return;
+	}
+	put(m, head, (uint64_t)&w, SCRY_GVL_WAIT_WORDS);
+	if (has_stack) {
+		put(m, head + SCRY_GVL_WAIT_WORDS, w.cfp, (w.end - w.cfp) / 8);
+		put(m, head + SCRY_GVL_WAIT_WORDS + (w.end - w.cfp) / 8, w.bottom,
+		    (w.top - w.bottom) / 8);
+	}
+	__atomic_store_n(&t->ring_head, head + w.words, __ATOMIC_RELEASE);
+}
+
 static void end_wait(const struct moment *m, struct scry_gvl_row *r)
 {
 	uint64_t waited = m->now - r->wait_began;
 
+	if (m->plan->stacks)
+		take_stack(m, r, waited);
 	if (r->is_old) {
 		r->old_wait = waited;
 		return;
@@ -224,35 +347,15 @@ static void change(const struct moment *m, uint32_t row, uint32_t state)
 	if (state == SCRY_GVL_HOLDS) {
 		look_at_self(m, r);
 		r->takes++;
-		r->overtakes += !is_waiting(was) && m->t->wanting && m->t->events;
+		if (is_waiting(was))
+			end_run(m);
+		else if (m->t->wanting && m->t->events)
+			overtake(m, row);
 	}
 	if (state == SCRY_GVL_OFF || state == SCRY_GVL_HOLDS)
 		r->is_queued = 0;
 	r->state = state;
 	r->since = m->now;
-}
-
-/* Of this native thread; 0: not known. */
-static uint32_t own_tid(void)
-{
-	uint64_t fs;
-
-	if (!scry_agent.tracking.tid_offset)
-		return 0;
-	__asm__ volatile("mov %%fs:0, %0" : "=r"(fs));
-	return *(const volatile uint32_t *)(fs + scry_agent.tracking.tid_offset);
-}
-
-/* Is this native thread the one that runs it? */
-static int is_own(const struct moment *m, uint64_t th)
-{
-	uint64_t native = th;
-
-	if (!m->plan->hands_over)
-		return 1;
-	if (m->plan->nt != SCRY_GVL_NONE)
-		native = load64(th + m->plan->nt);
-	return native && own_tid() == *(const volatile uint32_t *)(native + m->plan->tid);
 }
 
 /* The newest control frame of th, which this native thread runs: is it Thread.pass? -1: not seen.
@@ -283,7 +386,7 @@ static int is_passing(const struct scry_gvl_plan *plan, uint64_t th)
 static void count_yield(const struct moment *m, struct scry_gvl_row *r)
 {
 	uint64_t th = m->t->busy ? 0 : th_of(r);
-	int passes = th && is_own(m, th) ? is_passing(m->plan, th) : -1;
+	int passes = th && is_own(m->plan, th) ? is_passing(m->plan, th) : -1;
 
 	r->yields++;
 	r->passes += passes == 1;
@@ -325,50 +428,17 @@ static void look_at_owner(const struct moment *m, uint32_t waits)
 		t->owner = row;
 		if (row)
 			change(m, row,
-			       is_own(m, th) || !t->events ? SCRY_GVL_HOLDS : SCRY_GVL_GRANTED);
-	} else if (row && r->state == SCRY_GVL_GRANTED && is_own(m, th)) {
+			       is_own(m->plan, th) || !t->events ? SCRY_GVL_HOLDS
+								 : SCRY_GVL_GRANTED);
+	} else if (row && r->state == SCRY_GVL_GRANTED && is_own(m->plan, th)) {
 		settle_waiters(m);
 		change(m, row, SCRY_GVL_HOLDS);
 	} else {
 		return;
 	}
-	if (!r->tid && row && !waits && r->state == SCRY_GVL_HOLDS && is_own(m, th) && t->events)
+	if (!r->tid && row && !waits && r->state == SCRY_GVL_HOLDS && is_own(m->plan, th) &&
+	    t->events)
 		r->tid = own_tid();
-}
-
-/*
- * Nobody waits, and the lock is given, or taken by whom that was before: what mostly happens, in
- * few steps, which are those of look_at_owner. 0: it is not so, and nothing is done.
- */
-static int is_quiet(const struct moment *m, uint32_t waits)
-{
-	struct scry_gvl_table *t = m->t;
-	const uint64_t th = load64(m->plan->owner);
-	const uint32_t row = (th ? t->recent : t->owner) & ROWS_MASK;
-	struct scry_gvl_row *r = &t->row[row];
-	const uint32_t n = *(const volatile uint32_t *)&t->runnable;
-
-	if (t->wanting || waits || !row || n > 1 || load64(m->plan->queue + 8) != t->tail)
-		return 0;
-	if (!th && r->state == SCRY_GVL_HOLDS) {
-		r->held += m->now - r->since;
-		r->state = SCRY_GVL_OFF;
-		t->runnable = n - 1;
-		t->owner = 0;
-		t->recent = row;
-	} else if (th && !t->owner && r->th == th && r->state == SCRY_GVL_OFF && r->tid &&
-		   load64(th + m->plan->self) == r->self && is_own(m, th)) {
-		r->takes++;
-		r->state = SCRY_GVL_HOLDS;
-		t->runnable = n + 1;
-		t->owner = row;
-	} else {
-		return 0;
-	}
-	r->since = m->now;
-	t->by_runnable[n] += m->now - t->changed;
-	t->changed = m->now;
-	return 1;
 }
 
 /* Who has joined the queue: from its tail to the first that was there. */
@@ -407,37 +477,80 @@ static void moved(struct scry_gate *g)
 	scry_agent.control->head = SCRY_RING_WORDS;
 }
 
+/* ---- the event ---- */
+
+/*
+ * Nobody waits, and the lock is given, or taken by whom that was before: what mostly happens, in
+ * few steps, which are those of look_at_owner. 0: it is not so, and nothing is done.
+ */
+static inline __attribute__((always_inline)) int is_quiet(struct scry_gvl_table *t, uint64_t now)
+{
+	const struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
+	const uint64_t th = load64(plan->owner);
+	const uint32_t n = *(const volatile uint32_t *)&t->runnable;
+	const uint32_t row = (th ? t->recent : t->owner) & ROWS_MASK;
+	struct scry_gvl_row *r = &t->row[row];
+
+	if (t->wanting || !row || n > 1 || load64(plan->queue + 8) != t->tail)
+		return 0;
+	if (!th && r->state == SCRY_GVL_HOLDS) {
+		r->held += now - r->since;
+		r->state = SCRY_GVL_OFF;
+		t->runnable = n - 1;
+		t->owner = 0;
+		t->recent = row;
+	} else if (th && !t->owner && r->th == th && r->state == SCRY_GVL_OFF && r->tid &&
+		   load64(th + plan->self) == r->self && is_own(plan, th)) {
+		r->takes++;
+		r->state = SCRY_GVL_HOLDS;
+		t->runnable = n + 1;
+		t->owner = row;
+	} else {
+		return 0;
+	}
+	r->since = now;
+	t->by_runnable[n] += now - t->changed;
+	t->changed = now;
+	return 1;
+}
+
+/* What is_quiet leaves. */
+static __attribute__((noinline)) void look(struct scry_gvl_table *t, uint64_t now, uint32_t waits)
+{
+	const struct moment m = {t, &scry_agent_gvl.plan, now};
+
+	if (!t->events)
+		t->began = t->changed = now;
+	look_at_owner(&m, waits);
+	look_at_queue(&m);
+}
+
 void scry_gvl_let_go(uint32_t waits)
 {
-	struct moment m = {.plan = &scry_agent_gvl.plan};
 	struct scry_gvl_table *t;
-	uint64_t sequence;
+	uint64_t sequence, now;
 
 	/* a fork child's gate is all zero: the lock is a new one, held by its one thread */
 	if (unlikely(!scry_agent.gate->open) && !scry_lane_claim(scry_agent.gate, moved))
 		return;
-	m.t = t = (struct scry_gvl_table *)scry_agent.gate->ring;
+	t = (struct scry_gvl_table *)scry_agent.gate->ring;
 	sequence = *(volatile uint64_t *)&t->sequence;
-	if (sequence & 1) {
+	if (unlikely(sequence & 1)) {
 		t->busy++;
 		return;
 	}
-	m.now = scry_tsc();
-	if (t->over || m.now > scry_agent.control->lease_end_tsc) {
+	now = scry_tsc();
+	if (unlikely(t->over || now > scry_agent.control->lease_end_tsc)) {
 		t->over = 1; /* nobody will look; and what comes later would not follow */
 		return;
 	}
 	__atomic_store_n(&t->sequence, sequence + 1, __ATOMIC_RELEASE);
 	__asm__ volatile("" ::: "memory");
-	if (m.now < t->last) /* the clock is read out of order with the mutex */
-		m.now = t->last;
-	if (!t->events)
-		t->began = t->changed = m.now;
-	if (!is_quiet(&m, waits)) {
-		look_at_owner(&m, waits);
-		look_at_queue(&m);
-	}
+	if (unlikely(now < t->last)) /* the clock is read out of order with the mutex */
+		now = t->last;
+	if (waits || !is_quiet(t, now))
+		look(t, now, waits);
 	t->events++;
-	t->last = m.now;
+	t->last = now;
 	__atomic_store_n(&t->sequence, sequence + 2, __ATOMIC_RELEASE);
 }

@@ -5,6 +5,7 @@
 #include "cmd/cmd.h"
 #include "cmd/run.h"
 #include "cmd/watch_opts.h"
+#include "instrument/gvl/gvl.h"
 #include "instrument/instruments.h"
 
 enum { BY_LINE, BY_METHOD, BY_GEM, BY_THREAD, BY_HOLDER };
@@ -20,6 +21,7 @@ int scry_cmd_gvl(int argc, char **argv)
 	struct scry_watch_opts opts = {0};
 	struct scry_talk_opts talk = {0};
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
+	struct scry_gvl_opts gvl = {0};
 	int by = BY_LINE;
 	const struct scry_opt rows[] = {
 		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL, "watch child processes too",
@@ -28,6 +30,10 @@ int scry_cmd_gvl(int argc, char **argv)
 		 "who or what made others wait: one row for each line, method or gem that ran, or "
 		 "thread that held it; thread: for each that waited",
 		 "line|method|gem|thread|holder"},
+		{0, "stacks", SCRY_OPT_FLAG, &gvl.stacks, NULL,
+		 "take the stack of each wait that ends, instead of samples; costs some 1 us a "
+		 "wait",
+		 NULL},
 		{0, "top", SCRY_OPT_U64, &report.rows.top, "N",
 		 "show N rows of each table, 0 all (default 30; all in JSON)", NULL},
 		{0, "grep", SCRY_OPT_STRING, &report.rows.grep, "TEXT",
@@ -55,5 +61,6 @@ int scry_cmd_gvl(int argc, char **argv)
 			      opts.output);
 	if (r)
 		return r == 1 ? 0 : SCRY_EXIT_USAGE;
+	opts.instrument_opts = &gvl;
 	return scry_run(&opts, &scry_instrument_gvl, &report);
 }

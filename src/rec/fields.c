@@ -347,6 +347,8 @@ static const struct scry_field fields_scry_ev_gvl[] = {
 	FIELD(scry_ev_gvl, handing_ns, "handing_ns", NUMBER),
 	FIELD(scry_ev_gvl, unpaired_ns, "unpaired_ns", NUMBER),
 	FIELD(scry_ev_gvl, cpu_ns, "cpu_ns", NUMBER),
+	FIELD(scry_ev_gvl, stacks, "stacks", NUMBER),
+	FIELD(scry_ev_gvl, unstacked, "unstacked", NUMBER),
 };
 static const struct scry_field fields_scry_ev_gvl_thread[] = {
 	FIELD(scry_ev_gvl_thread, pid, "pid", NUMBER),
@@ -374,6 +376,10 @@ static const struct scry_field fields_scry_ev_gvl_thread[] = {
 	FIELD(scry_ev_gvl_thread, passes, "passes", NUMBER),
 	FIELD(scry_ev_gvl_thread, forced, "forced", NUMBER),
 	FIELD(scry_ev_gvl_thread, overtakes, "overtakes", NUMBER),
+	FIELD(scry_ev_gvl_thread, runs, "runs", NUMBER),
+	FIELD(scry_ev_gvl_thread, runs_ns, "runs_ns", NUMBER),
+	FIELD(scry_ev_gvl_thread, run_max_ns, "run_max_ns", NUMBER),
+	FIELD(scry_ev_gvl_thread, run_most, "run_most", NUMBER),
 };
 static const struct scry_field fields_scry_ev_gvl_line[] = {
 	FIELD(scry_ev_gvl_line, pid, "pid", NUMBER),
@@ -388,6 +394,8 @@ static const struct scry_field fields_scry_ev_gvl_wait_line[] = {
 	FIELD(scry_ev_gvl_wait_line, stack, "stack", STACK),
 	FIELD(scry_ev_gvl_wait_line, samples, "samples", NUMBER),
 	FIELD(scry_ev_gvl_wait_line, lost_ns, "lost_ns", NUMBER),
+	FIELD(scry_ev_gvl_wait_line, waits, "waits", NUMBER),
+	FIELD(scry_ev_gvl_wait_line, max_ns, "max_ns", NUMBER),
 };
 static const struct scry_field fields_scry_ev_gvl_pair[] = {
 	FIELD(scry_ev_gvl_pair, pid, "pid", NUMBER),

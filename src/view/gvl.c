@@ -52,6 +52,8 @@ static void on_lock(struct scry_gvl_view *g, const struct scry_ev_gvl *ev)
 	s->runnable7_ns += ev->runnable7_ns;
 	s->handing_ns += ev->handing_ns;
 	s->unpaired_ns += ev->unpaired_ns;
+	s->stacks |= ev->stacks;
+	s->unstacked += ev->unstacked;
 	s->cpu_ns = ev->cpu_ns == SCRY_GVL_CPU_UNKNOWN || s->cpu_ns == SCRY_GVL_CPU_UNKNOWN
 			    ? SCRY_GVL_CPU_UNKNOWN
 			    : s->cpu_ns + ev->cpu_ns;
@@ -146,6 +148,7 @@ static int add_line(struct scry_gvl_view *g, struct scry_gvl_lines *l,
 {
 	const uint32_t what = row_of(g, scry_frames_find(&g->frames, row->what));
 	uint64_t *at = scry_map_ref(&l->by_what, what + 1ull);
+	struct scry_gvl_row *sum;
 
 	if (!at || (!*at && grow((void **)&l->rows, l->count, &l->room, sizeof(*l->rows)) < 0))
 		return scry_fail(-ENOMEM, "no memory for %u lines", l->count);
@@ -153,22 +156,27 @@ static int add_line(struct scry_gvl_view *g, struct scry_gvl_lines *l,
 		l->rows[l->count++] = (struct scry_gvl_row){.what = what};
 		*at = l->count;
 	}
-	l->rows[*at - 1].samples += row->samples;
-	l->rows[*at - 1].lost_ns += row->lost_ns;
+	sum = &l->rows[*at - 1];
+	sum->samples += row->samples;
+	sum->lost_ns += row->lost_ns;
+	sum->waits += row->waits;
+	sum->max_ns = row->max_ns > sum->max_ns ? row->max_ns : sum->max_ns;
 	l->lost_ns += row->lost_ns;
 	return 0;
 }
 
 static int on_line(struct scry_gvl_view *g, const struct scry_ev_gvl_line *ev)
 {
-	const struct scry_gvl_row row = {ev->stack, ev->samples, ev->lost_ns};
+	const struct scry_gvl_row row = {
+		.what = ev->stack, .samples = ev->samples, .lost_ns = ev->lost_ns};
 
 	return add_line(g, &g->held, &row);
 }
 
 static int on_wait_line(struct scry_gvl_view *g, const struct scry_ev_gvl_wait_line *ev)
 {
-	const struct scry_gvl_row row = {ev->stack, ev->samples, ev->lost_ns};
+	const struct scry_gvl_row row = {ev->stack, ev->samples, ev->lost_ns, ev->waits,
+					 ev->max_ns};
 
 	return add_line(g, &g->waited, &row);
 }

@@ -21,6 +21,7 @@ struct scry_gvl_row {
 	 * known. By thread or holder: the thread's place + 1, 0: nobody's. */
 	uint32_t what, samples;
 	uint64_t lost_ns;
+	uint64_t waits, max_ns; /* where each waiter's stack was taken */
 };
 
 struct scry_gvl_lines {

@@ -6,6 +6,7 @@
 #include "base/text.h"
 
 #define OPEN_NS 1000000u   /* a wait that has no end is told from that length on */
+#define CONVOY_NS 1000000u /* a convoy is told from that length on */
 #define FEW 25		   /* samples: from there on a share is a fifth more or less */
 #define SLACK_NS 50000000u /* processor time is counted in ticks of 10 ms */
 
@@ -33,6 +34,54 @@ static void note(struct scry_gvl_view *g)
 	g->doc->ops->note(g->doc, g->buf.data, g->buf.len);
 }
 
+/* Beside who made others wait: where they stood. */
+static void tell_where(struct scry_gvl_view *g)
+{
+	const struct scry_gvl_row *most = g->waited.count ? &g->waited.rows[0] : NULL;
+	struct scry_buf *b = &g->buf;
+
+	if (most && !most->what && g->waited.count > 1)
+		most++;
+	if (!most || !most->what || !most->lost_ns)
+		return;
+	scry_buf_clear(b);
+	scry_buf_printf(b, "they waited most %s ",
+			g->opts->by == SCRY_VIEW_BY_GEM ? "in the gem" : "at");
+	scry_gvl_put_row(g, most->what, b);
+	scry_buf_printf(b, ": ");
+	scry_text_duration(b, most->lost_ns);
+	if (most->waits) {
+		scry_buf_printf(b, ", in ");
+		scry_text_things(b, most->waits, "waits");
+		scry_buf_printf(b, ", the longest ");
+		scry_text_duration(b, most->max_ns);
+	} else if (!g->sum.stacks && most->samples < FEW) {
+		scry_buf_printf(b, " by %u sample%s", most->samples, scry_text_s(most->samples));
+	}
+	note(g);
+}
+
+/* The longest run of takes before those that had waited. */
+static void tell_convoy(struct scry_gvl_view *g)
+{
+	const struct scry_ev_gvl_thread *longest = NULL;
+	struct scry_buf *b = &g->buf;
+
+	for (uint32_t i = 0; i < g->thread_count; i++)
+		if (g->threads[i].run_max_ns > (longest ? longest->run_max_ns : CONVOY_NS))
+			longest = &g->threads[i];
+	if (!longest)
+		return;
+	scry_buf_clear(b);
+	scry_buf_printf(b, "the longest convoy: for ");
+	scry_text_duration(b, longest->run_max_ns);
+	scry_buf_printf(b, " nobody who had waited got the lock, as others took it in short "
+			   "turns; ");
+	scry_gvl_put_thread(g, longest, b);
+	scry_buf_printf(b, " began that");
+	note(g);
+}
+
 /* What the tables of lines and pairs lack of the waiting. */
 static void tell_rest(struct scry_gvl_view *g, uint64_t waited)
 {
@@ -50,6 +99,14 @@ static void tell_rest(struct scry_gvl_view *g, uint64_t waited)
 		scry_text_duration(b, g->sum.unpaired_ns);
 		scry_buf_printf(b, " of the waiting is in no pair, as there are more pairs of "
 				   "threads than are kept; it is in the sums of threads and lines");
+		note(g);
+	}
+	scry_buf_clear(b);
+	if (g->sum.unstacked) {
+		scry_text_things(b, g->sum.unstacked, "waits");
+		scry_buf_printf(b, " without a stack, as there was no room for it while scry had "
+				   "no processor: in the sums of threads, and among the lines at "
+				   "[unknown]");
 		note(g);
 	}
 }
@@ -155,6 +212,8 @@ static void push_notes(struct scry_gvl_view *g)
 	const uint64_t waited = scry_gvl_waited_all_ns(g);
 
 	judge(g, waited);
+	tell_where(g);
+	tell_convoy(g);
 	tell_rest(g, waited);
 	tell_wait(g, true);
 	tell_wait(g, false);
@@ -168,6 +227,14 @@ static struct scry_cell rare(uint64_t number)
 	struct scry_cell cell = scry_cell_number(number);
 
 	cell.is_blank = !number;
+	return cell;
+}
+
+static struct scry_cell told(uint64_t number, bool is_possible)
+{
+	struct scry_cell cell = scry_cell_known(number, is_possible);
+
+	cell.is_blank = !number || !is_possible;
 	return cell;
 }
 
@@ -186,7 +253,7 @@ static void push_totals(const struct scry_gvl_view *g)
 {
 	const struct scry_ev_gvl *s = &g->sum;
 	uint64_t held = 0, wanted = 0, granted = 0, waits = 0, yields = 0, back = 0, passes = 0,
-		 forced = 0, over = 0;
+		 forced = 0, over = 0, runs = 0, runs_ns = 0, run_max_ns = 0, run_most = 0;
 
 	for (uint32_t i = 0; i < g->thread_count; i++) {
 		const struct scry_ev_gvl_thread *e = &g->threads[i];
@@ -200,6 +267,10 @@ static void push_totals(const struct scry_gvl_view *g)
 		passes += e->passes;
 		forced += e->forced;
 		over += e->overtakes;
+		runs += e->runs;
+		runs_ns += e->runs_ns;
+		run_max_ns = e->run_max_ns > run_max_ns ? e->run_max_ns : run_max_ns;
+		run_most = e->run_most > run_most ? e->run_most : run_most;
 	}
 	{
 		const struct scry_pair totals[] = {
@@ -224,6 +295,8 @@ static void push_totals(const struct scry_gvl_view *g)
 			{"granted_ns", "granted, until the thread ran", SCRY_CELL_TIME, 0,
 			 rare(granted)},
 			{"waits", "waits that ended", SCRY_CELL_COUNT, 0, scry_cell_number(waits)},
+			{"unstacked_waits", "of them without a stack", SCRY_CELL_COUNT, 0,
+			 rare(s->unstacked)},
 			{"yields", "times given and wanted at once", SCRY_CELL_COUNT, 0,
 			 scry_cell_number(yields)},
 			{"forced", "of them as the VM asked for it", SCRY_CELL_COUNT, 0,
@@ -233,10 +306,19 @@ static void push_totals(const struct scry_gvl_view *g)
 			{"unclear_yields", "of them it is not known", SCRY_CELL_COUNT, 0,
 			 rare(yields > forced + passes ? yields - forced - passes : 0)},
 			{"overtakes",
-			 can_overtake(g) ? "times taken before those that had waited for it"
-					 : "times taken before those that had waited: not possible "
-					   "in this Ruby, or not seen",
+			 can_overtake(g)
+				 ? "times taken before those that had waited for it"
+				 : "times taken before those that had waited, and convoys of "
+				   "that: not possible in this Ruby, or not seen",
 			 SCRY_CELL_COUNT, 0, scry_cell_known(over, can_overtake(g))},
+			{"convoys", "convoys of such takes, with none by who had waited",
+			 SCRY_CELL_COUNT, 0, told(runs, can_overtake(g))},
+			{"convoys_ns", "how long they lasted together", SCRY_CELL_TIME, 0,
+			 told(runs_ns, can_overtake(g))},
+			{"convoy_max_ns", "the longest of them", SCRY_CELL_TIME, 0,
+			 told(run_max_ns, can_overtake(g))},
+			{"convoy_max_takes", "takes in one of them, at most", SCRY_CELL_COUNT, 0,
+			 told(run_most, can_overtake(g))},
 			{"taken_back", "grants that another thread got first", SCRY_CELL_COUNT, 0,
 			 rare(back)},
 		};

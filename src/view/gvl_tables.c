@@ -43,6 +43,10 @@ static void push_thread(struct scry_gvl_view *g, const struct scry_ev_gvl_thread
 		scry_cell_known(t->forced, is_clear),
 		scry_cell_known(t->passes, is_clear),
 		scry_cell_number(t->overtakes),
+		scry_cell_number(t->runs),
+		scry_cell_number(t->runs_ns),
+		scry_cell_number(t->run_max_ns),
+		scry_cell_number(t->run_most),
 		scry_cell_number(t->threads),
 		scry_cell_number(t->has_ended),
 		scry_cell_text(scry_buf_str(&g->buf), g->buf.len),
@@ -78,6 +82,10 @@ static void push_threads(struct scry_gvl_view *g)
 		{"forced", "forced", SCRY_CELL_COUNT, false},
 		{NULL, "passes", SCRY_CELL_COUNT, false},
 		{NULL, "overtakes", SCRY_CELL_COUNT, false},
+		{NULL, "convoys", SCRY_CELL_COUNT, false},
+		{NULL, "convoys_ns", SCRY_CELL_TIME, false},
+		{NULL, "convoy_max_ns", SCRY_CELL_TIME, false},
+		{NULL, "convoy_max_takes", SCRY_CELL_COUNT, false},
 		{NULL, "threads", SCRY_CELL_COUNT, false},
 		{NULL, "has_ended", SCRY_CELL_BOOL, false},
 		{"name", NULL, SCRY_CELL_TEXT, false},
@@ -185,11 +193,19 @@ static const struct scry_ev_gvl_thread *thread_of(const struct scry_gvl_view *g,
 	return is_by_thread(g) && row->what ? &g->threads[row->what - 1] : NULL;
 }
 
+/* With the stack of each waiter: rows are of waits, and not of samples. */
+static bool are_waits(const struct scry_gvl_view *g, const struct scry_gvl_lines *l)
+{
+	return l == &g->waited && g->sum.stacks;
+}
+
 enum {
 	C_LOST,
 	C_TENTHS,
 	C_SHARE,
 	C_SAMPLES,
+	C_WAITS,
+	C_MAX,
 	C_TEXT,
 	C_STACK,
 	C_FILE,
@@ -230,10 +246,11 @@ static void set_frame(struct scry_gvl_view *g, uint32_t what, struct scry_frame_
 
 /* Waits that are short beside the millisecond between two samples are chance: the square root of
  * their number says how much. */
-static void push_row(struct scry_gvl_view *g, const struct scry_gvl_row *row, uint64_t all_ns,
-		     struct scry_frame_row *scratch)
+static void push_row(struct scry_gvl_view *g, const struct scry_gvl_row *row,
+		     const struct scry_gvl_lines *l, struct scry_frame_row *scratch)
 {
 	const struct scry_ev_gvl_thread *t = thread_of(g, row);
+	const bool has_waits = are_waits(g, l);
 	struct scry_cell cells[COLUMNS];
 
 	for (size_t i = 0; i < COLUMNS; i++)
@@ -244,9 +261,11 @@ static void push_row(struct scry_gvl_view *g, const struct scry_gvl_row *row, ui
 	else if (!is_by_thread(g))
 		set_frame(g, row->what, scratch, cells);
 	cells[C_LOST] = scry_cell_number(row->lost_ns);
-	cells[C_TENTHS] = scry_cell_number(scry_share(row->lost_ns, all_ns, 1000));
-	cells[C_SHARE] = scry_cell_number(scry_share(row->lost_ns, all_ns, 100));
-	cells[C_SAMPLES] = scry_cell_known(row->samples, !is_by_thread(g));
+	cells[C_TENTHS] = scry_cell_number(scry_share(row->lost_ns, l->lost_ns, 1000));
+	cells[C_SHARE] = scry_cell_number(scry_share(row->lost_ns, l->lost_ns, 100));
+	cells[C_SAMPLES] = scry_cell_known(row->samples, !is_by_thread(g) && !has_waits);
+	cells[C_WAITS] = scry_cell_known(row->waits, has_waits);
+	cells[C_MAX] = scry_cell_known(row->max_ns, has_waits && row->waits);
 	cells[C_TEXT] = scry_cell_text(scry_buf_str(&g->buf), g->buf.len);
 	cells[C_PID] = scry_cell_known(t ? t->pid : 0, t);
 	cells[C_THREAD] = scry_cell_known(t ? t->thread : 0, t);
@@ -256,12 +275,17 @@ static void push_row(struct scry_gvl_view *g, const struct scry_gvl_row *row, ui
 static void push_rows(struct scry_gvl_view *g, const struct scry_gvl_lines *l,
 		      const struct kind *kind)
 {
+	const bool has_waits = are_waits(g, l), is_waiting = l == &g->waited;
 	const struct scry_column columns[COLUMNS] = {
 		[C_LOST] = {kind->lost, "lost_ns", SCRY_CELL_TIME, false},
 		[C_TENTHS] = {"%", NULL, SCRY_CELL_TENTHS, false},
 		[C_SHARE] = {NULL, "share_pct", SCRY_CELL_NUMBER, false},
-		[C_SAMPLES] = {is_by_thread(g) ? NULL : "samples", "samples", SCRY_CELL_COUNT,
-			       false},
+		[C_SAMPLES] = {is_by_thread(g) || has_waits ? NULL : "samples", "samples",
+			       SCRY_CELL_COUNT, false},
+		[C_WAITS] = {has_waits ? "waits" : NULL, is_waiting ? "waits" : NULL,
+			     SCRY_CELL_COUNT, false},
+		[C_MAX] = {has_waits ? "max s" : NULL, is_waiting ? "wait_max_ns" : NULL,
+			   SCRY_CELL_TIME, false},
 		[C_TEXT] = {kind->head, NULL, SCRY_CELL_TEXT, false},
 		[C_STACK] = {NULL, "stack", SCRY_CELL_FRAMES, false}, /* its callers */
 		[C_FILE] = {NULL, "file", SCRY_CELL_TEXT, false},
@@ -292,7 +316,7 @@ static void push_rows(struct scry_gvl_view *g, const struct scry_gvl_lines *l,
 			hidden++;
 			continue;
 		}
-		push_row(g, &l->rows[i], l->lost_ns, &scratch);
+		push_row(g, &l->rows[i], l, &scratch);
 		shown++;
 	}
 	tell_hidden(g, hidden);

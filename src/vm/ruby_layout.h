@@ -112,6 +112,8 @@ struct scry_ruby_layout {
 	uint32_t def_iseq;	 /* of a method written in Ruby: its code; 0: not known */
 	uint64_t leave_word;	 /* handler of `leave`, module-relative; 0: not known */
 	uint64_t ids_root;	 /* module-relative address of the word with the Array of names */
+	uint32_t ids_data;	 /* its groups are T_DATA, with a pointer there; 0: Arrays */
+	uint32_t ids_pad;
 	/* class name, one of three ways: see ruby_class.c */
 	uint32_t class_ext;	   /* RClass -> ext pointer (or 0: the fields follow in the slot) */
 	uint32_t class_super;	   /* superclass, from the class itself */

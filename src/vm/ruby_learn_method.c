@@ -108,6 +108,7 @@ static bool names_fit(struct scry_learn *learn, const struct c_frame *frames, si
 static void try_roots(struct scry_learn *learn, const struct c_frame *frames, size_t n,
 		      struct scry_pick *root)
 {
+	static const uint32_t datas[] = {0, 24, 32, 40}; /* places of a T_DATA's pointer */
 	struct scry_ruby *child = learn->child;
 	uint64_t word, flags;
 
@@ -122,8 +123,12 @@ static void try_roots(struct scry_learn *learn, const struct c_frame *frames, si
 			    (flags & SCRY_RUBY_TYPE_MASK) != SCRY_RUBY_T_ARRAY)
 				continue;
 			child->layout.ids_root = at - child->bias;
-			if (names_fit(learn, frames, n))
-				scry_pick_add(root, at - child->bias);
+			for (size_t k = 0; k < sizeof(datas) / sizeof(datas[0]); k++) {
+				child->layout.ids_data = datas[k];
+				if (names_fit(learn, frames, n))
+					scry_pick_add(root, (uint64_t)datas[k] << 56 |
+								    (at - child->bias));
+			}
 		}
 	}
 }
@@ -156,7 +161,9 @@ int scry_learn_methods(struct scry_learn *learn)
 	l->frame_me = (uint32_t)(places.value >> 32);
 	l->me_def = (uint32_t)(places.value >> 16) & 0xffff;
 	l->def_id = (uint32_t)places.value & 0xffff;
-	l->ids_root = root.value;
+	l->ids_root = root.value & ~(0xffull << 56);
+	l->ids_data = (uint32_t)(root.value >> 56);
+	root.value = l->ids_root;
 	snprintf(proof, sizeof(proof), "%zu C frames, %zu names", n, names);
 	if (!scry_learn_optional(learn, "method of a C frame", &places, proof, without) ||
 	    !scry_learn_optional(learn, "names of ids", &root, proof, without)) {

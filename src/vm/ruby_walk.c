@@ -597,7 +597,7 @@ enum scry_walk_verdict scry_walk_take(struct scry_walk *w, const struct scry_rub
 	if (!side->count)
 		return SCRY_WALK_REJECTED;
 	keep(w, side, side->count);
-	if (w->count > 1)
+	if (w->count > 1 && !w->is_still)
 		drop_newest(w, !is_passing(ruby, &w->frames[0], &copy->newest));
 	w->cfp = copy->cfp + (w->is_dropped ? l->frame_size : 0);
 	return SCRY_WALK_VALID;

@@ -91,7 +91,8 @@ struct scry_walk {
 	uint64_t time_ns; /* CLOCK_MONOTONIC at which all frames were there; 0: not known */
 	struct scry_walk_side *sides[2]; /* the last two collects */
 	struct scry_ruby_gc gc;
-	bool is_still;	  /* the caller's: what is walked stands still, one look is enough */
+	bool is_still;	  /* the caller's: what is walked stands still, or stood between two
+			   * instructions: one look is enough, its newest frame is there */
 	uint64_t gc_heap; /* 0: nothing is known of the collector */
 	struct scry_ruby_gc_now now;  /* of it, when the last collect had its frames */
 	struct scry_walk_env *envs;   /* [SCRY_WALK_KEPT], by their addresses */

@@ -4,6 +4,7 @@
  * The table lies where an instrument with records has its ring: behind the control and account
  * pages. Whoever is in the VM's critical section writes it, just before the section ends, so there
  * is one writer at a time; the keeper reads it whole between two equal, even values of `sequence`.
+ * Behind it is a ring of waits that are over: wire/gvl_wait.h.
  * Times are ticks of the TSC. Freestanding. What the host reads here is hostile.
  */
 #ifndef SCRY_WIRE_GVL_H
@@ -13,16 +14,16 @@
 
 #include <stdint.h>
 
-#define SCRY_GVL_THREADS                                                                       \
-	2048u		     /* rows; row 0 stands for those that found none, and is not timed \
-			      */
-#define SCRY_GVL_SLOTS 4096u /* of the hash of rows */
+#define SCRY_GVL_THREADS 2048u /* rows; row 0: those that found none, not timed */
+#define SCRY_GVL_SLOTS 4096u   /* of the hash of rows */
 #define SCRY_GVL_PAIRS 65536u
 #define SCRY_GVL_PROBES 64u
 #define SCRY_GVL_RUNNABLE 33u /* 0 to 31 threads at a time, and more */
 /* Lengths of waits: eight steps to an octave, from 2^SCRY_GVL_LEAST ticks on. */
 #define SCRY_GVL_LEAST 6u
 #define SCRY_GVL_STEPS 304u
+
+#define SCRY_GVL_LINE __attribute__((aligned(64)))
 
 enum scry_gvl_state {
 	SCRY_GVL_UNKNOWN, /* nothing has been seen of it */
@@ -32,20 +33,23 @@ enum scry_gvl_state {
 	SCRY_GVL_HOLDS,
 };
 
-struct scry_gvl_row { /* a thread's struct; another thread may have it later */
+/* A thread's struct; another thread may have it later. In its first line is what a take or give
+ * needs that nobody waits for. */
+struct scry_gvl_row {
 	uint64_t th;
-	uint64_t self;			/* its Thread object */
-	uint64_t since;			/* when `state` began */
-	uint64_t first;			/* event */
-	uint32_t state;			/* enum scry_gvl_state */
-	uint16_t is_queued, is_old;	/* is_old: the wait was on at the first event */
-	uint32_t threads;		/* that had this struct, seen by their Thread objects */
-	uint32_t place;			/* among those that want it */
-	uint64_t held, wanted, granted; /* ticks, of states that are over */
-	uint64_t waits, longest;	/* waits that are over; is_old ones are not among them */
+	uint64_t self;	/* its Thread object */
+	uint64_t since; /* when `state` began */
+	uint64_t held;	/* ticks, of states that are over */
+	uint64_t takes; /* times that it got the lock */
+	uint32_t state; /* enum scry_gvl_state */
+	uint32_t tid;	/* of the native thread that ran it, as that knows itself; 0: not seen */
+	uint64_t first; /* event */
+	uint16_t is_queued, is_old; /* is_old: the wait was on at the first event */
+	uint32_t threads;	    /* that had this struct, seen by their Thread objects */
+	uint64_t wanted, granted;   /* ticks, of states that are over */
+	uint64_t waits, longest;    /* waits that are over; is_old ones are not among them */
 	uint64_t wait_began;
 	uint64_t lost_since; /* its share of waiting is in the pairs up to here */
-	uint64_t takes;	     /* times that it got the lock */
 	uint64_t yields;     /* times that it gave the lock and wanted it at once */
 	uint64_t taken_back; /* grants that were another's before it ran */
 	uint64_t lost;	     /* ticks that others waited while it had the lock; of row 0: while
@@ -55,27 +59,32 @@ struct scry_gvl_row { /* a thread's struct; another thread may have it later */
 	 * the others it could not be seen. */
 	uint64_t passes, forced;
 	uint64_t overtakes; /* times that it got the lock while others had waited for it */
-	uint32_t tid; /* of the native thread that ran it, as that knows itself; 0: not seen */
+	/* Runs of such takes, with nobody's between who had waited, that it began: their number,
+	 * ticks of all and of the longest, most takes in one. */
+	uint64_t runs, run_ticks, run_longest, run_most;
+	uint32_t place; /* among those that want it */
 	uint32_t pad;
 	uint32_t lengths[SCRY_GVL_STEPS]; /* of waits */
-};
+} SCRY_GVL_LINE;
 
 struct scry_gvl_pair { /* time that `waiter` lost while `holder` had the lock */
 	uint64_t key;  /* waiter << 16 | holder, + 1; holder 0: nobody, the lock changed hands */
 	uint64_t ticks;
 };
 
-struct scry_gvl_table { /* zero at first */
+struct scry_gvl_table { /* zero at first; what each event needs comes first */
 	uint64_t sequence;
-	uint64_t began, last; /* first event, newest one */
-	uint64_t events;      /* ends of critical sections */
-	uint64_t changed;     /* when `runnable` changed last */
-	uint64_t tail;	      /* of the queue, as it was last: a node */
-	uint32_t owner;	      /* row; 0: nobody */
-	uint32_t recent, pad; /* recent: the row that gave it last, while nobody waited */
-	uint32_t wanting;     /* how many of `waiting` */
-	uint32_t rows;	      /* in use, row 0 included */
-	uint32_t runnable;    /* threads that want, were granted or hold the lock */
+	uint64_t last;	   /* event */
+	uint64_t events;   /* ends of critical sections */
+	uint64_t changed;  /* when `runnable` changed last */
+	uint64_t tail;	   /* of the queue, as it was last: a node */
+	uint64_t over;	   /* the lease was over */
+	uint32_t owner;	   /* row; 0: nobody */
+	uint32_t recent;   /* the row that gave it last, while nobody waited */
+	uint32_t wanting;  /* how many of `waiting` */
+	uint32_t runnable; /* threads that want, were granted or hold the lock */
+	uint64_t by_runnable[SCRY_GVL_RUNNABLE]; /* ticks */
+	uint64_t began;				 /* first event */
 	uint64_t contended; /* ticks in which somebody wanted it, up to when that ended last ... */
 	uint64_t wanted_since; /* ... and since when somebody does */
 	uint64_t crowded;      /* threads that found no row */
@@ -83,18 +92,23 @@ struct scry_gvl_table { /* zero at first */
 	uint64_t births;       /* threads, by their Thread objects: somebody new is there */
 	uint64_t busy;	       /* events in a signal handler that interrupted the table's writer */
 	uint64_t strange;      /* what the queue should not have been */
-	uint64_t over;	       /* the lease was over */
-	uint64_t by_runnable[SCRY_GVL_RUNNABLE]; /* ticks */
+	uint64_t run_takes;    /* in the run that is on; 0: there is none */
+	uint64_t run_began;
+	uint32_t run_row;   /* who began it */
+	uint32_t rows;	    /* in use, row 0 included */
+	uint64_t ring_head; /* words of the ring that were ever written, and that the keeper ... */
+	uint64_t ring_tail; /* ... has read: it alone writes this */
+	uint64_t unstacked; /* waits that found no room there */
 	uint16_t slots[SCRY_GVL_SLOTS];
 	uint16_t waiting[SCRY_GVL_THREADS];
 	struct scry_gvl_pair pairs[SCRY_GVL_PAIRS];
 	struct scry_gvl_row row[SCRY_GVL_THREADS];
-};
+} SCRY_GVL_LINE;
 _Static_assert(sizeof(struct scry_gvl_table) <= SCRY_RING_WORDS * 8ull, "it lies in the ring");
 
 /* In the agent's part for it, written by the host before a hook is on: addresses in the target,
  * offsets in bytes. */
-struct scry_gvl_plan {
+struct scry_gvl_plan {	/* what each event needs comes first */
 	uint64_t mutex; /* 0: nothing is counted */
 	uint64_t owner; /* of the word that says whose the lock is */
 	uint64_t queue; /* of the head of the ring of those that want it */
@@ -109,7 +123,9 @@ struct scry_gvl_plan {
 	uint32_t ec, cfp, frame_iseq, frame_ep, frame_me, me_def, def_func;
 	uint64_t me_flags, me_mask; /* of a method entry's first word */
 	uint64_t pass;		    /* that function; 0: it cannot be told */
-};
+	/* 1: the stack of each that has waited is taken, by ec, cfp and these. */
+	uint32_t stacks, ec_stack, ec_stack_size, frame_size;
+} SCRY_GVL_LINE;
 #define SCRY_GVL_NONE 0xffffffffu
 
 /* The step that a wait of so many ticks belongs to, and the least ticks of a step. */

@@ -22,6 +22,8 @@ struct scry_ev_gvl {
 	uint64_t handing_ns;  /* of the waiting of all: nobody had the lock, it changed hands */
 	uint64_t unpaired_ns; /* of the waiting: in no pair, there are too many */
 	uint64_t cpu_ns;      /* processor time of the process meanwhile; UINT64_MAX: not known */
+	uint64_t stacks;      /* 1: the stack of each wait that is over was taken */
+	uint64_t unstacked;   /* of these waits: there was no room for it */
 };
 
 struct scry_ev_gvl_thread {
@@ -43,6 +45,9 @@ struct scry_ev_gvl_thread {
 	uint64_t passes;    /* of the yields: by Thread.pass */
 	uint64_t forced;    /* of the yields: not by it; of the others it is not known */
 	uint64_t overtakes; /* takes while others had waited for it */
+	/* Runs of these, by it and others, that it began; none who had waited got it between: their
+	 * number, time, the longest in time, the most takes of one. */
+	uint64_t runs, runs_ns, run_max_ns, run_most;
 };
 
 struct scry_ev_gvl_pair { /* what a thread lost while another one had the lock */
@@ -66,7 +71,9 @@ struct scry_ev_gvl_wait_line { /* a stack of who waited for it */
 	uint32_t waiter;
 	uint32_t stack;	  /* id of a STACK event; 0: it was not read */
 	uint32_t samples; /* 0: the waiter was never looked at */
-	uint64_t lost_ns; /* its share of what it waited, by samples */
+	uint64_t lost_ns; /* its share of what it waited, by samples; with `stacks`: exact */
+	uint64_t waits;	  /* with `stacks`: that are over; then there are no samples */
+	uint64_t max_ns;  /* the longest of these */
 };
 
 #endif

@@ -127,14 +127,15 @@ ruby_at() { # WHO [OPTIONS...]
 	tail -1 "$T/counted.out" | grep -q "^rounds [0-9]"
 }
 
-# Threads of a Ruby hand their lock on; each round of theirs has a known result.
+# Threads of a Ruby hand their lock on; each round of theirs has a known result. gvl_at WHO [OPTIONS]
 gvl_at() {
-	local rounds
+	local rounds who=$1
+	shift
 	start turning "$RUBY" "$ROOT/test/ruby/gvl/turning.rb"
 	wait_for 20 in_file "^pid" "$T/turning.out"
-	scry_ends 0 gvl -p "$PID" -d 0.02s --max-pause 2s # one not known yet is learned first
-	kill_at "$1" "$(share 16 1000)" "$PID" gvl -p "$PID" -d 0.02s --max-pause 2s
-	scry_ends 0 gvl -p "$PID" -d 0.3s --max-pause 2s
+	scry_ends 0 gvl "$@" -p "$PID" -d 0.02s --max-pause 2s # one not known yet is learned first
+	kill_at "$who" "$(share 16 1000)" "$PID" gvl "$@" -p "$PID" -d 0.02s --max-pause 2s
+	scry_ends 0 gvl "$@" -p "$PID" -d 0.3s --max-pause 2s
 	kill -TERM "$PID"
 	finish "$PID"
 	rounds=$(sed -n 's/^right //p' "$T/turning.out")
@@ -158,7 +159,7 @@ gvl_at() {
 @test "objects by hooks, both killed at any syscall" { ruby_at both --source hooks; }
 @test "objects of a running ruby, front killed at any syscall" { ruby_at front; }
 @test "the lock of a ruby, keeper killed at any syscall" { gvl_at keeper; }
-@test "the lock of a ruby, both killed at any syscall" { gvl_at both; }
+@test "the lock of a ruby, both killed at any syscall, with stacks" { gvl_at both --stacks; }
 @test "the lock of a ruby, front killed at any syscall" { gvl_at front; }
 
 # started_at WHO: `-- CMD`. The program says its answer and ends with 7, whatever happens to scry.

@@ -33,6 +33,9 @@ shares() {
 	"$SCRY" gvl -p "$pid" -d 1500ms --json >"$T/gvl.json" || return 1
 	as_before "$pid" "$before" "after the first watch" || return 1
 	judged share || return 1
+	"$SCRY" gvl -p "$pid" -d 1500ms --stacks --json >"$T/gvl.json" || return 1
+	as_before "$pid" "$before" "after the watch with stacks" || return 1
+	judged stacks || return 1
 	echo "hog 1" >&8 # those that compute stop
 	wait_for 20 in_file "^held" "$T/share.out" || return 1
 	"$SCRY" gvl -p "$pid" -d 60s --json >"$T/gvl.json" 2>"$T/gvl.err" 3>&- 8>&- &
@@ -58,13 +61,20 @@ watched_is() {
 
 # holds RUBY...: the lock is held, and wanted, from before the watch to after it; then for a part of it.
 holds() {
+	local hog scry
 	start hold "$@" "$GVL/hold.rb" 999999999
 	wait_for 20 has_spent "$PID" 30
 	watched_is hold 0 -d 80ms || return 1
 	watched_is hold 0 -d 700ms || return 1
-	start hold "$@" "$GVL/hold.rb" 2000000
-	wait_for 20 has_spent "$PID" 20
-	watched_is hold 1 -d 4s
+	start hold "$@" "$GVL/hold.rb" 8000000
+	hog=$PID
+	wait_for 20 has_spent "$hog" 20
+	"$SCRY" gvl -p "$hog" --max-pause 2s --json >"$T/gvl.json" 2>"$T/gvl.err" 3>&- &
+	scry=$!
+	wait_for 20 hooked "$hog" || return 1
+	wait_for 60 in_file "^over" "$T/hold.out" || return 1
+	kill -INT "$scry"
+	wait "$scry" && judged hold 1
 }
 
 @test "who holds the lock for all of the watch has a line; who waits for it still, or waited before, is named" {

@@ -16,6 +16,7 @@
 
 #include "agent/agent.h"
 #include "agent/gvl.h"
+#include "wire/gvl_wait.h"
 
 void scry_gvl_let_go(uint32_t waits);
 
@@ -40,7 +41,8 @@ struct model {
 	uint64_t since[THREADS], held[THREADS], wanted[THREADS], lost[THREADS + 1];
 	uint64_t takes[THREADS], yields[THREADS], waits[THREADS], overtakes[THREADS];
 	uint64_t contended, last;
-	int owner;
+	uint64_t runs[THREADS], run_ticks[THREADS], run_most[THREADS], run_takes, run_began;
+	int owner, run_lead;
 };
 
 static struct {
@@ -101,6 +103,27 @@ static const struct scry_gvl_table *table(void)
 	return (const struct scry_gvl_table *)gate.ring;
 }
 
+static void end_run(struct model *m, uint64_t now)
+{
+	if (!m->run_takes)
+		return;
+	m->runs[m->run_lead]++;
+	m->run_ticks[m->run_lead] += now - m->run_began;
+	if (m->run_takes > m->run_most[m->run_lead])
+		m->run_most[m->run_lead] = m->run_takes;
+	m->run_takes = 0;
+}
+
+/* Takes it while others wait, who have waited for longer. */
+static void overtake(struct model *m, int i, uint64_t now)
+{
+	m->overtakes[i]++;
+	if (m->run_takes++)
+		return;
+	m->run_lead = i;
+	m->run_began = now;
+}
+
 /* The section ends; what has changed in it is seen from this moment on. */
 static void end(struct model *m, uint32_t waits)
 {
@@ -118,7 +141,10 @@ static void take(struct model *m, int i)
 	vm.owner = th(i);
 	scry_gvl_let_go(0);
 	pass(m, table()->last);
-	m->overtakes[i] += !has_waited && waiting(m) && !is_first;
+	if (has_waited)
+		end_run(m, m->last);
+	else if (waiting(m) && !is_first)
+		overtake(m, i, m->last);
 	m->waits[i] += has_waited;
 	m->takes[i]++;
 	m->state[i] = HOLDS;
@@ -173,7 +199,7 @@ static int set_up(void **state)
 {
 	struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
 
-	gate.ring = (uint64_t)calloc(1, sizeof(struct scry_gvl_table));
+	gate.ring = (uint64_t)calloc(SCRY_GVL_RING_AT + SCRY_GVL_RING, 8);
 	assert_int_not_equal(gate.ring, 0);
 	scry_agent.gate = &gate;
 	scry_agent.control = &control;
@@ -219,6 +245,9 @@ static void check(const struct model *m)
 		assert_int_equal(r->takes, m->takes[i]);
 		assert_int_equal(r->yields, m->yields[i]);
 		assert_int_equal(r->overtakes, m->overtakes[i]);
+		assert_int_equal(r->runs, m->runs[i]);
+		assert_int_equal(r->run_ticks, m->run_ticks[i]);
+		assert_int_equal(r->run_most, m->run_most[i]);
 		assert_int_equal(r->waits, m->waits[i]);
 		assert_int_equal(r->passes + r->forced, 0); /* no frame to tell it by */
 	}
@@ -293,11 +322,175 @@ static void quiet(void **state)
 	assert_int_equal(table()->contended, 0);
 }
 
+/* ---- stacks ---- */
+
+#define FRAME 7 /* words of a control frame: pc, iseq, and at 2 its ep */
+#define DEPTH 5
+
+static uint64_t ecs[THREADS][4];      /* stack, its size, cfp */
+static uint64_t stacks[THREADS][512]; /* values, from the front; frames, from the end */
+
+static void stand(int i)
+{
+	uint64_t *end = stacks[i] + 512, *cfp = end - DEPTH * FRAME;
+
+	for (int k = 0; k < 512; k++)
+		stacks[i][k] = (uint64_t)(i << 16 | k);
+	for (int k = 0; k < DEPTH; k++) /* the newest one's is elsewhere: on the heap */
+		cfp[k * FRAME + 2] = k ? (uint64_t)(stacks[i] + 40 - k) : (uint64_t)&vm;
+	ecs[i][0] = (uint64_t)stacks[i];
+	ecs[i][1] = 512;
+	ecs[i][2] = (uint64_t)cfp;
+	threads[i][1] = (uint64_t)ecs[i];
+}
+
+static int set_up_stacks(void **state)
+{
+	struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
+
+	set_up(state);
+	plan->ec = 8;
+	plan->ec_stack_size = 8;
+	plan->cfp = 16;
+	plan->frame_ep = 16;
+	plan->frame_size = 8 * FRAME;
+	plan->stacks = 1;
+	for (int i = 0; i < THREADS; i++)
+		stand(i);
+	return 0;
+}
+
+static int tear_down_stacks(void **state)
+{
+	scry_agent_gvl.plan.stacks = 0;
+	return tear_down(state);
+}
+
+/* Takes out what is there: as the keeper does. Returns how many words are a stack's. */
+static uint64_t take_out(uint64_t ticks[THREADS], uint64_t waits[THREADS])
+{
+	struct scry_gvl_table *t = (struct scry_gvl_table *)gate.ring;
+	const uint64_t *ring = (const uint64_t *)t + SCRY_GVL_RING_AT;
+	uint64_t copied = 0;
+
+	while (t->ring_tail != t->ring_head) {
+		uint64_t words[SCRY_GVL_WAIT_WORDS + 2 * 512];
+		const struct scry_gvl_wait *w = (const void *)words;
+		const uint64_t count = ring[t->ring_tail % SCRY_GVL_RING];
+		int i = 0;
+
+		assert_in_range(count, SCRY_GVL_WAIT_WORDS, sizeof(words) / 8);
+		for (uint64_t k = 0; k < count; k++)
+			words[k] = ring[(t->ring_tail + k) % SCRY_GVL_RING];
+		while (i < THREADS && th(i) != w->th)
+			i++;
+		assert_in_range(i, 0, THREADS - 1);
+		ticks[i] += w->ticks;
+		waits[i]++;
+		copied += count - SCRY_GVL_WAIT_WORDS;
+		if (count > SCRY_GVL_WAIT_WORDS) {
+			assert_int_equal(w->end - w->cfp, 8 * DEPTH * FRAME);
+			assert_int_equal(w->top - w->bottom, 8 * 40); /* that ends with ep */
+			assert_memory_equal(words + SCRY_GVL_WAIT_WORDS,
+					    stacks[i] + 512 - DEPTH * FRAME, 8 * DEPTH * FRAME);
+			assert_memory_equal(words + SCRY_GVL_WAIT_WORDS + DEPTH * FRAME, stacks[i],
+					    8 * 40);
+		}
+		t->ring_tail += count;
+	}
+	return copied;
+}
+
+/* Each wait that is over comes with the stack of its thread, through many rounds of the ring. */
+static void waits_with_stacks(void **state)
+{
+	struct model m = {.owner = NOBODY};
+	uint64_t ticks[THREADS] = {0}, waits[THREADS] = {0}, copied = 0;
+
+	srand(4711);
+	take(&m, 0);
+	m = (struct model){.owner = 0, .state = {HOLDS}, .takes = {1}, .last = table()->last};
+	for (uint32_t round = 0; round < ROUNDS; round++) {
+		step(&m);
+		if (round % 1000 == 999) {
+			calm(&m);
+			copied += take_out(ticks, waits);
+		}
+	}
+	check(&m);
+	assert_in_range(copied, 4 * SCRY_GVL_RING, UINT64_MAX);
+	for (int i = 0; i < THREADS; i++) {
+		assert_int_equal(waits[i], m.waits[i]);
+		assert_int_equal(ticks[i], m.wanted[i]);
+	}
+	assert_int_equal(table()->unstacked, 0);
+}
+
+/* A keeper that takes nothing out: what finds no room is counted, and no more. */
+static void full(void **state)
+{
+	struct model m = {.owner = NOBODY};
+	uint64_t ticks[THREADS] = {0}, waits[THREADS] = {0}, all = 0;
+
+	take(&m, 0);
+	m = (struct model){.owner = 0, .state = {HOLDS}, .takes = {1}, .last = table()->last};
+	for (uint32_t round = 0; round < ROUNDS; round++)
+		step(&m);
+	calm(&m);
+	check(&m);
+	assert_in_range(table()->ring_head, SCRY_GVL_RING - 200, SCRY_GVL_RING);
+	take_out(ticks, waits);
+	for (int i = 0; i < THREADS; i++)
+		all += m.waits[i] - waits[i];
+	assert_int_equal(all, table()->unstacked);
+	assert_in_range(all, 1, UINT64_MAX);
+}
+
+/* Stacks that are none, or deeper than fits: the wait is told without. */
+static void no_stacks(void **state)
+{
+	static uint64_t(*const good)[4] = ecs;
+	const uint64_t wrong[][3] = {
+		{0, 512, 0},
+		{good[1][0], 512, good[1][0] - 8},
+		{good[1][0], 512, good[1][2] + 1},
+		{good[1][0], 512, good[1][0] + 8 * 512},
+		{good[1][0], 1ull << 61, good[1][2]},
+		{good[1][0], 1ull << 20, good[1][2]},
+		{8, 512, 16},
+	};
+	struct model m = {.owner = NOBODY};
+	uint64_t ticks[THREADS] = {0}, waits[THREADS] = {0};
+
+	take(&m, 0);
+	m = (struct model){.owner = 0, .state = {HOLDS}, .takes = {1}, .last = table()->last};
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		memcpy(ecs[1], wrong[i], sizeof(wrong[i]));
+		want(&m, 1);
+		give(&m, false);
+		take(&m, 1);
+		give(&m, false);
+		take(&m, 0);
+		assert_int_equal(take_out(ticks, waits), 0);
+		assert_int_equal(waits[1], i + 1);
+	}
+	threads[1][1] = 0;
+	want(&m, 1);
+	give(&m, false);
+	take(&m, 1);
+	assert_int_equal(take_out(ticks, waits), 0);
+	assert_int_equal(waits[1], sizeof(wrong) / sizeof(wrong[0]) + 1);
+	assert_int_equal(table()->unstacked, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(sums, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(quiet, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(waits_with_stacks, set_up_stacks, tear_down_stacks),
+		cmocka_unit_test_setup_teardown(full, set_up_stacks, tear_down_stacks),
+		cmocka_unit_test_setup_teardown(no_stacks, set_up_stacks, tear_down_stacks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -106,6 +106,10 @@ static void put_threads(struct golden *rec, bool is_mended)
 		 .yields = 290,
 		 .passes = 280,
 		 .overtakes = 3,
+		 .runs = 2,
+		 .runs_ns = 6 * MS,
+		 .run_max_ns = 5 * MS,
+		 .run_most = 2,
 		 .taken_back = 4,
 		 .waits = 299,
 		 .p50_ns = 40000,
@@ -176,7 +180,31 @@ static void put_wait_lines(struct golden *rec)
 		golden_put(rec, SCRY_EVENT_GVL_WAIT_LINE, &lines[i], sizeof(lines[i]));
 }
 
-static void put_locks(struct golden *rec)
+/* The same waiting, with the stack of each wait; one was not over, one found no room. */
+static void put_wait_stacks(struct golden *rec)
+{
+	const struct scry_ev_gvl_wait_line lines[] = {
+		{.pid = 4711,
+		 .waiter = 1,
+		 .stack = 7,
+		 .waits = 19,
+		 .lost_ns = 600 * MS,
+		 .max_ns = 101 * MS},
+		{.pid = 4711, .waiter = 1, .lost_ns = 5 * MS},
+		{.pid = 4711,
+		 .waiter = 2,
+		 .stack = 3,
+		 .waits = 299,
+		 .lost_ns = 900 * MS,
+		 .max_ns = 60 * MS},
+		{.pid = 4711, .waiter = 3, .stack = 3, .lost_ns = 500 * MS},
+	};
+
+	for (size_t i = 0; i < COUNT(lines); i++)
+		golden_put(rec, SCRY_EVENT_GVL_WAIT_LINE, &lines[i], sizeof(lines[i]));
+}
+
+static void put_locks(struct golden *rec, bool has_stacks)
 {
 	const struct scry_ev_gvl locks[] = {
 		{.pid = 4711,
@@ -191,7 +219,9 @@ static void put_locks(struct golden *rec)
 		 .runnable3_ns = 500 * MS - 12345,
 		 .handing_ns = 5 * MS,
 		 .unpaired_ns = 210 * MS,
-		 .cpu_ns = 900 * MS},
+		 .cpu_ns = 900 * MS,
+		 .stacks = has_stacks,
+		 .unstacked = has_stacks},
 		{.pid = 4720,
 		 .can_take_back = 1,
 		 .watched_ns = 1000 * MS,
@@ -205,19 +235,37 @@ static void put_locks(struct golden *rec)
 		golden_put(rec, SCRY_EVENT_GVL, &locks[i], sizeof(locks[i]));
 }
 
-static int recording(bool is_mended)
+static int recording_of(bool is_mended, bool has_stacks)
 {
 	struct golden rec = golden_begin();
 
 	golden_beginning(&rec, "gvl", 4711);
-	put_locks(&rec);
+	put_locks(&rec, has_stacks);
 	put_threads(&rec, is_mended);
 	put_pairs(&rec);
 	put_stacks(&rec);
 	put_lines(&rec, is_mended);
-	put_wait_lines(&rec);
+	if (has_stacks)
+		put_wait_stacks(&rec);
+	else
+		put_wait_lines(&rec);
 	golden_totals(&rec, 4711, 905);
 	return golden_end(&rec);
+}
+
+static int recording(bool is_mended)
+{
+	return recording_of(is_mended, false);
+}
+
+static void with_stacks(void **state)
+{
+	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	int fd = recording_of(false, true);
+
+	golden_check(fd, "gvl", "gvl_stacks.txt", &opts);
+	golden_check(fd, "gvl", "gvl_stacks.json", &opts);
+	close(fd);
 }
 
 static void whole(void **state)
@@ -322,7 +370,7 @@ static void nothing(void **state)
 	close(fd);
 	rec = golden_begin(); /* cut short */
 	golden_beginning(&rec, "gvl", 4711);
-	put_locks(&rec);
+	put_locks(&rec, false);
 	put_threads(&rec, false);
 	fd = golden_end(&rec);
 	golden_check(fd, "gvl", "gvl_cut.txt", &opts);
@@ -332,8 +380,8 @@ static void nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whole), cmocka_unit_test(by),	    cmocka_unit_test(some),
-		cmocka_unit_test(diffs), cmocka_unit_test(nothing),
+		cmocka_unit_test(whole), cmocka_unit_test(with_stacks), cmocka_unit_test(by),
+		cmocka_unit_test(some),	 cmocka_unit_test(diffs),	cmocka_unit_test(nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

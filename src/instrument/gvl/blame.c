@@ -217,6 +217,22 @@ static uint32_t intern_stack(struct scry_gvl_blame *b)
 	return parent;
 }
 
+uint32_t scry_gvl_blame_no_frames(struct scry_gvl *g)
+{
+	const struct scry_stack_frame frame = {
+		.label = name_id(g->blame, "[a thread that starts or ends]")};
+
+	return scry_stacks_add(&g->blame->stacks, &frame);
+}
+
+/* Of what the walk has found, which all has names. */
+static uint32_t found_stack(struct scry_gvl *g)
+{
+	const uint32_t stack = intern_stack(g->blame);
+
+	return stack ? with_library(g->blame, g->ruby, stack) : scry_gvl_blame_no_frames(g);
+}
+
 uint32_t scry_gvl_blame_write(struct scry_gvl *g, uint32_t stack)
 {
 	return scry_stacks_write(&g->blame->stacks, stack, &g->blame->symbols.names,
@@ -228,18 +244,35 @@ uint32_t scry_gvl_blame_walk(struct scry_gvl *g, uint64_t th)
 	struct scry_gvl_blame *b = g->blame;
 	const struct scry_ruby *ruby = g->ruby;
 	struct scry_ruby_thread t = {.th = th};
+	enum scry_walk_verdict verdict;
 
 	for (int i = 0; i < 2; i++) {
 		if (scry_mem_u64(&ruby->mem, th + ruby->layout.th_ec, &t.ec) < 0)
 			break;
 		scry_symbols_turn(&b->symbols);
-		if (scry_walk_collect(&b->walk, ruby, &t, NULL) <= SCRY_WALK_REPAIRED &&
-		    b->walk.ec_now == t.ec &&
+		verdict = scry_walk_collect(&b->walk, ruby, &t, NULL);
+		if (verdict == SCRY_WALK_EMPTY)
+			return scry_gvl_blame_no_frames(g);
+		if (verdict <= SCRY_WALK_REPAIRED && b->walk.ec_now == t.ec &&
 		    scry_symbols_name(&b->symbols, ruby, &b->walk, b->named) == 0)
-			return with_library(b, ruby, intern_stack(b));
+			return found_stack(g);
 	}
 	b->torn++;
 	return 0;
+}
+
+uint32_t scry_gvl_blame_take(struct scry_gvl *g, const struct scry_walk_copy *copy)
+{
+	struct scry_gvl_blame *b = g->blame;
+	uint32_t stack = 0;
+
+	scry_symbols_turn(&b->symbols);
+	b->walk.is_still = true;
+	if (scry_walk_take(&b->walk, g->ruby, copy) == SCRY_WALK_VALID &&
+	    scry_symbols_name(&b->symbols, g->ruby, &b->walk, b->named) == 0)
+		stack = found_stack(g);
+	b->walk.is_still = false;
+	return stack;
 }
 
 static void add(struct scry_gvl_blame *b, uint32_t holder, uint32_t stack, uint64_t weight)

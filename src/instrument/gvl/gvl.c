@@ -26,7 +26,8 @@
 #include "watch/ask.h"
 #include "watch/loading.h"
 
-#define EVENT_NS 20 /* what it adds to the end of a critical section: bench/gvl.md */
+#define EVENT_NS 20   /* what it adds to the end of a critical section: bench/gvl.md */
+#define STACK_NS 1000 /* a stack, to the end of a wait */
 #define LOOK_NS 50000000ull
 #define FRESH_LOOKS 4 /* until who is new has its tid and name */
 #define LOOK_SHARE 10 /* looks for new threads take a tenth of the time, at most */
@@ -130,6 +131,14 @@ void scry_gvl_look_first(struct scry_gvl *g, int tries)
 	}
 }
 
+/* From 3.3 on threads may take turns on native threads, whose tids and names are then nobody's. */
+static void look_for_turns(struct scry_gvl *g, const struct scry_ruby_thread *threads, size_t n)
+{
+	for (size_t i = 0; i < n && g->ruby->layout.gvl.hands_over && !g->are_turns; i++)
+		for (size_t k = 0; k < i && threads[i].tid > 0; k++)
+			g->are_turns |= threads[k].tid == threads[i].tid;
+}
+
 static struct scry_gvl_person *person_of(struct scry_gvl *g, uint64_t th)
 {
 	uint64_t *at = scry_map_ref(&g->by_th, th);
@@ -160,6 +169,8 @@ void scry_gvl_look_at_people(struct scry_gvl *g)
 	struct scry_ruby_thread *threads;
 	ssize_t n = scry_ruby_threads(g->ruby, &threads);
 
+	if (n > 0)
+		look_for_turns(g, threads, (size_t)n);
 	for (size_t i = 0; n > 0 && i < g->count; i++)
 		g->people[i].is_alive = false;
 	for (ssize_t i = 0; i < n; i++) {
@@ -282,9 +293,12 @@ static int prepare(struct scry_watch *w)
 
 static void describe(struct scry_watch *w, FILE *out)
 {
+	const struct scry_gvl_opts *opts = w->opts->instrument_opts;
 	const struct scry_gvl *g = w->state;
 
 	scry_patch_describe(&g->hooks, out);
+	if (opts && opts->stacks)
+		fprintf(out, "  cost        about 1 us more for each wait, for its stack\n");
 }
 
 /* ---- on ---- */
@@ -306,6 +320,19 @@ static void tell_pass(const struct scry_gvl *g, struct scry_gvl_plan *plan)
 	plan->me_flags = l->me_flags;
 	plan->me_mask = l->iseq_flags_mask;
 	plan->pass = g->ruby->bias + l->gvl.pass;
+}
+
+static void tell_stacks(const struct scry_gvl *g, struct scry_gvl_plan *plan)
+{
+	const struct scry_ruby_layout *l = &g->ruby->layout;
+
+	plan->ec = l->th_ec;
+	plan->cfp = l->ec_cfp;
+	plan->ec_stack = l->ec_stack;
+	plan->ec_stack_size = l->ec_stack_size;
+	plan->frame_ep = l->frame_ep;
+	plan->frame_size = l->frame_size;
+	plan->stacks = 1;
 }
 
 /* A thread of another ractor has another lock. */
@@ -333,6 +360,8 @@ static int find_lock(struct scry_gvl *g)
 	told.nt = l->th_nt;
 	told.tid = l->th_tid;
 	tell_pass(g, &told);
+	if (g->has_stacks)
+		tell_stacks(g, &told);
 	if (told.hands_over && l->th_tid == SCRY_RUBY_NONE)
 		return scry_fail(-ENOTSUP,
 				 "process %d (%s): its threads do not say which native thread runs "
@@ -386,11 +415,13 @@ static int begin(struct scry_gvl *g)
 
 static int enter(struct scry_watch *w)
 {
+	const struct scry_gvl_opts *opts = w->opts->instrument_opts;
 	struct scry_gvl *g = w->state;
 	int r = scry_threads_start(&w->inj, w->held, 0);
 
 	g->table = (struct scry_gvl_table *)w->inj.ring;
 	memset(g->table, 0, sizeof(*g->table));
+	g->has_stacks = opts && opts->stacks;
 	if (r == 0 && w->pool.head)
 		r = scry_pool_tell(&w->pool, &w->inj, &(struct scry_agent_frames){0});
 	if (r == 0)
@@ -417,6 +448,7 @@ static int adopt(struct scry_watch *w)
 	g->hooks.mem.fd = -1;
 	g->table = (struct scry_gvl_table *)w->inj.ring;
 	g->lock = root->lock;
+	g->has_stacks = root->has_stacks;
 	g->began = root->began;
 	scry_map_init(&g->by_th, SCRY_GVL_THREADS);
 	w->runtime = w->root->runtime;
@@ -503,8 +535,11 @@ static void end(struct scry_gvl *g)
 		return;
 	g->ended = scry_ticks_look();
 	g->cpu_ended_ns = scry_proc_cpu_ns(g->watch->proc.pid);
-	if (!g->watch->target_gone && g->is_bound)
-		scry_gvl_look_at_people(g);
+	if (g->watch->target_gone || !g->is_bound)
+		return;
+	if (g->has_stacks && g->waiters)
+		scry_gvl_waiters_look_last(g);
+	scry_gvl_look_at_people(g);
 }
 
 static void leave(struct scry_watch *w)
@@ -520,6 +555,16 @@ static void leave(struct scry_watch *w)
 		       sizeof(none));
 }
 
+/* Whose stacks were taken. */
+static uint64_t waits_of(const struct scry_gvl *g)
+{
+	uint64_t waits = 0;
+
+	for (uint32_t i = 1; g->has_stacks && i < SCRY_GVL_THREADS; i++)
+		waits += g->table->row[i].waits;
+	return waits;
+}
+
 static int finish(struct scry_watch *w)
 {
 	struct scry_gvl *g = w->state;
@@ -533,7 +578,7 @@ static int finish(struct scry_watch *w)
 	if (g->unseen)
 		scry_gvl_unseen_note(g->unseen, w);
 	w->events = g->table->events;
-	w->cost_ns = w->events * EVENT_NS;
+	w->cost_ns = w->events * EVENT_NS + waits_of(g) * STACK_NS;
 	return g->began.tsc ? scry_gvl_report(g) : 0;
 }
 

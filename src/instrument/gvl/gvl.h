@@ -11,6 +11,7 @@
 #include "hook/hooks.h"
 #include "sys/ticks.h"
 #include "vm/ruby.h"
+#include "vm/ruby_walk.h"
 #include "watch/watch.h"
 #include "wire/gvl.h"
 
@@ -33,8 +34,13 @@ struct scry_gvl_blame;
 struct scry_gvl_waiters;
 struct scry_gvl_unseen;
 
+struct scry_gvl_opts {
+	bool stacks; /* each waiter's is taken */
+};
+
 struct scry_gvl {
 	struct scry_watch *watch;
+	bool has_stacks; /* each waiter's is taken, by the agent */
 	struct scry_ruby *ruby;
 	struct scry_hooks hooks;
 	uint64_t lock;	 /* address of the ractor, or vm, that has it; 0: not known yet */
@@ -55,6 +61,7 @@ struct scry_gvl {
 	uint64_t look_ns, soon_ns; /* when to look again who there is; where somebody is new */
 	uint64_t births;	   /* of the table's, that were looked at */
 	uint32_t fresh;		   /* looks that are still to come soon, as somebody was new */
+	bool are_turns;		   /* native threads run several threads in turn */
 	bool tids_are_ours;	   /* its pid namespace is ours: it knows tids as we do */
 	uint64_t cpu_began_ns, cpu_ended_ns; /* of its process */
 };
@@ -82,16 +89,26 @@ void scry_gvl_blame_settle(struct scry_gvl *g, uint32_t first_holder);
 /* Writes the lines of a holder, by its number, because of which others lost so much. */
 void scry_gvl_blame_report(struct scry_gvl *g, uint32_t holder, uint64_t lost_ns);
 
-/* The stack of a thread as a number, 0: not read; and as a STACK id, written where it is new. */
+/* The stack of a thread as a number, 0: not read; that of a copy of one that stood still; and as a
+ * STACK id, written where it is new. */
 uint32_t scry_gvl_blame_walk(struct scry_gvl *g, uint64_t th);
+uint32_t scry_gvl_blame_take(struct scry_gvl *g, const struct scry_walk_copy *copy);
+/* That of a thread that has no frames of Ruby. */
+uint32_t scry_gvl_blame_no_frames(struct scry_gvl *g);
 uint32_t scry_gvl_blame_write(struct scry_gvl *g, uint32_t stack);
 
-/* waiters.c: samples who waits. NULL: no memory. A look stands for `gap_ns`. */
+/* waiters.c: samples who waits, or takes over what the agent says of each wait. NULL: no memory. A
+ * look stands for `gap_ns`. */
 struct scry_gvl_waiters *scry_gvl_waiters_new(void);
 void scry_gvl_waiters_free(struct scry_gvl_waiters *s);
 void scry_gvl_waiters_look(struct scry_gvl *g, uint64_t gap_ns);
+/* With stacks: of those that wait still. The last look. */
+void scry_gvl_waiters_look_last(struct scry_gvl *g);
 struct scry_gvl_waited { /* by a thread, by its number */
 	uint64_t th, ns;
+	/* Of that: in a wait that is not over; of one that was on at the first event, before that.
+	 */
+	uint64_t open_ns, older_ns;
 	uint32_t number;
 };
 /* Writes the lines at which it waited. */

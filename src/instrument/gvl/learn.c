@@ -32,7 +32,9 @@
 #define LOOKS 1500u	  /* that differ from the one before: a child without a processor stands */
 #define LOOKS_WAITED 400u /* of them with somebody in the queue */
 #define LOOKS_LEAST 100u
-#define CONTEND_MS 600u
+#define LOOKS_MORE 50u
+#define SAME 16u	/* looks that show nothing new, and the looker makes room for others */
+#define CONTEND_MS 600u /* in the first try; each later one has as much more */
 #define SLEEP_MS 250u	/* before they do: learn.rb */
 #define MUTEX_BYTES 40u /* glibc's pthread_mutex_t: lock, count, owner, users, kind, ... */
 #define PAUSE_NS 1000000000ull
@@ -63,6 +65,7 @@ struct stage {
 	struct scry_maps maps;
 	uint64_t pass; /* the function of Thread.pass, where that was seen last */
 	uint32_t pass_at, passes;
+	uint32_t contend_ms;
 	bool is_hopeless; /* what failed fails again: this Ruby cannot be hooked */
 };
 
@@ -245,7 +248,7 @@ static int contend(struct stage *s)
 {
 	char line[32];
 
-	snprintf(line, sizeof(line), "contend %u\n", CONTEND_MS);
+	snprintf(line, sizeof(line), "contend %u\n", s->contend_ms);
 	return ask(s, line);
 }
 
@@ -302,9 +305,17 @@ static void look_for_pass(struct stage *s)
 	scry_error_clear();
 }
 
+/* Few looks see a mutex locked: where it is not sure yet more may tell. */
+static bool is_enough(const struct stage *s, struct scry_ruby_gvl *g)
+{
+	return s->looks >= LOOKS && s->waited >= LOOKS_WAITED && s->looks % LOOKS_MORE == 0 &&
+	       judge(s, g) == 0;
+}
+
 /* While they contend, and for no longer. */
 static int learn(struct stage *s, struct scry_ruby_gvl *g)
 {
+	uint32_t same = 0;
 	uint64_t end;
 	ssize_t n;
 	int r = contend(s);
@@ -317,10 +328,15 @@ static int learn(struct stage *s, struct scry_ruby_gvl *g)
 	s->count = (size_t)n;
 	if (scry_maps_read(s->talk.pid, &s->maps) < 0)
 		scry_error_clear();
-	end = scry_now_ns() + (CONTEND_MS + SLEEP_MS) * 1000000ull;
-	while ((s->looks < LOOKS || s->waited < LOOKS_WAITED) && scry_now_ns() < end && r == 0) {
+	end = scry_now_ns() + (s->contend_ms + SLEEP_MS) * 1000000ull;
+	while (!is_enough(s, g) && scry_now_ns() < end && r == 0) {
+		const uint32_t looks = s->looks;
+
 		r = look(s);
 		look_for_pass(s);
+		same = s->looks == looks ? same + 1 : 0;
+		if (same % SAME == SAME - 1) /* it may want this very processor */
+			nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 	}
 	if (s->passes == PASSES) {
 		g->pass = s->pass - s->child->bias;
@@ -410,7 +426,7 @@ static int rehearse(struct stage *s)
 	s->is_hopeless = r == -ENOTSUP;
 	if (r == 0)
 		r = contend(s);
-	wait_ms(r == 0 ? CONTEND_MS + SLEEP_MS : 0);
+	wait_ms(r == 0 ? s->contend_ms + SLEEP_MS : 0);
 	if (r == 0)
 		r = ask(s, "fork 0\n");
 	if (r == 0)
@@ -486,13 +502,15 @@ int scry_gvl_learn(struct scry_ruby *ruby, const struct scry_proc *proc)
 
 	if (is_good(g))
 		return 0;
-	/* What did not come out even may have been the machine's load. */
+	/* What did not come out even may have been the machine's load: a child that has no
+	 * processor shows nothing. */
 	for (int i = 0; i < TRIES && !g->is_proven && !is_hopeless; i++) {
 		*g = (struct scry_ruby_gvl){0};
 		s = calloc(1, sizeof(*s));
 		if (s) {
 			s->talk = (struct scry_calib_talk){.in = -1, .out = -1, .err = -1};
 			s->proc.pidfd = -1;
+			s->contend_ms = (uint32_t)(i + 1) * CONTEND_MS;
 		}
 		r = s ? play(ruby, proc, s) : -ENOMEM;
 		if (s) {

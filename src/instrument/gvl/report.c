@@ -127,8 +127,8 @@ static int tell_thread(const struct report *r, struct scry_gvl_row *row, uint32_
 	if (has_row && end > row->since)
 		add(row, row->state, end - row->since);
 	known = row->held + row->wanted + row->granted;
-	ev.tid = r->g->tids_are_ours ? row->tid : 0;
-	if (p && p->tid) {
+	ev.tid = r->g->tids_are_ours && !r->g->are_turns ? row->tid : 0;
+	if (p && p->tid && (!r->g->are_turns || p->tid == w->proc.pid)) {
 		ev.tid = (uint32_t)p->tid;
 		ev.name_str = scry_watch_string(w, p->name);
 	}
@@ -144,13 +144,23 @@ static int tell_thread(const struct report *r, struct scry_gvl_row *row, uint32_
 	ev.passes = row->passes;
 	ev.forced = row->forced;
 	ev.overtakes = row->overtakes;
+	ev.runs = row->runs;
+	ev.runs_ns = ns_of(r, row->run_ticks);
+	ev.run_max_ns = ns_of(r, row->run_longest);
+	ev.run_most = row->run_most;
 	ev.waits = row->waits;
 	ev.p50_ns = ns_of(r, quantile(row, 500));
 	ev.p90_ns = ns_of(r, quantile(row, 900));
 	ev.p99_ns = ns_of(r, quantile(row, 990));
 	ev.max_ns = ns_of(r, row->longest);
 	scry_watch_event(w, SCRY_EVENT_GVL_THREAD, &ev, sizeof(ev));
-	r->waited[number] = (struct scry_gvl_waited){row->th, ev.wanted_ns + ev.granted_ns, number};
+	r->waited[number] = (struct scry_gvl_waited){
+		.th = row->th,
+		.ns = ev.wanted_ns + ev.granted_ns,
+		.open_ns = ev.open_ns,
+		.older_ns = first_state(r, row->th) == SCRY_GVL_WANTS ? ns_of(r, r->prefix) : 0,
+		.number = number,
+	};
 	return 0;
 }
 
@@ -254,6 +264,8 @@ static void tell_lock(const struct report *r)
 	ev.cpu_ns = g->cpu_ended_ns && g->cpu_ended_ns >= g->cpu_began_ns
 			    ? g->cpu_ended_ns - g->cpu_began_ns
 			    : UINT64_MAX;
+	ev.stacks = g->has_stacks;
+	ev.unstacked = t->unstacked;
 	scry_watch_event(g->watch, SCRY_EVENT_GVL, &ev, sizeof(ev));
 }
 
@@ -271,11 +283,29 @@ static void tell_lacks(const struct report *r)
 	if (odd)
 		scry_watch_note(w, "the VM's queue was not as learned at %llu moments",
 				(unsigned long long)odd);
+	if (r->g->are_turns)
+		scry_watch_note(w, "native threads run several threads in turn here (M:N): their "
+				   "tids and names say nothing, and are left out");
 	if (ractors > 1)
 		scry_watch_note(w,
 				"%d more ractor%s, each with a lock of its own, which is not seen",
 				ractors - 1, scry_text_s((uint64_t)ractors - 1));
 	scry_error_clear();
+}
+
+/* The run that is on lasts until then. */
+static void complete_run(struct report *r)
+{
+	struct scry_gvl_table *t = r->t;
+	struct scry_gvl_row *row = &t->row[t->run_row % SCRY_GVL_THREADS];
+	const uint64_t ticks = r->end > t->run_began ? r->end - t->run_began : 0;
+
+	if (!t->run_takes)
+		return;
+	row->runs++;
+	row->run_ticks += ticks;
+	row->run_longest = ticks > row->run_longest ? ticks : row->run_longest;
+	row->run_most = t->run_takes > row->run_most ? t->run_takes : row->run_most;
 }
 
 static void set_times(struct report *r)
@@ -342,6 +372,7 @@ static void tell_all(struct report *r)
 	for (uint32_t i = 0; i < r->t->rows && i < SCRY_GVL_THREADS; i++)
 		r->lost[i] = r->t->row[i].lost;
 	complete_pairs(r);
+	complete_run(r);
 	tell_lock(r);
 	tell_lacks(r);
 	tell_threads(r);

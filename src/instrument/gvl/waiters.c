@@ -5,24 +5,32 @@
  * How long a thread waited is counted exactly by the agent; that is shared out among its looks.
  * What more than a few that have just begun to wait would cost is left out: these looks have no
  * stack. Threads are known by their structs, as before the first event they have no row.
+ *
+ * With stacks the agent says of each wait that is over how long it was, and where its thread stood:
+ * then looks are of those only that wait still at the end.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "instrument/gvl/gvl.h"
 #include "watch/ask.h"
+#include "wire/gvl_wait.h"
 #include "wire/payload.h"
 
 #define WALKS_MAX 8u /* of one look */
 #define ROWS_MAX 100000u
+#define ROUNDING_NS 1000u /* what sums of many waits may differ by */
 
 struct waiter {
 	uint64_t th, wait_began; /* of the wait that `stack` is of */
 	uint32_t stack;
+	uint32_t old_stack; /* of the wait that was on at the first event */
 };
 
 struct row {
-	uint32_t waiter, stack; /* waiter: its place; stack: a frame's number, 0: not read */
-	uint64_t samples, weight_ns;
+	uint32_t waiter, stack;	  /* waiter: its place; stack: a frame's number, 0: not read */
+	uint64_t samples, weight; /* of looks, ns; with stacks: waits, ticks */
+	uint64_t longest;	  /* ticks */
 };
 
 struct scry_gvl_waiters {
@@ -32,6 +40,9 @@ struct scry_gvl_waiters {
 	struct row *rows;
 	size_t count, room, row_count, row_room;
 	uint32_t walks; /* of this look */
+	uint64_t tail;	/* of the ring, words */
+	bool is_over;	/* what the ring has is no record */
+	uint64_t record[SCRY_GVL_WAIT_WORDS + 2 * SCRY_GVL_STACK_BYTES / 8];
 };
 
 struct scry_gvl_waiters *scry_gvl_waiters_new(void)
@@ -85,90 +96,244 @@ static struct waiter *waiter_of(struct scry_gvl_waiters *s, uint64_t th)
 	return &s->waiters[*at - 1];
 }
 
-static void add(struct scry_gvl_waiters *s, const struct waiter *w, uint32_t stack, uint64_t gap_ns)
+static void add(struct scry_gvl_waiters *s, const struct waiter *w, uint32_t stack, uint64_t weight)
 {
 	const uint32_t place = (uint32_t)(w - s->waiters);
 	uint64_t *at = scry_map_ref(&s->keys, (uint64_t)place << 32 | stack);
+	struct row *row;
 
 	if (!at || (!*at && !grow((void **)&s->rows, s->row_count, &s->row_room, sizeof(*s->rows))))
-		return; /* its share goes to the others of this thread */
+		return; /* its share goes to the others of this thread; with stacks, to none */
 	if (!*at) {
 		s->rows[s->row_count++] = (struct row){.waiter = place, .stack = stack};
 		*at = s->row_count;
 	}
-	s->rows[*at - 1].samples++;
-	s->rows[*at - 1].weight_ns += gap_ns;
+	row = &s->rows[*at - 1];
+	row->samples++;
+	row->weight += weight;
+	row->longest = weight > row->longest ? weight : row->longest;
 }
+
+/* ---- looks ---- */
 
 static bool is_waiting(const volatile struct scry_gvl_row *r)
 {
 	return r->state == SCRY_GVL_WANTS || r->state == SCRY_GVL_GRANTED;
 }
 
-/* The wait that is on in its row; NULL: there was no event yet. */
-static void look_at(struct scry_gvl *g, uint64_t th, const volatile struct scry_gvl_row *r,
-		    uint64_t gap_ns)
+/* The wait that is on in its row; NULL: there was no event yet. NULL: there is no memory. */
+static struct waiter *look_at(struct scry_gvl *g, uint64_t th,
+			      const volatile struct scry_gvl_row *r)
 {
 	const uint64_t wait_began = r ? r->wait_began : 1;
 	struct scry_gvl_waiters *s = g->waiters;
 	struct waiter *w = waiter_of(s, th);
 
 	if (!w)
-		return;
+		return NULL;
 	if (w->wait_began != wait_began || !w->stack) {
 		w->wait_began = wait_began;
 		w->stack = s->walks++ < WALKS_MAX ? scry_gvl_blame_walk(g, th) : 0;
 		if (r && (!is_waiting(r) || r->wait_began != wait_began)) /* it may be of later */
 			w->stack = 0;
 	}
-	add(s, w, w->stack, gap_ns);
+	if (!r && w->stack)
+		w->old_stack = w->stack;
+	return w;
 }
 
-void scry_gvl_waiters_look(struct scry_gvl *g, uint64_t gap_ns)
+/* `gap_ns` 0: no samples. */
+static void look_at_all(struct scry_gvl *g, uint64_t gap_ns)
 {
 	const volatile struct scry_gvl_table *t = g->table;
 	const struct scry_gvl_snapshot *first = &g->first_look;
 	const uint32_t wanting = t->wanting;
 
+	struct waiter *w;
+
 	g->waiters->walks = 0;
 	for (size_t i = 0; !t->sequence && g->has_first_look && i < first->count; i++)
-		look_at(g, first->queue[i], NULL, gap_ns);
+		if ((w = look_at(g, first->queue[i], NULL)) && gap_ns)
+			add(g->waiters, w, w->stack, gap_ns);
 	for (uint32_t i = 0; i < wanting && i < SCRY_GVL_THREADS; i++) {
 		const uint32_t row = t->waiting[i] % SCRY_GVL_THREADS;
 		const volatile struct scry_gvl_row *r = &t->row[row];
 
-		if (row && r->th && is_waiting(r))
-			look_at(g, r->th, r, gap_ns);
+		if (row && r->th && is_waiting(r) && (w = look_at(g, r->th, r)) && gap_ns)
+			add(g->waiters, w, w->stack, gap_ns);
 	}
 }
+
+/* ---- what the agent says ---- */
+
+/* A wait with its stack; false: it makes no sense. */
+static bool take(struct scry_gvl *g, uint64_t words)
+{
+	struct scry_gvl_waiters *s = g->waiters;
+	const struct scry_gvl_wait *wait = (const void *)s->record;
+	const uint64_t frames = wait->end - wait->cfp, values = wait->top - wait->bottom;
+	const struct scry_walk_copy copy = {
+		.ec = wait->ec,
+		.stack = wait->stack,
+		.end = wait->end,
+		.cfp = wait->cfp,
+		.bottom = wait->bottom,
+		.top = wait->top,
+		.frames = s->record + SCRY_GVL_WAIT_WORDS,
+		.values = (const char *)(s->record + SCRY_GVL_WAIT_WORDS) + frames,
+		.frames_size = frames,
+	};
+	const bool has_stack = words > SCRY_GVL_WAIT_WORDS;
+	uint32_t stack = 0;
+	struct waiter *w;
+
+	if (has_stack && (frames > SCRY_GVL_STACK_BYTES || values > SCRY_GVL_STACK_BYTES ||
+			  frames % 8 || (frames + values) / 8 != words - SCRY_GVL_WAIT_WORDS))
+		return false;
+	if (has_stack)
+		stack = scry_gvl_blame_take(g, &copy);
+	else if (!wait->cfp)
+		stack = scry_gvl_blame_no_frames(g);
+	w = waiter_of(s, wait->th);
+	if (w)
+		add(s, w, stack, wait->ticks);
+	if (w && wait->is_old)
+		w->old_stack = stack;
+	return true;
+}
+
+/* All that is there. What is no record ends it: nothing more is read. */
+static void take_all(struct scry_gvl *g)
+{
+	struct scry_gvl_table *t = g->table;
+	struct scry_gvl_waiters *s = g->waiters;
+	const uint64_t *ring = (const uint64_t *)t + SCRY_GVL_RING_AT;
+	const uint64_t head = __atomic_load_n(&t->ring_head, __ATOMIC_ACQUIRE);
+
+	while (s->tail != head && !s->is_over) {
+		const uint64_t words = ring[s->tail % SCRY_GVL_RING];
+
+		s->is_over = head - s->tail > SCRY_GVL_RING || words < SCRY_GVL_WAIT_WORDS ||
+			     words > head - s->tail || words > sizeof(s->record) / 8;
+		for (uint64_t i = 0; i < words && !s->is_over; i++)
+			s->record[i] = ring[(s->tail + i) % SCRY_GVL_RING];
+		if (s->is_over || !take(g, words)) {
+			s->is_over = true;
+			g->watch->errors++;
+			break;
+		}
+		s->tail += words;
+		__atomic_store_n(&t->ring_tail, s->tail, __ATOMIC_RELEASE);
+	}
+}
+
+void scry_gvl_waiters_look(struct scry_gvl *g, uint64_t gap_ns)
+{
+	if (g->has_stacks)
+		take_all(g);
+	if (!g->has_stacks || !g->table->sequence) /* who waits before the first event may be
+						    * given the lock by that */
+		look_at_all(g, g->has_stacks ? 0 : gap_ns);
+}
+
+void scry_gvl_waiters_look_last(struct scry_gvl *g)
+{
+	take_all(g);
+	look_at_all(g, 0);
+}
+
+/* ---- the report ---- */
 
 static uint64_t weight_of(const struct scry_gvl_waiters *s, uint64_t th)
 {
 	uint64_t all = 0;
 
 	for (size_t i = 0; i < s->row_count; i++)
-		all += s->waiters[s->rows[i].waiter].th == th ? s->rows[i].weight_ns : 0;
+		all += s->waiters[s->rows[i].waiter].th == th ? s->rows[i].weight : 0;
 	return all;
+}
+
+static void tell(struct scry_gvl *g, const struct scry_gvl_waited *waited, uint32_t stack,
+		 const struct scry_ev_gvl_wait_line *what)
+{
+	struct scry_ev_gvl_wait_line ev = *what;
+
+	if (!ev.lost_ns && !ev.waits)
+		return;
+	ev.pid = (uint32_t)g->watch->proc.pid;
+	ev.waiter = waited->number;
+	ev.stack = scry_gvl_blame_write(g, stack);
+	scry_watch_event(g->watch, SCRY_EVENT_GVL_WAIT_LINE, &ev, sizeof(ev));
+}
+
+/* Its looks share what it waited. */
+static void tell_looks(struct scry_gvl *g, const struct scry_gvl_waited *waited)
+{
+	struct scry_gvl_waiters *s = g->waiters;
+	const uint64_t all = weight_of(s, waited->th);
+
+	for (size_t i = 0; all && i < s->row_count; i++) {
+		const struct row *row = &s->rows[i];
+		const double share = (double)row->weight / (double)all;
+
+		if (s->waiters[row->waiter].th == waited->th && row->weight)
+			tell(g, waited, row->stack,
+			     &(struct scry_ev_gvl_wait_line){
+				     .samples = (uint32_t)row->samples,
+				     .lost_ns = (uint64_t)((double)waited->ns * share)});
+	}
+	if (!all) /* it waited between two looks only */
+		tell(g, waited, 0, &(struct scry_ev_gvl_wait_line){.lost_ns = waited->ns});
+}
+
+static uint64_t ns_of(const struct scry_gvl *g, uint64_t ticks)
+{
+	return scry_ticks_by(&g->began, &g->ended, ticks);
+}
+
+/* What is in no wait that is over: it was on at an end of the watch, or there was no room. */
+static void tell_rest(struct scry_gvl *g, const struct scry_gvl_waited *waited, uint64_t rest)
+{
+	static const struct waiter none;
+	uint64_t at;
+	const struct waiter *w = scry_map_get(&g->waiters->by_th, waited->th, &at) && at
+					 ? &g->waiters->waiters[at - 1]
+					 : &none;
+	const uint64_t open = waited->open_ns < rest ? waited->open_ns : rest;
+	const uint64_t older = waited->older_ns < rest - open ? waited->older_ns : rest - open;
+
+	tell(g, waited, w->stack, &(struct scry_ev_gvl_wait_line){.lost_ns = open});
+	tell(g, waited, w->old_stack, &(struct scry_ev_gvl_wait_line){.lost_ns = older});
+	if (rest - open - older > ROUNDING_NS)
+		tell(g, waited, 0, &(struct scry_ev_gvl_wait_line){.lost_ns = rest - open - older});
+}
+
+static void tell_waits(struct scry_gvl *g, const struct scry_gvl_waited *waited)
+{
+	struct scry_gvl_waiters *s = g->waiters;
+	uint64_t rest = waited->ns;
+
+	for (size_t i = 0; i < s->row_count; i++) {
+		const struct row *row = &s->rows[i];
+		const uint64_t ns = ns_of(g, row->weight);
+
+		if (s->waiters[row->waiter].th != waited->th)
+			continue;
+		tell(g, waited, row->stack,
+		     &(struct scry_ev_gvl_wait_line){.lost_ns = ns,
+						     .waits = row->samples,
+						     .max_ns = ns_of(g, row->longest)});
+		rest -= ns < rest ? ns : rest;
+	}
+	tell_rest(g, waited, rest);
 }
 
 void scry_gvl_waiters_report(struct scry_gvl *g, const struct scry_gvl_waited *waited)
 {
-	struct scry_gvl_waiters *s = g->waiters;
-	const uint64_t all = weight_of(s, waited->th);
-	struct scry_ev_gvl_wait_line ev = {.pid = (uint32_t)g->watch->proc.pid,
-					   .waiter = waited->number,
-					   .lost_ns = waited->ns};
-
-	for (size_t i = 0; all && i < s->row_count; i++) {
-		const struct row *row = &s->rows[i];
-
-		if (s->waiters[row->waiter].th != waited->th || !row->weight_ns)
-			continue;
-		ev.stack = scry_gvl_blame_write(g, row->stack);
-		ev.samples = (uint32_t)row->samples;
-		ev.lost_ns = (uint64_t)((double)waited->ns * (double)row->weight_ns / (double)all);
-		scry_watch_event(g->watch, SCRY_EVENT_GVL_WAIT_LINE, &ev, sizeof(ev));
-	}
-	if (!all && waited->ns) /* it waited between two looks only */
-		scry_watch_event(g->watch, SCRY_EVENT_GVL_WAIT_LINE, &ev, sizeof(ev));
+	if (g->has_stacks)
+		take_all(g); /* what came as the hooks went off, or as the program ended */
+	if (g->has_stacks)
+		tell_waits(g, waited);
+	else
+		tell_looks(g, waited);
 }

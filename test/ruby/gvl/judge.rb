@@ -44,6 +44,22 @@ when "share" # three compute in turns of one length; who sleeps takes next to no
   io = by_name.fetch("io")[0]
   near["waited by io at its sleep", line["lost_ns"], io["wanted_ns"] + io["granted_ns"], 0.05, 5_000_000] if line
   wrong << "io waits nowhere" unless line
+when "stacks" # each wait is told with where its thread stood: of threads that wait at one line, all of them
+  wrong << "#{totals["unstacked_waits"]} waits without a stack" unless totals["unstacked_waits"].zero?
+  # a wait that was on at the beginning is no wait of its thread, but has a stack
+  near["waits at lines", report["waiting"].sum { |r| r["waits"] }, totals["waits"], 0, threads.size]
+  at = ->(line) { report["waiting"].select { |r| r["line"] == line && r["file"].to_s.end_with?("share.rb") } }
+  {7 => %w[busy0 busy1 busy2], 10 => %w[io]}.each do |line, names|
+    rows, who = at[line], by_name.values_at(*names).flatten
+    near["waits at line #{line}", rows.sum { |r| r["waits"] }, who.sum { |t| t["waits"] }, 0, names.size]
+    near["waited at line #{line}", rows.sum { |r| r["lost_ns"] }, who.sum { |t| t["wanted_ns"] + t["granted_ns"] }, 0.01, 1_000_000]
+    longest, own = rows.map { |r| r["wait_max_ns"].to_i }.max, who.map { |t| t["wait_max_ns"].to_i }.max
+    older = who.map { |t| t["older_wait_ns"] }.max # from its first event on it may be the longest
+    wrong << "longest at line #{line}: #{longest}, not #{own}" unless longest.between?(own, [own, older].max)
+  end
+  wrong << "io waited #{at[10].sum { |r| r["waits"] }} times" if at[10].sum { |r| r["waits"] } < 3
+  wrong << "waits nowhere: #{at[10]}" unless at[10].all? { |r| r["method"] == "Kernel#sleep" && r["stack"].size >= 1 && r["samples"].nil? }
+  wrong << "it is not said" unless report["notes"][1].to_s.match?(/they waited most at .*share.rb:7 .* in \d+ waits, the longest/)
 when "hog" # one thread holds it, in C, for so long by its own clock; another one wants it all the time
   hog, waiter = by_name.fetch("hog")[0], by_name.fetch("waiter")[0]
   near["held by hog", hog["held_ns"], number.to_i, 0.03, 5_000_000]
