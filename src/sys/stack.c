@@ -48,15 +48,16 @@ static bool guards(const struct scry_mem *mem, const struct scry_maps *maps,
 	return below && is_guard(below) && below->end == block + guard && m->start == below->end;
 }
 
-/* The end of a thread's stack, by the record of it in the thread's descriptor; 0: there is none. */
-static uint64_t thread_floor(const struct scry_tracee *t, const struct scry_mem *mem,
-			     const struct scry_maps *maps, const struct scry_map_entry *m)
+/* Where a thread's stack ends, below `sp`, by the record of it in the thread's descriptor at `tp`;
+ * 0: there is none. *ret_top is where its block does. */
+static uint64_t thread_floor(const struct scry_mem *mem, const struct scry_maps *maps, uint64_t tp,
+			     uint64_t sp, uint64_t *ret_top)
 {
-	const uint64_t tp = t->regs.fs_base, sp = t->regs.rsp;
+	const struct scry_map_entry *m = scry_maps_at(maps, sp);
 	uint64_t words[DESCRIPTOR_BYTES / 8];
 	ssize_t n;
 
-	if (tp <= sp || tp >= m->end || tp % 8)
+	if (!m || !is_stack(m) || tp >= m->end || tp % 8)
 		return 0;
 	n = scry_mem_read_some(mem, tp, words, sizeof(words));
 	for (ssize_t i = 0; i + GUARD_WORD_MAX < n / 8; i++) {
@@ -68,8 +69,10 @@ static uint64_t thread_floor(const struct scry_tracee *t, const struct scry_mem 
 			const uint64_t guard = words[(size_t)i + k];
 
 			if (is_paged(guard) && guard < sp - block &&
-			    guards(mem, maps, m, block, guard))
+			    guards(mem, maps, m, block, guard)) {
+				*ret_top = block + size;
 				return block + guard;
+			}
 		}
 	}
 	return 0;
@@ -80,13 +83,25 @@ uint64_t scry_stack_room(const struct scry_tracee *t, const struct scry_mem *mem
 {
 	const uint64_t sp = t->regs.rsp;
 	const struct scry_map_entry *m = scry_maps_at(maps, sp);
-	uint64_t floor = 0;
+	uint64_t floor = 0, top;
 
 	if (!m || !m->r || !m->w || m->shared)
 		return 0;
 	if (!strcmp(m->path, "[stack]"))
 		floor = t->tid == t->pid ? m->start : 0;
-	else if (is_stack(m))
-		floor = thread_floor(t, mem, maps, m);
+	else if (t->regs.fs_base > sp)
+		floor = thread_floor(mem, maps, t->regs.fs_base, sp, &top);
 	return floor ? sp - floor : 0;
+}
+
+bool scry_stack_of(const struct scry_mem *mem, const struct scry_maps *maps, uint64_t tp,
+		   uint64_t *ret_low, uint64_t *ret_top)
+{
+	uint64_t top, low = thread_floor(mem, maps, tp, tp, &top);
+
+	if (!low)
+		return false;
+	*ret_low = low;
+	*ret_top = top;
+	return true;
 }
