@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/opt.h"
 #include "cmd/cmd.h"
+#include "cmd/fibers.h"
 #include "cmd/output.h"
 #include "cmd/report.h"
 #include "name/fibers.h"
@@ -24,7 +25,7 @@
 struct fibers_opts {
 	uint64_t pid, top;
 	const char *core, *exe, *output;
-	bool json, all, force, help;
+	bool json, all, force, help, count;
 };
 
 struct show { /* what the view is given */
@@ -361,6 +362,10 @@ int scry_cmd_fibers(int argc, char **argv)
 		 "look at the process whose core file this is", NULL},
 		{0, "exe", SCRY_OPT_STRING, &o.exe, "FILE",
 		 "the core's program, where it is not where it was", NULL},
+		{0, "count", SCRY_OPT_FLAG, &o.count, NULL,
+		 "another question: what greenlets copy when they are switched, for -d TIME or "
+		 "until ^C; enters the process (scry fibers --count --help)",
+		 NULL},
 		{0, "all", SCRY_OPT_FLAG, &o.all, NULL, "list each fiber, too", NULL},
 		{0, "top", SCRY_OPT_U64, &o.top, "N",
 		 "show N groups of fibers, 0 all (default 30; all in JSON)", NULL},
@@ -371,7 +376,12 @@ int scry_cmd_fibers(int argc, char **argv)
 		{'h', "help", SCRY_OPT_FLAG, &o.help, NULL, "this help", NULL},
 	};
 	size_t count = sizeof(rows) / sizeof(rows[0]);
-	int rest, err = scry_opt_parse(rows, count, (struct scry_opt_args){argc, argv}, &rest);
+	int rest, err;
+
+	for (int i = 1; i < argc; i++)
+		if (strcmp(argv[i], "--count") == 0)
+			return scry_fibers_count(argc, argv);
+	err = scry_opt_parse(rows, count, (struct scry_opt_args){argc, argv}, &rest);
 
 	if (!err && o.help) {
 		printf("usage: %s\n\nFibers of a process: which stacks it has beside those of its "

@@ -45,6 +45,8 @@ struct reader {
 	uint64_t entry;	  /* of the fiber that is looked at */
 	uint64_t current; /* the fiber that runs on the scheduler's thread; 0: not known */
 	int32_t tid;
+	uint64_t name_at;
+	char name[64]; /* that is there */
 	char *slice;
 	struct slab *slabs;
 	size_t slab_count, slab_room;
@@ -134,8 +136,7 @@ static void take_fiber(struct reader *k, uint64_t address, const char *fiber)
 	const struct registry *r = &k->r;
 	struct scry_fiber_add add = {.kind = SCRY_FIBER_SCRYFIBER, .tid = k->tid};
 	uint32_t state;
-	uint64_t sp = word_at(fiber, r->fiber_sp), now;
-	char name[64];
+	uint64_t sp = word_at(fiber, r->fiber_sp), now, name_at;
 
 	memcpy(&state, fiber + r->fiber_state, 4);
 	state &= 0xff;
@@ -151,8 +152,11 @@ static void take_fiber(struct reader *k, uint64_t address, const char *fiber)
 	}
 	scry_fibers_claim(k->f, add.bounds.low);
 	k->entry = word_at(fiber, r->fiber_entry);
-	scry_fibers_text(k->f, word_at(fiber, r->fiber_name), name);
-	add.name = name;
+	name_at = word_at(fiber, r->fiber_name);
+	if (name_at != k->name_at) /* most have the same one */
+		scry_fibers_text(k->f, name_at, k->name);
+	k->name_at = name_at;
+	add.name = name_at ? k->name : NULL;
 	if (state == 5) {
 		add.state = SCRY_FIBER_ENDED;
 	} else if (!scry_fibers_take_running(k->f, &add)) {
