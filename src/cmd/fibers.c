@@ -262,6 +262,7 @@ static int take(struct show *s, uint64_t took_ns)
 	r->unlisted = sums->unlisted;
 	r->lost = sums->lost + f->marks.lost;
 	r->bad = sums->bad;
+	r->unreadable = sums->unreadable;
 	r->read_bytes = f->marks.read_bytes;
 	r->swapped_bytes = f->marks.swapped_bytes;
 	r->unread_bytes = f->marks.unread_bytes;

@@ -63,13 +63,15 @@ static void push_area(struct scry_fiber_marks *m, const struct scry_fiber_area *
 	m->areas[m->area_count++] = *area;
 }
 
-/* Bytes right below `m` that nobody may touch. */
-static uint64_t guard_below(const struct scry_maps *maps, const struct scry_map_entry *m)
+/* Bytes right below `m` that nobody may touch. In cores of gdb's own they look as if they could be
+ * read. */
+static uint64_t guard_below(const struct looker *l, const struct scry_map_entry *m)
 {
-	const struct scry_map_entry *below = m > maps->entries ? m - 1 : NULL;
+	const struct scry_map_entry *below = m > l->m->maps->entries ? m - 1 : NULL;
+	const bool is_core = l->look->pages->core != NULL;
 
-	return below && below->end == m->start && !below->r && !below->w && !below->x &&
-			       !below->inode
+	return below && below->end == m->start && (!below->r || is_core) && !below->w &&
+			       !below->x && !below->inode
 		       ? below->end - below->start
 		       : 0;
 }
@@ -196,7 +198,7 @@ static void look_through(struct looker *l, uint64_t start, uint64_t end)
 static int look_map(struct looker *l)
 {
 	const struct scry_map_entry *m = l->map;
-	struct scry_fiber_area area = {.low = m->start, .guard_bytes = guard_below(l->m->maps, m)};
+	struct scry_fiber_area area = {.low = m->start, .guard_bytes = guard_below(l, m)};
 
 	area.is_thread = strcmp(m->path, "[stack]") == 0;
 	for (uint64_t at = m->start; at < m->end;) {

@@ -178,12 +178,19 @@ static void take_fiber(struct reader *k, uint64_t address, const char *fiber)
 static void take_slab(struct reader *k, uint64_t slab, uint32_t slots)
 {
 	const uint32_t bytes = k->r.fiber_bytes, most = SLICE_BYTES / bytes;
+	uint64_t head = 0;
 
+	/* gdb's own cores have zeros behind the first guard of a mapping, and before it, too */
+	if (scry_mem_u64(&k->f->mem, slab, &head) || !head) {
+		k->f->sums.unreadable += slots;
+		return;
+	}
 	for (uint32_t first = 0; first < slots; first += most) {
 		uint32_t count = slots - first < most ? slots - first : most;
 		uint64_t at = slab + k->r.extra + (uint64_t)first * bytes;
 		ssize_t n = scry_mem_read_some(&k->f->mem, at, k->slice, (size_t)count * bytes);
 
+		k->f->sums.unreadable += n < 0 ? count : 0;
 		for (uint32_t i = 0; n > 0 && (i + 1) * bytes <= (size_t)n; i++)
 			take_fiber(k, at + (uint64_t)i * bytes, k->slice + (size_t)i * bytes);
 	}

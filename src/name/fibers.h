@@ -87,7 +87,7 @@ struct scry_fibers_sums {
 	uint64_t lost;	     /* no memory, or no room in the groups */
 	uint64_t bad;	     /* of a registry, or of a Ruby's: did not make sense */
 	uint64_t schedulers; /* of libscryfiber */
-	bool is_stopped_short; /* a table of the target's is longer than is read */
+	uint64_t unreadable; /* places for its fibers that are not there, as in gdb's cores */
 };
 
 struct scry_fibers_nearest {	    /* to the end of its stack */

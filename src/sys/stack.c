@@ -13,9 +13,10 @@
 #define GUARD_WORD_MIN 2 /* where a record's third word may lie: glibc, musl */
 #define GUARD_WORD_MAX 4
 
-static bool is_guard(const struct scry_map_entry *m)
+/* In a core that gdb has made a guard looks as if it could be read. */
+static bool is_guard(const struct scry_mem *mem, const struct scry_map_entry *m)
 {
-	return !m->r && !m->w && !m->x && !m->inode;
+	return (!m->r || mem->image) && !m->w && !m->x && !m->inode;
 }
 
 static bool is_stack(const struct scry_map_entry *m)
@@ -45,7 +46,7 @@ static bool guards(const struct scry_mem *mem, const struct scry_maps *maps,
 
 	if (below == m)
 		return is_unreadable(mem, block) && is_unreadable(mem, block + guard - PAGE);
-	return below && is_guard(below) && below->end == block + guard && m->start == below->end;
+	return below && is_guard(mem, below) && below->end == block + guard && m->start == below->end;
 }
 
 /* Where a thread's stack ends, below `sp`, by the record of it in the thread's descriptor at `tp`;

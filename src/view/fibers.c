@@ -319,6 +319,10 @@ static void push_doubts(const struct scry_fibers_report *r, struct scry_doc *doc
 		"have no guard below their stack: an overflow goes into other memory in silence");
 	push_count(doc, buf, r->several, "stacks",
 		   "have several saved contexts that fit: which one is theirs is not known");
+	push_count(doc, buf, r->unreadable, "places",
+		   r->core ? "for fibers of libscryfiber are not in the core: gdb's own cores end "
+			     "at the first guard; fix: one of the kernel's"
+			   : "for fibers of libscryfiber went away while they were read");
 	push_count(doc, buf, r->bad, "entries",
 		   "of a table of fibers made no sense, and were left out");
 	push_count(doc, buf, r->lost, "finds", "were left out, for want of room");
@@ -384,6 +388,7 @@ static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc
 		{"stale_marks", NULL, SCRY_CELL_COUNT, 0, data(r->stale)},
 		{"ambiguous", NULL, SCRY_CELL_COUNT, 0, data(r->several)},
 		{"senseless", NULL, SCRY_CELL_COUNT, 0, data(r->bad)},
+		{"unreadable", NULL, SCRY_CELL_COUNT, 0, data(r->unreadable)},
 		{"lost", NULL, SCRY_CELL_COUNT, 0, data(r->lost)},
 		{"unlisted", NULL, SCRY_CELL_COUNT, 0, data(r->unlisted)},
 		{"read_bytes", NULL, SCRY_CELL_COUNT, 0, data(r->read_bytes)},
