@@ -31,7 +31,7 @@ _Static_assert(sizeof(struct context) == 176, "uc_mcontext.gregs");
 
 /* Where its stack lies: as it says, else the guarded memory that it is in. */
 static bool bounds_of(const struct scry_fibers *f, const struct context *c,
-		      struct scry_fiber_bounds *ret)
+		      struct scry_fiber_bounds *ret, bool *ret_told)
 {
 	const struct scry_fiber_area *area = scry_fiber_area_at(&f->marks, c->sp);
 	const struct scry_map_entry *m = scry_maps_at(&f->maps, c->sp);
@@ -44,8 +44,10 @@ static bool bounds_of(const struct scry_fibers *f, const struct context *c,
 		/* a guard that lies within is not the stack's */
 		if (area && area->guard_bytes && area->low > ret->low && area->low < ret->top)
 			ret->low = area->low;
+		*ret_told = true;
 		return true;
 	}
+	*ret_told = false;
 	if (!area || !area->guard_bytes)
 		return false;
 	*ret = (struct scry_fiber_bounds){area->low, area->top};
@@ -88,6 +90,7 @@ static enum scry_fiber_state state_of(struct scry_fibers *f, const struct contex
 struct candidate {
 	struct scry_fiber_bounds bounds;
 	uint64_t address; /* of its ucontext_t */
+	bool is_told;	  /* the bounds, by uc_stack */
 };
 
 static int by_stack(const void *left, const void *right)
@@ -118,7 +121,7 @@ static size_t gather(struct scry_fibers *f, struct candidate *ret)
 		area = scry_fiber_area_at(&f->marks, at.sp);
 		if (area && area->is_thread)
 			f->sums.thread_contexts++;
-		else if ((area && area->is_taken) || !bounds_of(f, &at, &c->bounds))
+		else if ((area && area->is_taken) || !bounds_of(f, &at, &c->bounds, &c->is_told))
 			f->sums.stale++;
 		else
 			count++;
@@ -155,8 +158,8 @@ static void take_stack(struct scry_fibers *f, const struct candidate *c, size_t 
 	struct context at, fits = {0};
 	size_t others = 0, chosen = 0;
 
-	scry_fibers_claim(f, c->bounds.top - 1);
-	if (scry_fibers_take_running(f, &add)) {
+	if (c->is_told && scry_fibers_take_running(f, &add)) {
+		scry_fibers_claim(f, c->bounds.top - 1);
 		scry_fibers_add(f, &add);
 		return;
 	}
@@ -180,6 +183,12 @@ static void take_stack(struct scry_fibers *f, const struct candidate *c, size_t 
 		best.state = SCRY_FIBER_UNKNOWN;
 		best.frame_count = 0;
 	}
+	/* a signal's, or dead: that it is one says nothing but its looks */
+	if (best.state == SCRY_FIBER_UNKNOWN && !c->is_told) {
+		f->sums.stale += count;
+		return;
+	}
+	scry_fibers_claim(f, c->bounds.top - 1);
 	scry_fibers_add(f, &best);
 }
 

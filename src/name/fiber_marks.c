@@ -235,7 +235,7 @@ static void take_threads(const struct scry_fiber_look *look, struct scry_fiber_m
 		uint64_t low, top;
 
 		if (!area || !scry_stack_of(look->mem, look->maps, m->selves.at[i], &low, &top) ||
-		    area->low != low)
+		    area->low < low) /* it may begin later: a JVM has guards of its own in it */
 			continue;
 		area->is_thread = true;
 		if (area->top <= top)

@@ -10,6 +10,8 @@
 
 #define PAGE 4096u
 #define DESCRIPTOR_BYTES 4096u
+#define BARE_MAX (1ull << 32)
+#define BEHIND_MAX 8192u /* from the thread register to the end of its block */
 #define GUARD_WORD_MIN 2 /* where a record's third word may lie: glibc, musl */
 #define GUARD_WORD_MAX 4
 
@@ -95,11 +97,31 @@ uint64_t scry_stack_room(const struct scry_tracee *t, const struct scry_mem *mem
 	return floor ? sp - floor : 0;
 }
 
+/* The same of a thread without a guard, as a JVM's: its descriptor ends where its block does. */
+static uint64_t bare_floor(const struct scry_mem *mem, uint64_t tp, uint64_t *ret_top)
+{
+	uint64_t words[DESCRIPTOR_BYTES / 8];
+	ssize_t n = scry_mem_read_some(mem, tp, words, sizeof(words));
+
+	for (ssize_t i = 0; i + 1 < n / 8; i++) {
+		const uint64_t block = words[i], size = words[i + 1];
+
+		if (is_paged(block) && is_paged(size) && block < tp && size <= BARE_MAX &&
+		    block + size > tp && block + size - tp <= BEHIND_MAX) {
+			*ret_top = block + size;
+			return block;
+		}
+	}
+	return 0;
+}
+
 bool scry_stack_of(const struct scry_mem *mem, const struct scry_maps *maps, uint64_t tp,
 		   uint64_t *ret_low, uint64_t *ret_top)
 {
 	uint64_t top, low = thread_floor(mem, maps, tp, tp, &top);
 
+	if (!low)
+		low = bare_floor(mem, tp, &top);
 	if (!low)
 		return false;
 	*ret_low = low;

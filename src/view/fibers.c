@@ -310,7 +310,7 @@ static uint64_t unguarded(const struct scry_fibers_report *r)
 static void push_doubts(const struct scry_fibers_report *r, struct scry_doc *doc,
 			struct scry_buf *buf)
 {
-	if (r->total)
+	if (r->found[SCRY_VIEW_FIBER_SUSPENDED])
 		push_count(doc, buf, r->threads_running, "threads",
 			   "ran meanwhile: where is not known, so as many of the fibers that are "
 			   "called suspended may be running");
