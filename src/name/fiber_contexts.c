@@ -29,6 +29,14 @@ _Static_assert(sizeof(struct context) == 176, "uc_mcontext.gregs");
 #define BELOW_WORDS 8u /* below a stack pointer: of a context that never ran they are zeros */
 #define STACK_MAX (1ull << 40)
 
+static bool is_memory(const struct scry_fibers *f, uint64_t address)
+{
+	const struct scry_map_entry *m = scry_maps_at(&f->maps, address);
+
+	/* a guard that lies within a stack cannot be read */
+	return m && (m->w || !m->r) && !m->x;
+}
+
 /* Where its stack lies: as it says, else the guarded memory that it is in. */
 static bool bounds_of(const struct scry_fibers *f, const struct context *c,
 		      struct scry_fiber_bounds *ret, bool *ret_told)
@@ -39,7 +47,8 @@ static bool bounds_of(const struct scry_fibers *f, const struct context *c,
 	if (c->sp % 8 || !m || !m->w)
 		return false;
 	if (c->stack_low && c->stack_size && c->stack_size <= STACK_MAX && c->sp > c->stack_low &&
-	    c->sp - c->stack_low <= c->stack_size) {
+	    c->sp - c->stack_low <= c->stack_size && is_memory(f, c->stack_low) &&
+	    is_memory(f, c->stack_low + c->stack_size - 1)) {
 		*ret = (struct scry_fiber_bounds){c->stack_low, c->stack_low + c->stack_size};
 		/* a guard that lies within is not the stack's */
 		if (area && area->guard_bytes && area->low > ret->low && area->low < ret->top)
@@ -83,6 +92,8 @@ static enum scry_fiber_state state_of(struct scry_fibers *f, const struct contex
 	add->frame_count = scry_fibers_take_walk(f);
 	if (!at.is_exact)
 		return SCRY_FIBER_SUSPENDED;
+	if (entry != SCRY_FIBER_ENTRY_UCONTEXT)
+		return SCRY_FIBER_UNKNOWN;
 	/* as makecontext has left it; others may switch to it in ways that do not show here */
 	return is_untouched(f, c->sp) ? SCRY_FIBER_NEW : SCRY_FIBER_UNKNOWN;
 }
@@ -196,6 +207,7 @@ void scry_fibers_find_contexts(struct scry_fibers *f)
 {
 	struct candidate *all = calloc(f->marks.contexts.count + 1, sizeof(*all));
 	size_t count = all ? gather(f, all) : 0, end;
+	uint64_t above = 0, before;
 
 	if (!all)
 		f->sums.lost += f->marks.contexts.count;
@@ -204,7 +216,14 @@ void scry_fibers_find_contexts(struct scry_fibers *f)
 	for (size_t i = 0; i < count; i = end) {
 		for (end = i + 1; end < count && all[end].bounds.low == all[i].bounds.low; end++)
 			;
+		if (all[i].bounds.low < above) { /* within another one's */
+			f->sums.stale += end - i;
+			continue;
+		}
+		before = f->total;
 		take_stack(f, &all[i], end - i);
+		if (f->total > before)
+			above = all[i].bounds.top;
 	}
 	free(all);
 }
@@ -213,6 +232,7 @@ void scry_fibers_find_contexts(struct scry_fibers *f)
 
 #define BLOCK_WORDS 8u /* control words, r12 to r15, rbx, rbp, where it goes on */
 #define RECORD_BYTES 1024u
+#define WINDOW 4096u
 #define RECORD_REACH (1u << 20)
 
 /*
@@ -240,6 +260,30 @@ static bool read_record(const struct scry_fibers *f, uint64_t sp, uint64_t entry
 		return top - size + area->guard_bytes >= area->low;
 	}
 	return false;
+}
+
+/* Blocks that lie side by side are read at once: a heap may have many that are dead. */
+struct window {
+	uint64_t at;
+	size_t size;
+	char bytes[WINDOW];
+};
+
+static bool read_block(const struct scry_fibers *f, struct window *w, uint64_t address,
+		       uint64_t ret[BLOCK_WORDS])
+{
+	const size_t size = BLOCK_WORDS * sizeof(*ret);
+	ssize_t n;
+
+	if (address < w->at || address - w->at + size > w->size) {
+		w->at = address + size - WINDOW; /* from the uppermost down */
+		n = scry_mem_read_some(&f->mem, w->at, w->bytes, WINDOW);
+		w->size = n > 0 ? (size_t)n : 0;
+	}
+	if (address - w->at + size > w->size)
+		return scry_mem_read(&f->mem, address, ret, size) == 0;
+	memcpy(ret, w->bytes + (address - w->at), size);
+	return true;
 }
 
 struct block {
@@ -295,9 +339,14 @@ static bool fits(struct scry_fibers *f, struct block *b, const struct scry_fiber
 	return true;
 }
 
-/* True: it was taken, into `last`. */
-static bool take_block(struct scry_fibers *f, uint64_t address, struct scry_fiber_bounds *last,
-		       uint64_t *last_entry)
+struct taken { /* the stack that was taken last */
+	struct scry_fiber_bounds bounds;
+	uint64_t entry_sp;
+	struct window window;
+};
+
+/* False: it is no suspended context's. */
+static bool take_block(struct scry_fibers *f, uint64_t address, struct taken *t)
 {
 	struct scry_fiber_add add = {.kind = SCRY_FIBER_BOOST};
 	struct block b = {.address = address};
@@ -305,18 +354,18 @@ static bool take_block(struct scry_fibers *f, uint64_t address, struct scry_fibe
 	uint64_t again[BLOCK_WORDS];
 
 	if (!area || area->is_thread || area->is_taken ||
-	    (address >= last->low && address < last->top) ||
-	    scry_mem_read(&f->mem, address, b.words, sizeof(b.words)) ||
+	    (address >= t->bounds.low && address < t->bounds.top) ||
+	    !read_block(f, &t->window, address, b.words) ||
 	    !scry_fiber_is_control(b.words[0]) || !fits(f, &b, area, &add) ||
-	    b.entry_sp == *last_entry)
+	    b.entry_sp == t->entry_sp)
 		return false;
-	*last_entry = b.entry_sp;
+	t->entry_sp = b.entry_sp;
 	if (!read_record(f, address, b.entry_sp, &add.bounds)) {
 		add.bounds = (struct scry_fiber_bounds){0, b.entry_sp};
 		if (area->guard_bytes)
 			add.bounds = (struct scry_fiber_bounds){area->low, area->top};
 	}
-	*last = add.bounds.low ? add.bounds : (struct scry_fiber_bounds){address, b.entry_sp};
+	t->bounds = add.bounds.low ? add.bounds : (struct scry_fiber_bounds){address, b.entry_sp};
 	if (!scry_fibers_take_running(f, &add) &&
 	    (scry_mem_read(&f->mem, address, again, sizeof(again)) ||
 	     memcmp(again, b.words, sizeof(again)) != 0))
@@ -331,11 +380,10 @@ static bool take_block(struct scry_fibers *f, uint64_t address, struct scry_fibe
  */
 void scry_fibers_find_blocks(struct scry_fibers *f)
 {
-	struct scry_fiber_bounds last = {0};
-	uint64_t last_entry = 0;
+	struct taken t = {0};
 
 	for (size_t i = f->marks.blocks.count; i-- > 0;)
-		if (!take_block(f, f->marks.blocks.at[i], &last, &last_entry))
+		if (!take_block(f, f->marks.blocks.at[i], &t))
 			f->sums.stale++;
 	for (size_t i = 0; i < f->count; i++)
 		if (f->groups[f->all[i].group].kind == SCRY_FIBER_BOOST)

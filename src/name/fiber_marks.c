@@ -40,6 +40,15 @@ static void push(struct scry_fiber_marks *m, struct scry_fiber_list *l, uint64_t
 	l->at[l->count++] = address;
 }
 
+/* What costs more to judge. */
+static void push_few(struct scry_fiber_marks *m, struct scry_fiber_list *l, uint64_t address)
+{
+	if (l->count < SCRY_FIBER_THREADS_MAX)
+		push(m, l, address);
+	else
+		m->lost++;
+}
+
 /* --- areas ------------------------------------------------------------------------------------ */
 
 static void push_area(struct scry_fiber_marks *m, const struct scry_fiber_area *area)
@@ -163,7 +172,7 @@ static void look_at(struct looker *l, uint64_t address, const char *at, size_t l
 	} else if (word == address && left >= SELF_AGAIN + 8) {
 		memcpy(&other, at + SELF_AGAIN, 8);
 		if (other == address)
-			push(m, &m->selves, address);
+			push_few(m, &m->selves, address);
 	} else if (scry_fiber_is_control(word) && left >= BLOCK_PC + 8) {
 		memcpy(&other, at + BLOCK_PC, 8);
 		if (is_code(m->maps, other))

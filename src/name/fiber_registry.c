@@ -15,6 +15,8 @@
 #define SLABS_MAX 65536u
 #define FIBER_BYTES_MAX 4096u
 #define SIZE_MAX_BYTES (1ull << 40)
+#define LOOKS_MAX (4u * SCRY_FIBERS_MAX)
+#define COLOURS_BYTES 8192u /* by which tops may differ */
 #define HEAD_MORE 16384u /* of a slab's head, for rounding */
 #define OFFSET_MAX (1u << 20)
 #define SLICE_BYTES (256u << 10) /* of a slab's fibers, at once */
@@ -45,9 +47,12 @@ struct reader {
 	uint64_t entry;	  /* of the fiber that is looked at */
 	uint64_t current; /* the fiber that runs on the scheduler's thread; 0: not known */
 	int32_t tid;
+	uint64_t looked; /* at places of tables, in all */
 	uint64_t name_at;
 	char name[64]; /* that is there */
 	char *slice;
+	uint64_t size;	      /* of the stacks of the pool that is looked at */
+	struct scry_map seen; /* where stacks of fibers begin */
 	struct slab *slabs;
 	size_t slab_count, slab_room;
 };
@@ -131,6 +136,21 @@ static void walk(struct reader *k, uint64_t sp, struct scry_fiber_add *add)
 	}
 }
 
+/* Is it a stack of the pool's size that no other fiber has, between guards where these are told? */
+static bool is_stack(struct reader *k, const struct scry_fiber_bounds *b)
+{
+	const struct scry_fiber_area *area = scry_fiber_area_at(&k->f->marks, b->low);
+	uint64_t *seen;
+
+	if (!area || b->low % SCRY_PAGE || b->top <= b->low || b->top - b->low > k->size ||
+	    b->top - b->low + COLOURS_BYTES < k->size || b->top > area->top)
+		return false;
+	if (!k->f->space.core && (area->low != b->low || !area->guard_bytes))
+		return false;
+	seen = scry_map_ref(&k->seen, b->low);
+	return seen && !(*seen)++;
+}
+
 static void take_fiber(struct reader *k, uint64_t address, const char *fiber)
 {
 	const struct registry *r = &k->r;
@@ -145,8 +165,7 @@ static void take_fiber(struct reader *k, uint64_t address, const char *fiber)
 	add.bounds.low = word_at(fiber, r->fiber_low);
 	add.bounds.top = word_at(fiber, r->fiber_top);
 	add.word = state_word(state);
-	if (!scry_fiber_area_at(&k->f->marks, add.bounds.low) || add.bounds.top < 128 ||
-	    add.bounds.top - 128 < add.bounds.low) {
+	if (!is_stack(k, &add.bounds)) {
 		k->f->sums.bad++;
 		return;
 	}
@@ -174,12 +193,25 @@ static void take_fiber(struct reader *k, uint64_t address, const char *fiber)
 	scry_fibers_add(k->f, &add);
 }
 
+/* Tables that lead into each other would never end. */
+static bool may_look(struct reader *k, uint64_t places)
+{
+	if (k->looked + places <= LOOKS_MAX) {
+		k->looked += places;
+		return true;
+	}
+	k->f->sums.lost += places;
+	return false;
+}
+
 /* `slots` fibers side by side. Pages that were never touched are not there in a core. */
 static void take_slab(struct reader *k, uint64_t slab, uint32_t slots)
 {
 	const uint32_t bytes = k->r.fiber_bytes, most = SLICE_BYTES / bytes;
 	uint64_t head = 0;
 
+	if (!may_look(k, slots))
+		return;
 	/* gdb's own cores have zeros behind the first guard of a mapping, and before it, too */
 	if (scry_mem_u64(&k->f->mem, slab, &head) || !head) {
 		k->f->sums.unreadable += slots;
@@ -265,7 +297,8 @@ static void take_pool(struct reader *k, uint64_t pool)
 		k->f->sums.bad++;
 		return;
 	}
-	for (uint32_t i = 0; i < count && k->f->total < SCRY_FIBERS_MAX; i++)
+	k->size = size;
+	for (uint32_t i = 0; i < count && may_look(k, 1); i++)
 		if (scry_mem_u64(&k->f->mem, pool + k->r.pool_slabs + 8ull * i, &slab) == 0 &&
 		    slab) {
 			note_slab(k, slab, slots, size);
@@ -289,7 +322,7 @@ static void take_scheduler(struct reader *k, uint64_t sched)
 	fs = k->r.current_tls ? thread_register(k->f, k->tid) : 0;
 	if (fs)
 		scry_mem_u64(&k->f->mem, fs + (uint64_t)k->r.current_tls, &k->current);
-	for (uint32_t i = 0; i < k->r.classes; i++)
+	for (uint32_t i = 0; i < k->r.classes && may_look(k, 1); i++)
 		if (scry_mem_u64(&k->f->mem, sched + k->r.sched_pools + 8ull * i, &pool) == 0 &&
 		    pool)
 			take_pool(k, pool);
@@ -299,6 +332,7 @@ void scry_fibers_find_registries(struct scry_fibers *f)
 {
 	struct reader k = {.f = f, .slice = malloc(SLICE_BYTES)};
 
+	scry_map_init(&k.seen, SCRY_FIBERS_MAX);
 	for (size_t i = 0; i < f->marks.registries.count && k.slice; i++) {
 		uint64_t sched;
 
@@ -314,6 +348,7 @@ void scry_fibers_find_registries(struct scry_fibers *f)
 		take_spares(&k);
 		k.slab_count = 0;
 	}
+	scry_map_done(&k.seen);
 	free(k.slabs);
 	free(k.slice);
 }
