@@ -12,8 +12,8 @@
 struct scry_patch_opts { /* the instrument's options */
 	char **specs;	 /* of argv */
 	int spec_count;
-	int via;       /* word of --via */
-	uint64_t args; /* of --args */
+	int via;	 /* word of --via */
+	uint64_t args;	 /* of --args */
 	bool of_callers; /* specs are filters that say who calls what (sys/symbols), and these
 			    calls alone are seen */
 };

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "name/fibers.h"
+#include "name/fiber_finders.h"
 
 /* --- ucontext --------------------------------------------------------------------------------- */
 
@@ -82,6 +82,9 @@ static enum scry_fiber_state state_of(struct scry_fibers *f, const struct contex
 	struct scry_unwind_state at = {.pc = c->pc, .sp = c->sp, .bp = c->bp, .bx = c->bx};
 	enum scry_fiber_entry entry;
 
+	/* its function has jumped to swapcontext as the last thing it does: it has no frame */
+	if (scry_fiber_is_ucontext_entry(&f->walker, c->pc))
+		return SCRY_FIBER_SUSPENDED;
 	at.is_exact = scry_unwinder_function(f->unwinder, c->pc) == c->pc;
 	entry = scry_fiber_walk(&f->walker, at, add->bounds);
 	if (entry == SCRY_FIBER_ENTRY_NONE || entry == SCRY_FIBER_ENTRY_BOOST)
@@ -355,9 +358,8 @@ static bool take_block(struct scry_fibers *f, uint64_t address, struct taken *t)
 
 	if (!area || area->is_thread || area->is_taken ||
 	    (address >= t->bounds.low && address < t->bounds.top) ||
-	    !read_block(f, &t->window, address, b.words) ||
-	    !scry_fiber_is_control(b.words[0]) || !fits(f, &b, area, &add) ||
-	    b.entry_sp == t->entry_sp)
+	    !read_block(f, &t->window, address, b.words) || !scry_fiber_is_control(b.words[0]) ||
+	    !fits(f, &b, area, &add) || b.entry_sp == t->entry_sp)
 		return false;
 	t->entry_sp = b.entry_sp;
 	if (!read_record(f, address, b.entry_sp, &add.bounds)) {

@@ -27,8 +27,8 @@
 #include "sys/pages.h"
 
 #define SCRY_FIBER_REGISTRY_MAGIC 0x7265626966797263ull /* fiber/registry.h: "cryfiber" */
-#define SCRY_FIBER_MARKS_MAX (4u << 20) /* of each kind */
-#define SCRY_FIBER_THREADS_MAX (1u << 17) /* of threads' descriptors */
+#define SCRY_FIBER_MARKS_MAX (4u << 20)			/* of each kind */
+#define SCRY_FIBER_THREADS_MAX (1u << 17)		/* of threads' descriptors */
 
 struct scry_fiber_area {
 	uint64_t low, top;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "name/fibers.h"
+#include "name/fiber_finders.h"
 
 #define REGISTRY_VERSION 1u
 #define CAPACITY_MAX 65536u
@@ -17,7 +17,7 @@
 #define SIZE_MAX_BYTES (1ull << 40)
 #define LOOKS_MAX (4u * SCRY_FIBERS_MAX)
 #define COLOURS_BYTES 8192u /* by which tops may differ */
-#define HEAD_MORE 16384u /* of a slab's head, for rounding */
+#define HEAD_MORE 16384u    /* of a slab's head, for rounding */
 #define OFFSET_MAX (1u << 20)
 #define SLICE_BYTES (256u << 10) /* of a slab's fibers, at once */
 #define TID_AT 720u		 /* glibc, struct pthread: tid */

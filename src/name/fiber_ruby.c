@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "name/fibers.h"
+#include "name/fiber_finders.h"
 #include "name/weave.h"
 #include "vm/ruby.h"
 #include "vm/ruby_walk.h"

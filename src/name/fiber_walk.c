@@ -171,6 +171,11 @@ bool scry_fiber_is_boost_begin(struct scry_fiber_walker *w, uint64_t pc)
 	return code_at(w, pc) & CODE_TRAMPOLINE;
 }
 
+bool scry_fiber_is_ucontext_entry(struct scry_fiber_walker *w, uint64_t pc)
+{
+	return code_at(w, pc) & CODE_START;
+}
+
 /* --- walks ------------------------------------------------------------------------------------ */
 
 /* Is `frame`, to which another one returns, where a context was entered? */

@@ -65,6 +65,9 @@ enum scry_fiber_site scry_fiber_site(struct scry_fiber_walker *w, uint64_t pc);
 /* Is it the code by which a context of Boost's that was never entered begins? */
 bool scry_fiber_is_boost_begin(struct scry_fiber_walker *w, uint64_t pc);
 
+/* Is it where the function of a ucontext returns to? */
+bool scry_fiber_is_ucontext_entry(struct scry_fiber_walker *w, uint64_t pc);
+
 /* Is it the address of code? */
 bool scry_fiber_is_code(const struct scry_fiber_walker *w, uint64_t address);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "name/fiber_finders.h"
 #include "sys/proc.h"
 #include "sys/task.h"
 #include "vm/ruby.h"

@@ -48,7 +48,8 @@ static bool guards(const struct scry_mem *mem, const struct scry_maps *maps,
 
 	if (below == m)
 		return is_unreadable(mem, block) && is_unreadable(mem, block + guard - PAGE);
-	return below && is_guard(mem, below) && below->end == block + guard && m->start == below->end;
+	return below && is_guard(mem, below) && below->end == block + guard &&
+	       m->start == below->end;
 }
 
 /* Where a thread's stack ends, below `sp`, by the record of it in the thread's descriptor at `tp`;

@@ -376,7 +376,7 @@ static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc
 		{"resident_bytes", NULL, SCRY_CELL_COUNT, 0, data(r->there_bytes)},
 		{"unguarded", NULL, SCRY_CELL_COUNT, 0, data(unguarded(r))},
 		{"threads", "threads, whose own stacks are not listed", SCRY_CELL_COUNT, 0,
-		 news(r->total ? r->threads : 0)},
+		 r->total ? scry_cell_number(r->threads) : data(r->threads)},
 		{"threads_running", NULL, SCRY_CELL_COUNT, 0, data(r->threads_running)},
 		{"threads_on_fibers", "threads that wait on a fiber's stack", SCRY_CELL_COUNT, 0,
 		 news(r->on_fibers)},

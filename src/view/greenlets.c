@@ -38,7 +38,8 @@ struct greenlets {
 static struct size *size_of(struct greenlets *g, const struct scry_event *event,
 			    const struct scry_ev_entry *e)
 {
-	const uint64_t key = ((uint64_t)e->pid << 32 | event->tid) * 0x9e3779b97f4a7c15ull ^ e->arg3;
+	const uint64_t key =
+		((uint64_t)e->pid << 32 | event->tid) * 0x9e3779b97f4a7c15ull ^ e->arg3;
 	uint64_t *at = scry_map_ref(&g->by_size, key);
 	struct size *row;
 

@@ -33,7 +33,8 @@ static void fill_registry(void)
 	/* of schedulers, pools, slabs and fibers alike: main tid pools, classes, slots count slabs
 	 * size, extra bytes, sp state name entry low top magic */
 	uint32_t fields[] = {64, 68, 0, 256, 72, 76, 0, 80, 0, 128, 88, 96, 0, 0, 8, 104, 112};
-	uint64_t *self = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t *self =
+		mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	/* every table is the mapping itself: 65,536 schedulers of 256 pools of 65,536 slabs */
 	for (size_t i = 0; i < ROOM / 8; i++)
@@ -73,7 +74,8 @@ static void fill_contexts(void)
 
 static void fill_blocks(void)
 {
-	uint64_t *all = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t *all =
+		mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	for (size_t i = 0; i < ROOM / 8; i++)
 		all[i] = i % 2 ? (uint64_t)fill_blocks + i % 64 : 0x037f00001f80ull;
