@@ -152,6 +152,7 @@ static int take_group(struct show *s, const struct scry_fiber_group *from,
 		.unguarded = from->unguarded,
 		.guard_unknown = from->guard_unknown,
 		.is_cut = from->is_cut,
+		.keeps_note = from->kind == SCRY_FIBER_SCRYFIBER || from->kind == SCRY_FIBER_RUBY,
 	};
 	return name_frames(s, from, to);
 }

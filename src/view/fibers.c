@@ -307,13 +307,22 @@ static uint64_t unguarded(const struct scry_fibers_report *r)
 	return count;
 }
 
+/* Are there suspended ones of which nobody keeps note whether they run? */
+static bool has_doubtful(const struct scry_fibers_report *r)
+{
+	for (size_t i = 0; i < r->group_count; i++)
+		if (r->groups[i].state == SCRY_VIEW_FIBER_SUSPENDED && !r->groups[i].keeps_note)
+			return true;
+	return false;
+}
+
 static void push_doubts(const struct scry_fibers_report *r, struct scry_doc *doc,
 			struct scry_buf *buf)
 {
-	if (r->found[SCRY_VIEW_FIBER_SUSPENDED])
+	if (has_doubtful(r))
 		push_count(doc, buf, r->threads_running, "threads",
-			   "ran meanwhile: where is not known, so as many of the fibers that are "
-			   "called suspended may be running");
+			   "ran meanwhile: where is not known, so as many of the fibers of kind "
+			   "ucontext and boost that are called suspended may be running");
 	push_count(
 		doc, buf, unguarded(r), "fibers",
 		"have no guard below their stack: an overflow goes into other memory in silence");

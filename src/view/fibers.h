@@ -33,7 +33,8 @@ struct scry_fibers_group {
 	uint64_t unguarded, guard_unknown;
 	const struct scry_doc_frame *frames; /* outermost first */
 	size_t frame_count;
-	bool is_cut; /* there are more, outside of these */
+	bool is_cut;	 /* there are more, outside of these */
+	bool keeps_note; /* who runs is told by the library, or the VM */
 };
 
 struct scry_fibers_row {

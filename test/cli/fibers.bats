@@ -106,6 +106,14 @@ ucontext_is_as_told() { # KIND PROGRAM
 	done
 }
 
+@test "ten thousand are counted exactly" {
+	standing fibers_scry 10000 64
+	looks
+	[ "$(waits wait_asleep)" = 10000 ]
+	[ "$(in_state fibers)" = 10006 ]
+	json_is "$T/fibers.json" "rows.size == 4 && r['totals']['lost'] == 0"
+}
+
 @test "contexts of Boost: the uppermost block is the one, dead ones below are not" {
 	for kind in guarded heap; do
 		standing fibers_boost 30 64 "$kind"
@@ -244,6 +252,19 @@ PY
 	# one part out, one back
 	json_is "$T/count.json" "r['totals']['copies'] == 12000 && rows.sum { |x| x['copies'] } == 12000"
 	json_is "$T/count.json" "rows.sum { |x| x['bytes'] } == r['totals']['bytes'] && r['honesty']['is_complete']"
+}
+
+@test "gevent has greenlets" {
+	/usr/bin/python3 -c 'import gevent' 2>/dev/null || skip "no python3-gevent"
+	start gevent /usr/bin/python3 -c 'import gevent, os
+all = [gevent.spawn(gevent.sleep, 1000000) for i in range(50)]
+gevent.sleep(0)
+print("pid", os.getpid(), flush=True)
+gevent.sleep(1000000)'
+	wait_for 20 in_file "^pid" "$T/gevent.out"
+	looks
+	[ "$(in_state fibers)" = 0 ]
+	json_is "$T/fibers.json" "r['notes'].any? { |x| x.include?('greenlets') }"
 }
 
 @test "nothing is stopped or written: the program's memory and its turns are as before" {
