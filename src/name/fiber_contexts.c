@@ -240,10 +240,10 @@ void scry_fibers_find_contexts(struct scry_fibers *f)
 
 /*
  * Boost, boost/context/fiber_fcontext.hpp: at the top of a stack lies a record that begins with its
- * stack_context, {size, top}. Into `bounds` where it is there.
+ * stack_context, {size, top}.
  */
 static bool read_record(const struct scry_fibers *f, uint64_t sp, uint64_t entry_sp,
-			struct scry_fiber_bounds *bounds)
+			struct scry_fiber_bounds *ret)
 {
 	uint64_t words[RECORD_BYTES / 8];
 	ssize_t n = scry_mem_read_some(&f->mem, entry_sp, words, sizeof(words));
@@ -252,15 +252,16 @@ static bool read_record(const struct scry_fibers *f, uint64_t sp, uint64_t entry
 		const uint64_t at = entry_sp + 8 * i, size = words[i], top = words[i + 1];
 		const struct scry_fiber_area *area;
 
-		if (top <= at || top - at > RECORD_REACH || size > STACK_MAX || top - sp > size)
+		if (top <= at || top - at > RECORD_REACH || size > STACK_MAX || size > top ||
+		    top - sp > size)
 			continue;
 		area = scry_fiber_area_at(&f->marks, top - 1);
-		if (!area || area->low > sp)
+		if (!area || area->low > sp || top - size + area->guard_bytes < area->low)
 			continue;
 		/* its size may count the guard */
-		bounds->low = top - size > area->low ? top - size : area->low;
-		bounds->top = top;
-		return top - size + area->guard_bytes >= area->low;
+		ret->low = top - size > area->low ? top - size : area->low;
+		ret->top = top;
+		return true;
 	}
 	return false;
 }

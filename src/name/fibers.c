@@ -158,7 +158,8 @@ static void keep(struct scry_fibers *f, const struct scry_fiber *fiber)
 		f->sums.unlisted++;
 		return;
 	}
-	if (fiber->has_used && f->groups[fiber->group].kind != SCRY_FIBER_OTHER &&
+	if (fiber->has_used && f->groups[fiber->group].state < SCRY_FIBER_ENDED &&
+	    f->groups[fiber->group].kind != SCRY_FIBER_OTHER &&
 	    (!f->nearest.has_one || fiber->left_bytes < f->nearest.left_bytes))
 		f->nearest = (struct scry_fibers_nearest){fiber->left_bytes, f->count, true};
 	f->all[f->count++] = *fiber;

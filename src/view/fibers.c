@@ -90,9 +90,8 @@ static void put_place(const struct scry_fibers_group *g, struct scry_buf *buf)
 	if (f)
 		put_frame(f, buf);
 	else
-		scry_buf_printf(buf, "%s",
-				g->state == SCRY_VIEW_FIBER_UNKNOWN ? "[switch unknown]"
-								    : "[not known]");
+		scry_buf_printf(buf, strcmp(g->kind, "unknown") == 0 ? "[switch unknown]"
+								     : "[not known]");
 }
 
 /* A recursion, whatever the places of its calls. */
@@ -170,7 +169,7 @@ static void judge(const struct scry_fibers_report *r, struct scry_doc *doc, stru
 		 &comma);
 	put_part(buf, found[SCRY_VIEW_FIBER_NEW], "not begun", &comma);
 	put_part(buf, found[SCRY_VIEW_FIBER_ENDED], "ended", &comma);
-	put_part(buf, found[SCRY_VIEW_FIBER_UNKNOWN], "whose switch is unknown", &comma);
+	put_part(buf, found[SCRY_VIEW_FIBER_UNKNOWN], "in an unknown state", &comma);
 	if (r->mapped_bytes) {
 		scry_buf_printf(buf, "; stacks: ");
 		scry_text_size(buf, r->mapped_bytes);
