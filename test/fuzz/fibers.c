@@ -14,8 +14,8 @@
 #include "base/err.h"
 #include "fuzz.h"
 
-#define DATA_AT (3 * CORE_PAGE) /* in the core: of the file's data, then of the heap's two parts \
-				 */
+/* In the core: the file's data, then the heap's two parts. */
+#define DATA_AT (3 * CORE_PAGE)
 #define MEMORY (4 * CORE_PAGE)
 #define DATA (CORE_CODE + 2 * CORE_PAGE)
 
