@@ -106,9 +106,9 @@ static void name_ruby(struct show *s, uint64_t frame, struct scry_doc_frame *ret
 static int name_frames(struct show *s, const struct scry_fiber_group *from,
 		       struct scry_fibers_group *to)
 {
-	const uint64_t *frames;
+	uint64_t frames[SCRY_FIBER_FRAMES_MAX];
 	const struct scry_doc_frame *caller = NULL;
-	size_t count = scry_fibers_frames(s->fibers, from->stack, &frames);
+	size_t count = scry_fibers_frames(s->fibers, from->stack, frames);
 	struct scry_doc_frame *named = calloc(count + 1, sizeof(*named));
 
 	to->frames = named;

@@ -196,13 +196,15 @@ size_t scry_fibers_take_walk(struct scry_fibers *f)
 	return f->walker.count;
 }
 
-size_t scry_fibers_frames(const struct scry_fibers *f, uint32_t stack, const uint64_t **ret)
+size_t scry_fibers_frames(const struct scry_fibers *f, uint32_t stack,
+			  uint64_t ret[SCRY_FIBER_FRAMES_MAX])
 {
 	size_t bytes = 0;
 	const char *at = stack ? scry_intern_get(&f->stacks, stack, &bytes) : NULL;
 
-	*ret = (const uint64_t *)(const void *)at;
-	return at ? bytes / sizeof(**ret) : 0;
+	if (at)
+		memcpy(ret, at, bytes);
+	return at ? bytes / sizeof(*ret) : 0;
 }
 
 void scry_fibers_text(const struct scry_fibers *f, uint64_t address, char ret[64])

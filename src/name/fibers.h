@@ -138,6 +138,7 @@ int scry_fibers_open(const struct scry_space *space, struct scry_fibers **ret);
 void scry_fibers_close(struct scry_fibers *f); /* NULL is legal */
 
 /* The frames of a group's stack: their count. */
-size_t scry_fibers_frames(const struct scry_fibers *f, uint32_t stack, const uint64_t **ret);
+size_t scry_fibers_frames(const struct scry_fibers *f, uint32_t stack,
+			  uint64_t ret[SCRY_FIBER_FRAMES_MAX]);
 
 #endif

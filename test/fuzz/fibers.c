@@ -29,10 +29,10 @@ static void check(const struct scry_fibers *f)
 	must(sum == f->total, "a sum of states");
 	must(f->count + f->sums.unlisted == f->total, "a list that lacks some");
 	for (uint32_t i = 0; i < f->group_keys.count; i++) {
-		const uint64_t *frames;
+		uint64_t frames[SCRY_FIBER_FRAMES_MAX];
 
 		grouped += f->groups[i].count;
-		must(scry_fibers_frames(f, f->groups[i].stack, &frames) <= SCRY_FIBER_FRAMES_MAX,
+		must(scry_fibers_frames(f, f->groups[i].stack, frames) <= SCRY_FIBER_FRAMES_MAX,
 		     "a stack that is too deep");
 	}
 	must(grouped == f->total, "a sum of groups");
