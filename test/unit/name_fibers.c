@@ -250,6 +250,8 @@ static void fibers_of_self(void **state)
 	struct scry_fibers *f;
 	char *at = map_pages();
 	uint64_t frames[SCRY_FIBER_FRAMES_MAX];
+	size_t count;
+	bool is_there = false;
 
 	getcontext(&parked);
 	parked.uc_stack.ss_sp = at;
@@ -266,8 +268,10 @@ static void fibers_of_self(void **state)
 	assert_int_equal(f->all[0].guard_bytes, SCRY_PAGE);
 	assert_true(f->all[0].used_bytes <= 2 * SCRY_PAGE);
 	assert_int_equal(f->all[0].used_bytes + f->all[0].left_bytes, PAGES * SCRY_PAGE);
-	assert_true(scry_fibers_frames(f, f->groups[0].stack, frames) >= 1);
-	assert_true(frames[0] > (uintptr_t)park && frames[0] < (uintptr_t)park + 64);
+	count = scry_fibers_frames(f, f->groups[0].stack, frames);
+	for (size_t i = 0; i < count; i++) /* a sanitizer has a swapcontext of its own above it */
+		is_there |= frames[i] > (uintptr_t)park && frames[i] < (uintptr_t)park + 256;
+	assert_true(is_there);
 	scry_fibers_close(f);
 	munmap(at, PAGES * SCRY_PAGE);
 }
