@@ -12,6 +12,7 @@
 int scry_cmd_objects(int argc, char **argv);
 int scry_cmd_stacks(int argc, char **argv);
 int scry_cmd_dump(int argc, char **argv);
+int scry_cmd_fibers(int argc, char **argv);
 int scry_cmd_calls(int argc, char **argv);
 int scry_cmd_locks(int argc, char **argv);
 int scry_cmd_gvl(int argc, char **argv);

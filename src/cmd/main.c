@@ -18,6 +18,7 @@ static const struct command commands[] = {
 	{"objects", scry_cmd_objects, "which lines of a Ruby program allocate what"},
 	{"stacks", scry_cmd_stacks, "which lines of a Ruby program take its time"},
 	{"dump", scry_cmd_dump, "what every thread of a Ruby program does now"},
+	{"fibers", scry_cmd_fibers, "stacks that a program switches between by itself"},
 	{"calls", scry_cmd_calls, "calls of library functions as they happen, like ltrace"},
 	{"gvl", scry_cmd_gvl, "who holds a Ruby's VM lock (GVL), and who waits for it"},
 	{"locks", scry_cmd_locks, "which mutexes and conditions threads wait for, and where"},

@@ -5,12 +5,12 @@
 
 #include "base/text.h"
 
-enum scry_hook_way scry_patch_way(const struct scry_patch_opts *opts)
+uint32_t scry_patch_way(const struct scry_patch_opts *opts)
 {
 	static const enum scry_hook_way ways[] = {SCRY_WAY_AUTO, SCRY_WAY_ENTRY, SCRY_WAY_SITE,
 						  SCRY_WAY_GOT};
 
-	return ways[opts->via];
+	return opts->of_callers ? SCRY_WAY_CALLS : (uint32_t)ways[opts->via];
 }
 
 void scry_patch_describe(const struct scry_hooks *h, FILE *out)

@@ -12,12 +12,14 @@
 struct scry_patch_opts { /* the instrument's options */
 	char **specs;	 /* of argv */
 	int spec_count;
-	int via;       /* word of --via */
-	uint64_t args; /* of --args */
+	int via;	 /* word of --via */
+	uint64_t args;	 /* of --args */
+	bool of_callers; /* specs are filters that say who calls what (sys/symbols), and these
+			    calls alone are seen */
 };
 
 /* What --via says. */
-enum scry_hook_way scry_patch_way(const struct scry_patch_opts *opts);
+uint32_t scry_patch_way(const struct scry_patch_opts *opts);
 
 /* For --dry-run: what would be changed, a line for each function. */
 void scry_patch_describe(const struct scry_hooks *h, FILE *out);

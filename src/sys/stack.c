@@ -12,13 +12,16 @@
 
 #define PAGE 4096u
 #define DESCRIPTOR_BYTES 4096u
+#define BARE_MAX (1ull << 32)
+#define BEHIND_MAX 8192u	   /* from the thread register to the end of its block */
 #define MARK 0x6572617073797263ull /* "cryspare" */
 #define GUARD_WORD_MIN 2	   /* where a record's third word may lie: glibc, musl */
 #define GUARD_WORD_MAX 4
 
-static bool is_guard(const struct scry_map_entry *m)
+/* In a core that gdb has made a guard looks as if it could be read. */
+static bool is_guard(const struct scry_mem *mem, const struct scry_map_entry *m)
 {
-	return !m->r && !m->w && !m->x && !m->inode;
+	return (!m->r || mem->image) && !m->w && !m->x && !m->inode;
 }
 
 static bool is_stack(const struct scry_map_entry *m)
@@ -48,20 +51,20 @@ static bool guards(const struct scry_mem *mem, const struct scry_maps *maps,
 
 	if (below == m)
 		return is_unreadable(mem, block) && is_unreadable(mem, block + guard - PAGE);
-	return below && is_guard(below) && below->end == block + guard && m->start == below->end;
+	return below && is_guard(mem, below) && below->end == block + guard &&
+	       m->start == below->end;
 }
 
-/* The end of the stack on which `sp` lies, in mapping `m`, by the record of it in the descriptor of
- * thread `t`; 0: there is none. */
-static uint64_t thread_floor(const struct scry_tracee *t, const struct scry_mem *mem,
-			     const struct scry_maps *maps, const struct scry_map_entry *m,
-			     uint64_t sp)
+/* Where a thread's stack ends, below `sp`, by the record of it in the thread's descriptor at `tp`;
+ * 0: there is none. *ret_top is where its block does. */
+static uint64_t thread_floor(const struct scry_mem *mem, const struct scry_maps *maps, uint64_t tp,
+			     uint64_t sp, uint64_t *ret_top)
 {
-	const uint64_t tp = t->regs.fs_base;
+	const struct scry_map_entry *m = scry_maps_at(maps, sp);
 	uint64_t words[DESCRIPTOR_BYTES / 8];
 	ssize_t n;
 
-	if (tp <= sp || tp >= m->end || tp % 8)
+	if (!m || !is_stack(m) || tp >= m->end || tp % 8)
 		return 0;
 	n = scry_mem_read_some(mem, tp, words, sizeof(words));
 	for (ssize_t i = 0; i + GUARD_WORD_MAX < n / 8; i++) {
@@ -73,8 +76,10 @@ static uint64_t thread_floor(const struct scry_tracee *t, const struct scry_mem 
 			const uint64_t guard = words[(size_t)i + k];
 
 			if (is_paged(guard) && guard < sp - block &&
-			    guards(mem, maps, m, block, guard))
+			    guards(mem, maps, m, block, guard)) {
+				*ret_top = block + size;
 				return block + guard;
+			}
 		}
 	}
 	return 0;
@@ -85,15 +90,47 @@ uint64_t scry_stack_room(const struct scry_tracee *t, const struct scry_mem *mem
 {
 	const uint64_t sp = t->regs.rsp;
 	const struct scry_map_entry *m = scry_maps_at(maps, sp);
-	uint64_t floor = 0;
+	uint64_t floor = 0, top;
 
 	if (!m || !m->r || !m->w || m->shared)
 		return 0;
 	if (!strcmp(m->path, "[stack]"))
 		floor = t->tid == t->pid ? m->start : 0;
-	else if (is_stack(m))
-		floor = thread_floor(t, mem, maps, m, sp);
+	else if (t->regs.fs_base > sp)
+		floor = thread_floor(mem, maps, t->regs.fs_base, sp, &top);
 	return floor ? sp - floor : 0;
+}
+
+/* The same of a thread without a guard, as a JVM's: its descriptor ends where its block does. */
+static uint64_t bare_floor(const struct scry_mem *mem, uint64_t tp, uint64_t *ret_top)
+{
+	uint64_t words[DESCRIPTOR_BYTES / 8];
+	ssize_t n = scry_mem_read_some(mem, tp, words, sizeof(words));
+
+	for (ssize_t i = 0; i + 1 < n / 8; i++) {
+		const uint64_t block = words[i], size = words[i + 1];
+
+		if (is_paged(block) && is_paged(size) && block < tp && size <= BARE_MAX &&
+		    block + size > tp && block + size - tp <= BEHIND_MAX) {
+			*ret_top = block + size;
+			return block;
+		}
+	}
+	return 0;
+}
+
+bool scry_stack_of(const struct scry_mem *mem, const struct scry_maps *maps, uint64_t tp,
+		   uint64_t *ret_low, uint64_t *ret_top)
+{
+	uint64_t top, low = thread_floor(mem, maps, tp, tp, &top);
+
+	if (!low)
+		low = bare_floor(mem, tp, &top);
+	if (!low)
+		return false;
+	*ret_low = low;
+	*ret_top = top;
+	return true;
 }
 
 static const struct scry_map_entry *first_stack(const struct scry_maps *maps)
@@ -141,7 +178,7 @@ uint64_t scry_stack_spare(const struct scry_tracee *t, const struct scry_mem *me
 
 	if (!m || !is_stack(m) || tp % 8)
 		return 0;
-	floor = is_first ? m->start : thread_floor(t, mem, maps, m, tp - 8);
+	floor = is_first ? m->start : thread_floor(mem, maps, tp, tp - 8, &top);
 	if (!floor || floor > m->end - 2 * SCRY_STACK_SPARE)
 		return 0;
 	unused = floor + SCRY_STACK_SPARE;

@@ -16,6 +16,7 @@
 #ifndef SCRY_SYS_STACK_H
 #define SCRY_SYS_STACK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct scry_mem;
@@ -37,5 +38,11 @@ uint64_t scry_stack_spare(const struct scry_tracee *t, const struct scry_mem *me
 			  const struct scry_maps *maps);
 /* Calls were made there, and the thread is back: nobody else has ever used it. */
 void scry_stack_mark(const struct scry_mem *mem, uint64_t end);
+
+/* The stack that a libc has made for the thread whose descriptor (thread register) is at `tp`, or
+ * keeps for the next one: [*ret_low, *ret_top), without its guard. False: it is not known of one.
+ */
+bool scry_stack_of(const struct scry_mem *mem, const struct scry_maps *maps, uint64_t tp,
+		   uint64_t *ret_low, uint64_t *ret_top);
 
 #endif

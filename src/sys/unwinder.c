@@ -194,6 +194,7 @@ size_t scry_unwinder_walk(struct scry_unwinder *u, struct scry_unwind_state at,
 
 		ret[count++] = (struct scry_native_frame){
 			.pc = at.pc,
+			.sp = at.sp,
 			.function = scry_unwinder_function(u, scry_unwind_at(&at)),
 			.is_exact = at.is_exact,
 		};

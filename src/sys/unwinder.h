@@ -21,7 +21,7 @@
 #define SCRY_UNWINDER_FRAMES_MAX 1024u
 
 struct scry_native_frame {
-	uint64_t pc;
+	uint64_t pc, sp;   /* sp: as it is there, with what it calls taken off */
 	uint64_t function; /* entry of the function that it is in, by the unwind tables; 0 */
 	bool is_exact;	   /* pc is the instruction, and not a return address behind it */
 };

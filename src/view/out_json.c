@@ -17,7 +17,7 @@
 
 struct out_json {
 	struct scry_json json;
-	bool has_honesty;
+	bool has_begun, has_honesty;
 	bool in_notes;
 	bool in_rows;
 };
@@ -235,18 +235,28 @@ static void begin_document(struct scry_doc *doc, struct scry_json *json)
 	new_line(doc, json);
 }
 
+/* A document of what was looked at now has no recording, and so no honesty of one. */
+static void begin_without_honesty(struct scry_doc *doc)
+{
+	struct out_json *out = doc->renderer;
+
+	if (!out->has_begun)
+		begin_document(doc, &out->json);
+	out->has_begun = true;
+}
+
 static void json_honesty(struct scry_doc *doc, const struct scry_honesty *h)
 {
 	struct out_json *out = doc->renderer;
 	struct scry_json *json = &out->json;
 	double percent;
 
-	if (!out->has_honesty)
+	if (!out->has_begun)
 		begin_document(doc, json);
 	else
 		new_line(doc, json);
 	scry_json_key(json, out->has_honesty ? "honesty_from" : "honesty");
-	out->has_honesty = true;
+	out->has_honesty = out->has_begun = true;
 	scry_json_object_begin(json);
 	scry_json_key(json, "is_complete");
 	scry_json_bool(json, h->has_totals && !h->lost && !h->has_lost_more && !h->missing &&
@@ -295,6 +305,7 @@ static void json_note(struct scry_doc *doc, const char *bytes, size_t length)
 	struct out_json *out = doc->renderer;
 
 	if (!out->in_notes) {
+		begin_without_honesty(doc);
 		new_line(doc, &out->json);
 		scry_json_key(&out->json, "notes");
 		scry_json_array_begin(&out->json);
@@ -308,6 +319,7 @@ static void json_section(struct scry_doc *doc)
 {
 	struct out_json *out = doc->renderer;
 
+	begin_without_honesty(doc);
 	if (out->in_rows)
 		new_line(doc, &out->json);
 	if (out->in_notes || out->in_rows)

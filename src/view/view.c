@@ -35,6 +35,8 @@ const struct scry_view scry_views[] = {
 	 FUNCTIONS},
 	{"log", "log", "each entry of a hooked function, one a line", 1, true, scry_view_log,
 	 FUNCTIONS},
+	{"greenlets", "log", "how much of their stacks greenlets copy at switches", 1, false,
+	 scry_view_greenlets, SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_PID},
 	{"malloc", "malloc", "who holds the memory of malloc, and whether it grows", 1, false,
 	 scry_view_malloc, MALLOC},
 	{"calls", "calls", "each call of a traced function, one a line", 1, true, scry_view_calls,

@@ -144,7 +144,7 @@ uint64_t scry_view_top(const struct scry_view_opts *opts, const struct scry_doc 
 
 /* The views. 0 or -errno with a sentence; scry_doc_end stays the caller's in both cases. */
 scry_view_run scry_view_objects, scry_view_time, scry_view_count, scry_view_events, scry_view_info,
-	scry_view_log, scry_view_calls, scry_view_calls_sums, scry_view_gvl, scry_view_locks,
-	scry_view_stacks, scry_view_syscalls;
+	scry_view_log, scry_view_greenlets, scry_view_calls, scry_view_calls_sums, scry_view_gvl,
+	scry_view_locks, scry_view_stacks, scry_view_syscalls;
 
 #endif

@@ -1,0 +1,633 @@
+/* See fibers.h. */
+#include "view/fibers.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/intern.h"
+#include "base/map.h"
+#include "base/text.h"
+#include "view/native_frames.h"
+#include "view/view.h"
+
+#define PLACES_MAX (1u << 20)
+#define PLACES_SHOWN 3u
+
+static const char *const state_words[] = {
+	[SCRY_VIEW_FIBER_SUSPENDED] = "suspended", [SCRY_VIEW_FIBER_NEW] = "new",
+	[SCRY_VIEW_FIBER_RUNNING] = "running",	   [SCRY_VIEW_FIBER_CHANGED] = "running",
+	[SCRY_VIEW_FIBER_ENDED] = "ended",	   [SCRY_VIEW_FIBER_UNKNOWN] = "unknown",
+};
+
+/* --- places ----------------------------------------------------------------------------------- */
+
+/* Functions of the libraries that switch: who waits in them waits for who has called them. */
+static bool is_switch(const struct scry_doc_frame *f)
+{
+	static const char *const begins[] = {
+		"scry_fiber_",
+		"pth_",
+		"__pth_",
+		"_ZN5boost7context",
+		"_ZNO5boost7context",
+		"_ZNK5boost7context",
+		"_ZN5boost6fibers",
+		"_ZNK5boost6fibers",
+		"swapcontext",
+		"coroutine_",
+		"co_switch",
+	};
+	static const char *const objects[] = {"libboost_fiber.", "libboost_context.", "libpth.",
+					      "libscryfiber."};
+	const char *file = f->file ? strrchr(f->file, '/') : NULL;
+
+	for (size_t i = 0; file && i < sizeof(objects) / sizeof(objects[0]); i++)
+		if (strncmp(file + 1, objects[i], strlen(objects[i])) == 0)
+			return true;
+	for (size_t i = 0; f->method && i < sizeof(begins) / sizeof(begins[0]); i++)
+		if (strncmp(f->method, begins[i], strlen(begins[i])) == 0)
+			return true;
+	return false;
+}
+
+const struct scry_doc_frame *scry_fibers_place(const struct scry_fibers_group *g)
+{
+	for (size_t i = g->frame_count; i-- > 0;)
+		if (!g->frames[i].is_native && !g->frames[i].is_c)
+			return &g->frames[i];
+	for (size_t i = g->frame_count; i-- > 0;)
+		if (!is_switch(&g->frames[i]))
+			return &g->frames[i];
+	return g->frame_count ? &g->frames[g->frame_count - 1] : NULL;
+}
+
+static const char *file_name(const struct scry_doc_frame *f)
+{
+	const char *slash = f->file ? strrchr(f->file, '/') : NULL;
+
+	return slash ? slash + 1 : f->file ? f->file : "";
+}
+
+/* "http_read", "Server#read server.rb:12", "libfoo.so+0x12" */
+static void put_frame(const struct scry_doc_frame *f, struct scry_buf *buf)
+{
+	if (f->is_native) {
+		scry_native_frame_name(f, buf);
+		return;
+	}
+	scry_buf_printf(buf, "%s", f->method && f->method[0] ? f->method : "[unknown]");
+	if (f->line && !f->is_c)
+		scry_buf_printf(buf, " %s:%u", file_name(f), f->line);
+}
+
+static void put_place(const struct scry_fibers_group *g, struct scry_buf *buf)
+{
+	const struct scry_doc_frame *f = scry_fibers_place(g);
+
+	if (f)
+		put_frame(f, buf);
+	else
+		scry_buf_printf(buf, strcmp(g->kind, "unknown") == 0 ? "[switch unknown]"
+								     : "[not known]");
+}
+
+/* A recursion, whatever the places of its calls. */
+static bool is_same(const struct scry_doc_frame *a, const struct scry_doc_frame *b)
+{
+	return a->method && b->method && a->is_native == b->is_native && a->line == b->line &&
+	       strcmp(a->method, b->method) == 0;
+}
+
+static bool has_ruby(const struct scry_fibers_group *g)
+{
+	for (size_t i = 0; i < g->frame_count; i++)
+		if (!g->frames[i].is_native)
+			return true;
+	return false;
+}
+
+/* "main > serve (3 times) > http_read", the outermost first. */
+static void put_stack(const struct scry_fibers_group *g, struct scry_buf *buf)
+{
+	const bool is_ruby = has_ruby(g);
+	size_t shown = 0;
+
+	if (g->is_cut && g->frame_count && !is_ruby)
+		scry_buf_printf(buf, "... > ");
+
+	for (size_t i = 0, next; i < g->frame_count; i = next) {
+		for (next = i + 1; next < g->frame_count; next++)
+			if (!is_same(&g->frames[i], &g->frames[next]))
+				break;
+		if (is_ruby && g->frames[i].is_native) /* the VM's own: JSON has them */
+			continue;
+		if (shown++)
+			scry_buf_printf(buf, " > ");
+		put_frame(&g->frames[i], buf);
+		if (next - i > 1)
+			scry_buf_printf(buf, " (%zu times)", next - i);
+	}
+}
+
+/* --- the verdict ------------------------------------------------------------------------------ */
+
+static void push_note(struct scry_doc *doc, struct scry_buf *buf)
+{
+	doc->ops->note(doc, scry_buf_str(buf), buf->len);
+	scry_buf_clear(buf);
+}
+
+static void put_part(struct scry_buf *buf, uint64_t count, const char *what, const char **comma)
+{
+	if (!count)
+		return;
+	scry_buf_printf(buf, "%s", *comma);
+	scry_text_count(buf, count);
+	scry_buf_printf(buf, " %s", what);
+	*comma = ", ";
+}
+
+static void judge(const struct scry_fibers_report *r, struct scry_doc *doc, struct scry_buf *buf)
+{
+	const uint64_t *found = r->found;
+	const char *comma = ": ";
+
+	scry_buf_printf(buf, "%s %lld (%s): ", r->core ? "core of process" : "process",
+			(long long)r->pid, r->comm);
+	if (!r->total) {
+		scry_buf_printf(buf, "no fibers; ");
+		scry_text_things(buf, r->threads, "threads");
+		push_note(doc, buf);
+		return;
+	}
+	scry_text_things(buf, r->total, "fibers");
+	put_part(buf, found[SCRY_VIEW_FIBER_SUSPENDED], "suspended", &comma);
+	put_part(buf, found[SCRY_VIEW_FIBER_RUNNING] + found[SCRY_VIEW_FIBER_CHANGED], "running",
+		 &comma);
+	put_part(buf, found[SCRY_VIEW_FIBER_NEW], "not begun", &comma);
+	put_part(buf, found[SCRY_VIEW_FIBER_ENDED], "ended", &comma);
+	put_part(buf, found[SCRY_VIEW_FIBER_UNKNOWN], "in an unknown state", &comma);
+	if (r->mapped_bytes) {
+		scry_buf_printf(buf, "; stacks: ");
+		scry_text_size(buf, r->mapped_bytes);
+		scry_buf_printf(buf, " mapped, ");
+		scry_text_size(buf, r->there_bytes);
+		scry_buf_printf(buf, r->core ? " in the core" : " in memory");
+	}
+	push_note(doc, buf);
+}
+
+struct place {
+	uint64_t count;
+	size_t group;
+};
+
+static int by_count(const void *left, const void *right)
+{
+	const struct place *a = left, *b = right;
+
+	if (a->count != b->count)
+		return a->count > b->count ? -1 : 1;
+	return a->group > b->group ? 1 : -1;
+}
+
+/* Suspended ones by the place alone, whoever has called it. Their count. */
+static size_t gather_places(const struct scry_fibers_report *r, struct place *ret)
+{
+	struct scry_intern names;
+	struct scry_buf buf = {0};
+	size_t count = 0;
+
+	scry_intern_init(&names, PLACES_MAX, 64u << 20);
+	for (size_t i = 0; i < r->group_count; i++) {
+		uint32_t id = 0;
+
+		if (r->groups[i].state != SCRY_VIEW_FIBER_SUSPENDED || !r->groups[i].frame_count)
+			continue;
+		scry_buf_clear(&buf);
+		put_place(&r->groups[i], &buf);
+		if (scry_intern_put(&names, scry_buf_str(&buf), buf.len, &id))
+			continue;
+		if (id > count)
+			ret[count++] = (struct place){0, i};
+		ret[id - 1].count += r->groups[i].count;
+	}
+	scry_intern_done(&names);
+	scry_buf_done(&buf);
+	return count;
+}
+
+/* "12,000 of 12,010 wait in http_read, 10 in accept_one" */
+static int push_places(const struct scry_fibers_report *r, struct scry_doc *doc,
+		       struct scry_buf *buf)
+{
+	struct place *places = calloc(r->group_count + 1, sizeof(*places));
+	size_t count;
+
+	if (!places)
+		return scry_fail(-ENOMEM, "no memory for %zu groups of fibers", r->group_count);
+	count = gather_places(r, places);
+	if (count)
+		qsort(places, count, sizeof(*places), by_count);
+	for (size_t i = 0; i < count && i < PLACES_SHOWN; i++) {
+		scry_buf_printf(buf, i ? ", " : "");
+		scry_text_count(buf, places[i].count);
+		if (!i) {
+			scry_buf_printf(buf, " of ");
+			scry_text_count(buf, r->total);
+			scry_buf_printf(buf, places[i].count == 1 ? " waits" : " wait");
+		}
+		scry_buf_printf(buf, " in ");
+		put_place(&r->groups[places[i].group], buf);
+	}
+	if (count > PLACES_SHOWN) {
+		scry_buf_printf(buf, ", the others in ");
+		scry_text_things(buf, count - PLACES_SHOWN, "more places");
+	}
+	if (count)
+		push_note(doc, buf);
+	free(places);
+	return 0;
+}
+
+static void push_nearest(const struct scry_fibers_report *r, struct scry_doc *doc,
+			 struct scry_buf *buf)
+{
+	const struct scry_fibers_row *n = &r->nearest;
+
+	if (!r->has_nearest)
+		return;
+	scry_buf_printf(buf, "nearest to the end of its stack: ");
+	if (n->name)
+		scry_text_quote(buf, n->name, strlen(n->name));
+	else
+		scry_buf_printf(buf, "one at 0x%llx", (unsigned long long)n->low);
+	scry_buf_printf(buf, ", which has used ");
+	scry_text_size(buf, n->used_bytes);
+	scry_buf_printf(buf, " and has ");
+	scry_text_size(buf, n->left_bytes);
+	scry_buf_printf(buf, " left, in ");
+	put_place(&r->groups[n->group], buf);
+	if (n->knows_guard && !n->has_guard)
+		scry_buf_printf(buf, "; there is no guard below it");
+	push_note(doc, buf);
+}
+
+/* --- what is missing, or not sure ------------------------------------------------------------- */
+
+static void push_count(struct scry_doc *doc, struct scry_buf *buf, uint64_t count,
+		       const char *things, const char *rest)
+{
+	if (!count)
+		return;
+	scry_text_things(buf, count, things);
+	scry_buf_printf(buf, " %s", rest);
+	push_note(doc, buf);
+}
+
+static void push_bytes(struct scry_doc *doc, struct scry_buf *buf, uint64_t bytes, const char *rest)
+{
+	if (!bytes)
+		return;
+	scry_text_size(buf, bytes);
+	scry_buf_printf(buf, " %s", rest);
+	push_note(doc, buf);
+}
+
+static uint64_t unguarded(const struct scry_fibers_report *r)
+{
+	uint64_t count = 0;
+
+	for (size_t i = 0; i < r->group_count; i++)
+		count += r->groups[i].unguarded;
+	return count;
+}
+
+/* Are there suspended ones of which nobody keeps note whether they run? */
+static bool has_doubtful(const struct scry_fibers_report *r)
+{
+	for (size_t i = 0; i < r->group_count; i++)
+		if (r->groups[i].state == SCRY_VIEW_FIBER_SUSPENDED && !r->groups[i].keeps_note)
+			return true;
+	return false;
+}
+
+static void push_doubts(const struct scry_fibers_report *r, struct scry_doc *doc,
+			struct scry_buf *buf)
+{
+	if (has_doubtful(r))
+		push_count(doc, buf, r->threads_running, "threads",
+			   "ran meanwhile: where is not known, so as many of the fibers of kind "
+			   "ucontext and boost that are called suspended may be running");
+	push_count(
+		doc, buf, unguarded(r), "fibers",
+		"have no guard below their stack: an overflow goes into other memory in silence");
+	push_count(doc, buf, r->several, "stacks",
+		   "have several saved contexts that fit: which one is theirs is not known");
+	push_count(doc, buf, r->unreadable, "places",
+		   r->core ? "for fibers of libscryfiber are not in the core: gdb's own cores end "
+			     "at the first guard; fix: one of the kernel's"
+			   : "for fibers of libscryfiber went away while they were read");
+	push_count(doc, buf, r->bad, "entries",
+		   "of a table of fibers made no sense, and were left out");
+	push_count(doc, buf, r->lost, "finds", "were left out, for want of room");
+	push_count(doc, buf, r->unlisted, "fibers", "are counted, but not listed one by one");
+	push_bytes(doc, buf, r->swapped_bytes,
+		   "of memory that is swapped out was not looked through");
+	push_bytes(doc, buf, r->unread_bytes, "of memory went away while it was looked through");
+	for (size_t i = 0; i < r->note_count; i++)
+		doc->ops->note(doc, r->notes[i], strlen(r->notes[i]));
+}
+
+/* --- tables ----------------------------------------------------------------------------------- */
+
+static struct scry_cell news(uint64_t number)
+{
+	struct scry_cell cell = scry_cell_number(number);
+
+	cell.is_blank = !number;
+	return cell;
+}
+
+/* Not for people, who have the sentence. */
+static struct scry_cell data(uint64_t number)
+{
+	struct scry_cell cell = scry_cell_number(number);
+
+	cell.is_blank = true;
+	return cell;
+}
+
+static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc)
+{
+	const uint64_t *found = r->found;
+	struct scry_cell core = scry_cell_text(r->core, r->core ? strlen(r->core) : 0);
+	struct scry_cell comm = scry_cell_text(r->comm, strlen(r->comm));
+
+	core.is_blank = comm.is_blank = true;
+	const struct scry_pair pairs[] = {
+		{"pid", NULL, SCRY_CELL_NUMBER, 0, data((uint64_t)r->pid)},
+		{"comm", NULL, SCRY_CELL_TEXT, 0, comm},
+		{"core", NULL, SCRY_CELL_TEXT, 0, core},
+		{"fibers", NULL, SCRY_CELL_COUNT, 0, data(r->total)},
+		{"suspended", NULL, SCRY_CELL_COUNT, 0, data(found[SCRY_VIEW_FIBER_SUSPENDED])},
+		{"running", NULL, SCRY_CELL_COUNT, 0, data(found[SCRY_VIEW_FIBER_RUNNING])},
+		{"changed", NULL, SCRY_CELL_COUNT, 0, data(found[SCRY_VIEW_FIBER_CHANGED])},
+		{"new", NULL, SCRY_CELL_COUNT, 0, data(found[SCRY_VIEW_FIBER_NEW])},
+		{"ended", NULL, SCRY_CELL_COUNT, 0, data(found[SCRY_VIEW_FIBER_ENDED])},
+		{"unknown", NULL, SCRY_CELL_COUNT, 0, data(found[SCRY_VIEW_FIBER_UNKNOWN])},
+		{"mapped_bytes", NULL, SCRY_CELL_COUNT, 0, data(r->mapped_bytes)},
+		{"used_bytes", NULL, SCRY_CELL_COUNT, 0, data(r->used_bytes)},
+		{"resident_bytes", NULL, SCRY_CELL_COUNT, 0, data(r->there_bytes)},
+		{"unguarded", NULL, SCRY_CELL_COUNT, 0, data(unguarded(r))},
+		{"threads", "threads, whose own stacks are not listed", SCRY_CELL_COUNT, 0,
+		 r->total ? scry_cell_number(r->threads) : data(r->threads)},
+		{"threads_running", NULL, SCRY_CELL_COUNT, 0, data(r->threads_running)},
+		{"threads_on_fibers", "threads that wait on a fiber's stack", SCRY_CELL_COUNT, 0,
+		 news(r->on_fibers)},
+		{"thread_stacks", NULL, SCRY_CELL_COUNT, 0, data(r->thread_stacks)},
+		{"spare_stacks", "stacks are kept for new fibers", SCRY_CELL_COUNT, 0,
+		 news(r->spare_stacks)},
+		{"spare_bytes", "bytes of memory in these", SCRY_CELL_COUNT, 0,
+		 news(r->spare_bytes)},
+		{"stale_marks", NULL, SCRY_CELL_COUNT, 0, data(r->stale)},
+		{"ambiguous", NULL, SCRY_CELL_COUNT, 0, data(r->several)},
+		{"senseless", NULL, SCRY_CELL_COUNT, 0, data(r->bad)},
+		{"unreadable", NULL, SCRY_CELL_COUNT, 0, data(r->unreadable)},
+		{"lost", NULL, SCRY_CELL_COUNT, 0, data(r->lost)},
+		{"unlisted", NULL, SCRY_CELL_COUNT, 0, data(r->unlisted)},
+		{"read_bytes", NULL, SCRY_CELL_COUNT, 0, data(r->read_bytes)},
+		{"swapped_bytes", NULL, SCRY_CELL_COUNT, 0, data(r->swapped_bytes)},
+		{"unread_bytes", NULL, SCRY_CELL_COUNT, 0, data(r->unread_bytes)},
+		{"took_ns", NULL, SCRY_CELL_COUNT, 0, data(r->took_ns)},
+	};
+
+	doc->ops->totals(doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
+}
+
+static const char *state_of(const struct scry_fibers_group *g, struct scry_buf *buf)
+{
+	scry_buf_clear(buf);
+	scry_buf_printf(buf, "%s", state_words[g->state]);
+	if (g->word && strcmp(g->word, state_words[g->state]) != 0)
+		scry_buf_printf(buf, ", %s", g->word);
+	return scry_buf_str(buf);
+}
+
+static struct scry_cell kib(uint64_t bytes, bool is_known)
+{
+	return scry_cell_known((bytes + 1023) >> 10, is_known);
+}
+
+static struct scry_cell text(const char *s)
+{
+	return scry_cell_text(s, s ? strlen(s) : 0);
+}
+
+/* By a page or more: less than that is the colour of a stack's top. */
+static bool do_differ(const struct scry_fibers_group *g)
+{
+	return g->sized && g->size_max - g->size_min >= 4096;
+}
+
+static const struct scry_column group_columns[] = {
+	{"fibers", "count", SCRY_CELL_COUNT, false},
+	{"kind", "kind", SCRY_CELL_TEXT, false},
+	{"state", NULL, SCRY_CELL_TEXT, false},
+	{NULL, "state", SCRY_CELL_TEXT, false},
+	{NULL, "word", SCRY_CELL_TEXT, false},
+	{NULL, "has_changed", SCRY_CELL_BOOL, false},
+	{"stack KiB", NULL, SCRY_CELL_COUNT, false},
+	{NULL, "sized", SCRY_CELL_COUNT, false},
+	{NULL, "size_min_bytes", SCRY_CELL_COUNT, false},
+	{NULL, "size_max_bytes", SCRY_CELL_COUNT, false},
+	{"used at most", NULL, SCRY_CELL_COUNT, false},
+	{NULL, "used_max_bytes", SCRY_CELL_COUNT, false},
+	{NULL, "used_bytes", SCRY_CELL_COUNT, false},
+	{"in memory", NULL, SCRY_CELL_COUNT, false},
+	{NULL, "resident_bytes", SCRY_CELL_COUNT, false},
+	{NULL, "unguarded", SCRY_CELL_COUNT, false},
+	{NULL, "guard_unknown", SCRY_CELL_COUNT, false},
+	{"in", "place", SCRY_CELL_TEXT, SCRY_COLUMN_CUT_AT_END},
+	{"stack", NULL, SCRY_CELL_TEXT, SCRY_COLUMN_ELASTIC},
+	{NULL, "stack", SCRY_CELL_FRAMES, false},
+	{NULL, "is_cut", SCRY_CELL_BOOL, false},
+};
+
+static void push_group(const struct scry_fibers_group *g, struct scry_doc *doc)
+{
+	struct scry_buf state = {0}, place = {0}, stack = {0};
+	struct scry_cell frames = {
+		.is_unknown = !g->frame_count, .frames = g->frames, .number = g->frame_count};
+	struct scry_cell size = kib(g->size_max, g->sized != 0);
+
+	if (do_differ(g))
+		size.mark = '*';
+	put_place(g, &place);
+	put_stack(g, &stack);
+	const struct scry_cell cells[] = {
+		scry_cell_number(g->count),
+		text(g->kind),
+		text(state_of(g, &state)),
+		text(state_words[g->state]),
+		text(g->word),
+		scry_cell_number(g->state == SCRY_VIEW_FIBER_CHANGED),
+		size,
+		scry_cell_number(g->sized),
+		scry_cell_known(g->size_min, g->sized != 0),
+		scry_cell_known(g->size_max, g->sized != 0),
+		kib(g->used_max, g->used_count != 0),
+		scry_cell_known(g->used_max, g->used_count != 0),
+		scry_cell_known(g->used_sum, g->used_count != 0),
+		kib(g->there_sum, g->sized != 0),
+		scry_cell_known(g->there_sum, g->sized != 0),
+		scry_cell_number(g->unguarded),
+		scry_cell_number(g->guard_unknown),
+		text(g->frame_count || g->state != SCRY_VIEW_FIBER_RUNNING ? scry_buf_str(&place)
+									   : NULL),
+		text(g->frame_count ? scry_buf_str(&stack) : NULL),
+		frames,
+		scry_cell_number(g->is_cut),
+	};
+	doc->ops->row(doc, cells);
+	scry_buf_done(&state);
+	scry_buf_done(&place);
+	scry_buf_done(&stack);
+}
+
+static bool is_bigger(const struct scry_fibers_group *a, const struct scry_fibers_group *b)
+{
+	return a->count != b->count ? a->count > b->count : a->used_max > b->used_max;
+}
+
+static int compare_groups(const void *left, const void *right, void *arg)
+{
+	const struct scry_fibers_group *groups = arg;
+	size_t a = *(const size_t *)left, b = *(const size_t *)right;
+
+	if (is_bigger(&groups[a], &groups[b]))
+		return -1;
+	if (is_bigger(&groups[b], &groups[a]))
+		return 1;
+	return a > b ? 1 : -1;
+}
+
+static int push_groups(const struct scry_fibers_report *r, struct scry_doc *doc)
+{
+	const struct scry_view_opts opts = {.top = r->top};
+	uint64_t top = scry_view_top(&opts, doc);
+	size_t *order = calloc(r->group_count + 1, sizeof(*order));
+	bool differ = false;
+	size_t shown;
+
+	if (!order)
+		return scry_fail(-ENOMEM, "no memory for %zu groups of fibers", r->group_count);
+	for (size_t i = 0; i < r->group_count; i++)
+		order[i] = i;
+	qsort_r(order, r->group_count, sizeof(*order), compare_groups, (void *)r->groups);
+	shown = top && top < r->group_count ? (size_t)top : r->group_count;
+	scry_doc_table(doc, group_columns, sizeof(group_columns) / sizeof(group_columns[0]));
+	for (size_t i = 0; i < shown; i++) {
+		const struct scry_fibers_group *g = &r->groups[order[i]];
+
+		differ |= do_differ(g);
+		push_group(g, doc);
+	}
+	if (differ)
+		scry_doc_remark(doc, "* the largest; they differ in size");
+	if (shown < r->group_count)
+		scry_doc_remark(doc, "%zu more groups are not shown; --top 0 shows them",
+				r->group_count - shown);
+	free(order);
+	return 0;
+}
+
+static const struct scry_column row_columns[] = {
+	{"stack at", "low", SCRY_CELL_HEX, false},
+	{NULL, "top", SCRY_CELL_HEX, false},
+	{"kind", "kind", SCRY_CELL_TEXT, false},
+	{"state", "state", SCRY_CELL_TEXT, false},
+	{NULL, "word", SCRY_CELL_TEXT, false},
+	{"name", "name", SCRY_CELL_TEXT, SCRY_COLUMN_CUT_AT_END},
+	{"thread", "tid", SCRY_CELL_NUMBER, false},
+	{"KiB", NULL, SCRY_CELL_COUNT, false},
+	{"used", NULL, SCRY_CELL_COUNT, false},
+	{"left", NULL, SCRY_CELL_COUNT, false},
+	{NULL, "used_bytes", SCRY_CELL_COUNT, false},
+	{NULL, "left_bytes", SCRY_CELL_COUNT, false},
+	{NULL, "resident_bytes", SCRY_CELL_COUNT, false},
+	{"guard", NULL, SCRY_CELL_COUNT, false},
+	{NULL, "guard_bytes", SCRY_CELL_COUNT, false},
+	{"in", "place", SCRY_CELL_TEXT, SCRY_COLUMN_CUT_AT_END},
+};
+
+static void push_row(const struct scry_fibers_report *r, size_t i, struct scry_doc *doc)
+{
+	const struct scry_fibers_row f = r->row(r->arg, i);
+	const struct scry_fibers_group *g = &r->groups[f.group];
+	struct scry_buf place = {0};
+
+	put_place(g, &place);
+	const struct scry_cell cells[] = {
+		scry_cell_known(f.low, f.low != 0),
+		scry_cell_number(f.top),
+		text(g->kind),
+		text(state_words[g->state]),
+		text(g->word),
+		text(f.name),
+		scry_cell_known((uint64_t)f.tid, f.tid != 0),
+		kib(f.top - f.low, f.low != 0),
+		kib(f.used_bytes, f.has_used),
+		kib(f.left_bytes, f.has_used),
+		scry_cell_known(f.used_bytes, f.has_used),
+		scry_cell_known(f.left_bytes, f.has_used),
+		scry_cell_known(f.there_bytes, f.low != 0),
+		kib(f.guard_bytes, f.knows_guard),
+		scry_cell_known(f.guard_bytes, f.knows_guard),
+		text(scry_buf_str(&place)),
+	};
+	doc->ops->row(doc, cells);
+	scry_buf_done(&place);
+}
+
+static void push_bookkeeping(const struct scry_fibers_report *r, struct scry_doc *doc)
+{
+	struct scry_buf buf = {0};
+
+	scry_text_size(&buf, r->read_bytes);
+	scry_buf_printf(&buf, " of memory looked through in ");
+	scry_text_duration(&buf, r->took_ns);
+	scry_buf_printf(&buf, r->core ? "" : ", nobody was stopped");
+	scry_doc_remark(doc, "%s", scry_buf_str(&buf));
+	scry_buf_done(&buf);
+}
+
+int scry_fibers_push(const struct scry_fibers_report *r, struct scry_doc *doc)
+{
+	struct scry_buf buf = {0};
+	int err;
+
+	judge(r, doc, &buf);
+	err = push_places(r, doc, &buf);
+	push_nearest(r, doc, &buf);
+	push_doubts(r, doc, &buf);
+	scry_buf_done(&buf);
+	if (err)
+		return err;
+	push_totals(r, doc);
+	if (r->group_count || doc->is_data)
+		err = push_groups(r, doc);
+	if (!err && r->is_all) {
+		doc->section = "fibers";
+		doc->title = "each of them";
+		scry_doc_table(doc, row_columns, sizeof(row_columns) / sizeof(row_columns[0]));
+		for (size_t i = 0; i < r->count; i++)
+			push_row(r, i, doc);
+	}
+	if (!err)
+		push_bookkeeping(r, doc);
+	return err;
+}

@@ -1,0 +1,301 @@
+#!/usr/bin/env bats
+# Fibers seen from outside. The programs know how many they have, what size, and where each waits; gdb is the second
+# witness of where.
+
+load lib
+
+# standing NAME ARGS...: a target that says what it has, in $SAYS, and waits for words; its pid in $PID.
+standing() {
+	local name=$1
+	shift
+	[ -x "$TARGETS/target_$name" ] || skip "no target_$name: what it needs is not installed (tools/deps)"
+	exec 8>&- # of the one before
+	rm -f "$T/in"
+	listens "$name" "$TARGETS/target_$name" "$@"
+	SAYS=$(grep "^pid" "$T/$name.out")
+}
+
+# told WORD: the number behind a word of what the target says.
+told() {
+	echo "$SAYS" | sed "s/.*$1 \([0-9]*\).*/\1/"
+}
+
+# looks ARGS...: scry's JSON of $PID, in $T/fibers.json.
+looks() {
+	"$SCRY" fibers -p "$PID" --json "$@" >"$T/fibers.json"
+}
+
+# waits PLACE: how many are suspended there.
+waits() {
+	json "$T/fibers.json" "rows.select { |x| x['place'] == '$1' && x['state'] == 'suspended' }.sum { |x| x['count'] }"
+}
+
+in_state() {
+	json "$T/fibers.json" "r['totals']['$1']"
+}
+
+has_tasks() {
+	[ "$(ls "/proc/$PID/task" | wc -l)" -ge "$1" ]
+}
+
+ucontext_is_as_told() { # KIND PROGRAM
+	standing "$2" 30 64 "$1"
+	looks --all
+	[ "$(waits wait_shallow)" = "$(told shallow)" ]
+	[ "$(waits wait_deep)" = "$(told deep)" ]
+	[ "$(in_state new)" = "$(told new)" ]
+	[ "$(in_state ended)" = "$(told ended)" ]
+	[ "$(in_state fibers)" = 32 ]
+	[ "$(in_state threads)" = 1 ]
+	# depth: one frame, ten, forty, each of 512 bytes and some; never less than that
+	json_is "$T/fibers.json" "rows.select { |x| x['state'] == 'suspended' }.map { |x| x['stack'].count { |y| y['symbol'] == 'descend' } }.sort == [1, 10, 40]"
+	json_is "$T/fibers.json" "rows.select { |x| x['state'] == 'suspended' }.all? { |x| n = x['stack'].count { |y| y['symbol'] == 'descend' }; x['used_max_bytes'] >= n * 512 && x['used_max_bytes'] <= n * 700 + 8192 }"
+	json_is "$T/fibers.json" "r['fibers'].size == 32 && r['fibers'].all? { |x| x['top'].hex - x['low'].hex == 65536 }"
+}
+
+@test "contexts of ucontext: how many, where, how deep; on guarded stacks" {
+	ucontext_is_as_told guarded fibers_ucontext
+	[ "$(in_state unguarded)" = 0 ]
+	json_is "$T/fibers.json" "r['fibers'].all? { |x| x['guard_bytes'] == 4096 }"
+}
+
+@test "the same on stacks of malloc, in static data, and in a static program" {
+	ucontext_is_as_told heap fibers_ucontext
+	[ "$(in_state unguarded)" = 32 ]
+	ucontext_is_as_told static fibers_ucontext
+	ucontext_is_as_told guarded fibers_ucontext_static
+}
+
+@test "gdb sees the same frames of a context, by its registers" {
+	command -v gdb >/dev/null || skip "no gdb"
+	standing fibers_ucontext 3 64 guarded
+	looks
+	# the third one is the deep one: its registers into gdb's, then its backtrace
+	gdb -nx -batch -p "$PID" -ex 'set var $c = fibers[2].context.uc_mcontext.gregs' \
+		-ex 'set var $rsp = $c[15]' -ex 'set var $rbp = $c[10]' -ex 'set var $rbx = $c[11]' -ex 'set var $rip = $c[16]' \
+		-ex bt -ex 'set confirm off' -ex 'kill' >"$T/gdb.out" 2>&1 || true
+	[ "$(grep -c ' in descend \| descend (' "$T/gdb.out")" = 40 ]
+	in_file "wait_deep (" "$T/gdb.out"
+	[ "$(waits wait_deep)" = 1 ]
+	json_is "$T/fibers.json" "rows.find { |x| x['place'] == 'wait_deep' }['stack'].count { |y| y['symbol'] == 'descend' } == 40"
+}
+
+@test "one that runs on a processor is not called suspended without a doubt" {
+	standing fibers_ucontext 6 64 guarded spin
+	looks
+	json_is "$T/fibers.json" "r['totals']['threads_running'] == 1"
+	json_is "$T/fibers.json" "r['notes'].any? { |x| x.start_with?('1 thread ran meanwhile') }"
+	[ "$(waits spin)" = "" ] || [ "$(waits spin)" = 0 ]
+}
+
+@test "fibers of libscryfiber: states, names, sizes, guards of both kinds, static and shared" {
+	for program in fibers_scry fibers_scry_shared; do
+		for guard in madvise mprotect; do
+			export SCRY_STACK_GUARD=$guard
+			standing "$program" 40 128
+			looks --all
+			[ "$(waits wait_asleep)" = 40 ]
+			[ "$(waits wait_reading)" = 3 ]
+			[ "$(in_state new)" = 2 ]
+			[ "$(in_state ended)" = 1 ]
+			[ "$(in_state fibers)" = 46 ]
+			json_is "$T/fibers.json" "r['fibers'].count { |x| x['name'] == 'sleeper' } == 40"
+			json_is "$T/fibers.json" "r['fibers'].all? { |x| x['kind'] == 'scryfiber' && x['guard_bytes'] >= 65536 }"
+			json_is "$T/fibers.json" "rows.find { |x| x['place'] == 'wait_asleep' }['size_max_bytes'] == 128 * 1024"
+		done
+	done
+}
+
+@test "ten thousand are counted exactly" {
+	standing fibers_scry 10000 64
+	looks
+	[ "$(waits wait_asleep)" = 10000 ]
+	[ "$(in_state fibers)" = 10006 ]
+	json_is "$T/fibers.json" "rows.size == 4 && r['totals']['lost'] == 0"
+}
+
+@test "contexts of Boost: the uppermost block is the one, dead ones below are not" {
+	for kind in guarded heap; do
+		standing fibers_boost 30 64 "$kind"
+		looks --all
+		json_is "$T/fibers.json" "n = ->(s) { rows.select { |x| x['place'].include?(s) && x['state'] == 'suspended' }.sum { |x| x['count'] } }; n['wait_shallow'] == $(told shallow) && n['wait_deep'] == $(told deep)"
+		[ "$(in_state fibers)" = 30 ]
+		json_is "$T/fibers.json" "r['fibers'].all? { |x| x['top'].hex - x['low'].hex == 65536 }"
+		json_is "$T/fibers.json" "rows.all? { |x| x['stack'].first['symbol'].include?('fiber_entry') }"
+	done
+	[ "$(in_state unguarded)" = 30 ]
+}
+
+@test "fibers of Boost.Fiber, of two threads" {
+	standing fibers_boost_fiber 20
+	looks
+	json_is "$T/fibers.json" "rows.select { |x| x['place'].include?('wait_here') }.sum { |x| x['count'] } == $(told waiting)"
+	[ "$(in_state threads)" = 2 ]
+	# each thread's dispatcher is one more
+	[ "$(in_state fibers)" = $(($(told waiting) + 2)) ]
+}
+
+@test "threads of GNU Pth; its scheduler runs" {
+	standing fibers_pth 20 64
+	looks
+	[ "$(waits wait_here)" = 20 ]
+	[ "$(in_state running)" = 1 ]
+	[ "$(in_state fibers)" = 21 ]
+	json_is "$T/fibers.json" "rows.find { |x| x['state'] == 'running' }['stack'].any? { |x| x['symbol'] == '__pth_scheduler' }"
+}
+
+@test "fibers of a Ruby: lines, those that run, none of those that did not begin or have ended" {
+	cat >"$T/fibers.rb" <<'RUBY'
+def park = Fiber.yield(1)
+def deep(n) = n == 0 ? park : deep(n - 1)
+kept = 30.times.map { |i| Fiber.new { deep(10 * (i % 3)) }.tap(&:resume) }
+never = Fiber.new { 1 }
+over = Fiber.new { 1 }.tap(&:resume)
+Thread.new { Fiber.new { sleep }.resume }
+Thread.pass until Thread.list.all? { |t| t == Thread.main || t.stop? }
+puts "pid #{$$}"
+$stdout.flush
+sleep
+RUBY
+	start fibers "$RUBY" "$T/fibers.rb"
+	wait_for 20 in_file "^pid" "$T/fibers.out"
+	looks
+	[ "$(waits "Object#park fibers.rb:1")" = 30 ]
+	[ "$(in_state running)" = 1 ]
+	[ "$(in_state fibers)" = 31 ]
+	[ "$(in_state threads)" -ge 2 ]
+	json_is "$T/fibers.json" "rows.select { |x| x['state'] == 'suspended' }.map { |x| x['stack'].count { |y| y['method'] == 'Object#deep' } }.sort == [1, 11, 21]"
+	# both stacks of each, woven: natively it was resumed by the VM
+	json_is "$T/fibers.json" "rows.all? { |x| x['kind'] == 'ruby' && x['stack'].first['symbol'] != nil || x['stack'].first['module'].include?('ruby') }"
+}
+
+@test "a core of the kernel's says what the process did" {
+	grep -qE '^core[.%a-z]*$' /proc/sys/kernel/core_pattern || skip "the kernel gives cores to a program: kernel.core_pattern"
+	for name in "fibers_scry 20 64" "fibers_ucontext 30 64 guarded" "fibers_boost 30 64 guarded"; do
+		mkdir -p "$T/core" && rm -f "$T"/core/*
+		cd "$T/core"
+		ulimit -S -c unlimited
+		# shellcheck disable=SC2086
+		standing $name
+		looks
+		kill -ABRT "$PID"
+		wait_for 20 ended "$PID" || true
+		"$SCRY" fibers --core "$(echo "$T"/core/core*)" --json >"$T/core.json"
+		"$RUBY" -rjson -e 'a, b = ARGV.map { |x| JSON.parse(File.read(x))["rows"].map { |y| y.values_at("count", "kind", "state", "place", "size_max_bytes", "used_max_bytes") }.sort_by(&:to_s) }; puts a.inspect, b.inspect; exit a == b' "$T/fibers.json" "$T/core.json"
+		json_is "$T/core.json" "r['totals']['core'] != nil"
+	done
+}
+
+@test "a core that gdb has made says what it lacks" {
+	command -v gcore >/dev/null || skip "no gcore: install gdb"
+	standing fibers_scry 20 64
+	gcore -o "$T/core" "$PID" >"$T/gcore.out" 2>&1
+	"$SCRY" fibers --core "$T/core.$PID" --json >"$T/core.json"
+	json_is "$T/core.json" "r['totals']['unreadable'] > 0 && r['notes'].any? { |x| x.include?('gdb') }"
+}
+
+@test "programs without fibers have none: threads, a thread's memory without a guard, a JVM" {
+	target crowd 50
+	wait_for 10 has_tasks 50
+	looks
+	[ "$(in_state fibers)" = 0 ]
+	[ "$(in_state threads)" = 50 ] || { cat "$T/fibers.json"; false; }
+	if command -v java >/dev/null; then
+		printf 'public class T { public static void main(String[] a) throws Exception { System.out.println("pid"); Thread.sleep(1000000); } }' >"$T/T.java"
+		start java java "$T/T.java"
+		wait_for 60 in_file "^pid" "$T/java.out"
+		looks
+		[ "$(in_state fibers)" = 0 ]
+	fi
+}
+
+@test "what lies is looked at in bounded time, and goes on" {
+	for kind in registry contexts blocks threads changes; do
+		standing fibers_liar "$kind"
+		timeout 120 "$SCRY" fibers -p "$PID" --json >"$T/fibers.json"
+		kill -0 "$PID"
+		json_is "$T/fibers.json" "r['totals']['fibers'] <= 64"
+	done
+}
+
+@test "greenlets have no stacks; --count says what they copy, exactly" {
+	/usr/bin/python3 -c 'import greenlet' 2>/dev/null || skip "no python3-greenlet"
+	need_root "entering"
+	cat >"$T/greenlets.py" <<'PY'
+import greenlet, os, sys
+main = greenlet.getcurrent()
+def turn():
+    while True:
+        main.switch()
+all = [greenlet.greenlet(turn) for i in range(3)]
+for g in all:
+    g.switch()
+print("pid", os.getpid(), flush=True)
+for line in sys.stdin:
+    for i in range(1000):
+        for g in all:
+            g.switch()
+    print("switched", 6000, flush=True)
+PY
+	listens greenlets /usr/bin/python3 "$T/greenlets.py"
+	looks
+	[ "$(in_state fibers)" = 0 ]
+	json_is "$T/fibers.json" "r['notes'].any? { |x| x.include?('greenlets') }"
+	start scry "$SCRY" fibers --count -p "$PID" --max-pause 2s -o "$T/count.json"
+	scry=$PID
+	wait_for 20 in_file "watching process" "$T/scry.err"
+	echo >&8
+	wait_for 20 in_file "^switched" "$T/greenlets.out"
+	kill -INT "$scry"
+	wait_for 20 test -s "$T/count.json"
+	wait "$scry" || true
+	# one part out, one back
+	json_is "$T/count.json" "r['totals']['copies'] == 12000 && rows.sum { |x| x['copies'] } == 12000"
+	json_is "$T/count.json" "rows.sum { |x| x['bytes'] } == r['totals']['bytes'] && r['honesty']['is_complete']"
+}
+
+@test "gevent has greenlets" {
+	/usr/bin/python3 -c 'import gevent' 2>/dev/null || skip "no python3-gevent"
+	start gevent /usr/bin/python3 -c 'import gevent, os
+all = [gevent.spawn(gevent.sleep, 1000000) for i in range(50)]
+gevent.sleep(0)
+print("pid", os.getpid(), flush=True)
+gevent.sleep(1000000)'
+	wait_for 20 in_file "^pid" "$T/gevent.out"
+	looks
+	[ "$(in_state fibers)" = 0 ]
+	json_is "$T/fibers.json" "r['notes'].any? { |x| x.include?('greenlets') }"
+}
+
+@test "nothing is stopped or written: the program's memory and its turns are as before" {
+	standing fibers_scry 20 64
+	local before
+	before=$(state_of "$PID")
+	turns=$(sed -n 's/^nonvoluntary_ctxt_switches\|^voluntary_ctxt_switches//p' "/proc/$PID/status")
+	looks
+	[ "$(state_of "$PID")" = "$before" ]
+	[ "$(sed -n 's/^nonvoluntary_ctxt_switches\|^voluntary_ctxt_switches//p' "/proc/$PID/status")" = "$turns" ]
+}
+
+@test "what cannot be asked is refused, with the way out" {
+	run "$SCRY" fibers
+	[ "$status" = 2 ]
+	[[ "$output" == *"say which process, or which core"* ]]
+	run "$SCRY" fibers -p 1 --exe /bin/true
+	[ "$status" = 2 ]
+	run "$SCRY" fibers -p 4194304
+	[ "$status" = 5 ]
+	run "$SCRY" fibers --core /dev/null
+	[ "$status" != 0 ]
+	standing fibers_scry 1 64
+	run "$SCRY" fibers -p "$PID" -o "$T/x.svg"
+	[ "$status" = 2 ]
+	"$SCRY" fibers -p "$PID" -o "$T/x.json"
+	run "$SCRY" fibers -p "$PID" -o "$T/x.json"
+	[ "$status" != 0 ]
+	[[ "$output" == *"--force"* ]]
+	if [ "$(id -u)" = 0 ] && id nobody >/dev/null 2>&1; then
+		run setpriv --reuid=nobody --clear-groups "$SCRY" fibers -p "$PID"
+		[ "$status" = 3 ]
+	fi
+}

@@ -1,0 +1,75 @@
+/*
+ * Fibers of libscryfiber that know what they do.
+ *
+ *   fibers_scry COUNT SIZE_KIB [mprotect by SCRY_STACK_GUARD]
+ *
+ * COUNT sleep for ever in wait_asleep, called "sleeper"; 3 wait in wait_reading for a descriptor
+ * that nobody writes to; 2 were made and not started; 1 has ended and was not joined. The first
+ * thread waits for the end of its input, by read.
+ * Prints "pid N asleep COUNT reading 3 new 2 ended 1".
+ */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "fiber/scry_fiber.h"
+
+__attribute__((noinline)) static void wait_asleep(void)
+{
+	scry_fiber_sleep(3600 * INT64_C(1000000000));
+	__asm__ volatile("");
+}
+
+__attribute__((noinline)) static void wait_reading(int fd)
+{
+	scry_fiber_wait(fd, POLLIN, -1);
+	__asm__ volatile("");
+}
+
+static void *sleeper(void *arg)
+{
+	wait_asleep();
+	return arg;
+}
+
+static void *reader(void *arg)
+{
+	wait_reading(*(int *)arg);
+	return arg;
+}
+
+static void *ender(void *arg)
+{
+	return arg;
+}
+
+int main(int argc, char **argv)
+{
+	int count = argc > 2 ? atoi(argv[1]) : 0, pipes[3][2];
+	struct scry_fiber_attr attr = {.size_bytes = (size_t)atoi(argv[2]) * 1024,
+				       .name = "sleeper"};
+	struct scry_fiber *fiber;
+	char byte;
+
+	if (scry_fiber_open(NULL, NULL))
+		return 1;
+	for (int i = 0; i < count; i++)
+		if (scry_fiber_new(&attr, sleeper, NULL, &fiber) || scry_fiber_start(fiber))
+			return 1;
+	for (int i = 0; i < 3; i++)
+		if (pipe(pipes[i]) || scry_fiber_new(NULL, reader, &pipes[i][0], &fiber) ||
+		    scry_fiber_start(fiber))
+			return 1;
+	for (int i = 0; i < 2; i++)
+		if (scry_fiber_new(NULL, sleeper, NULL, &fiber))
+			return 1;
+	if (scry_fiber_new(NULL, ender, NULL, &fiber) || scry_fiber_start(fiber))
+		return 1;
+	scry_fiber_yield();
+	printf("pid %d asleep %d reading 3 new 2 ended 1\n", (int)getpid(), count);
+	fflush(stdout);
+	while (read(0, &byte, 1) > 0)
+		;
+	_exit(0);
+}
