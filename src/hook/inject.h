@@ -39,6 +39,8 @@ struct scry_inject {
 	bool adopted;			 /* it was there before */
 	bool removed_part;		 /* an incomplete one was taken out */
 	bool is_borrowed;		 /* the shared mapping is a lane of another's pool */
+	bool is_shared;			 /* set by the caller: several instruments use it */
+	bool has_channels, vm_is_told;	 /* by this watch: hook/threads.h, all of scry_agent_vm */
 	bool has_call_stack;		 /* the agent's: see hook/hold.h */
 	uint64_t spare_stack;		 /* until then; of a patch (hook/lasting.h), or 0 */
 	struct scry_control *control;	 /* the shared mapping, in our own address space */
@@ -82,18 +84,17 @@ int scry_inject_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t
 int scry_inject_stop(struct scry_inject *inj, struct scry_world *w);
 /* Is a thread inside the agent or a stub, or goes on there after a signal? Only while stopped. */
 bool scry_inject_is_inside(const struct scry_inject *inj, const struct scry_world *w);
-/* Changes that are made in one stop: a millisecond's worth or two. */
-#define SCRY_INJECT_BATCH 512
-
+/* The same of a stub or these parts of the agent only. */
+bool scry_inject_is_inside_of(const struct scry_inject *inj, const struct scry_world *w,
+			      uint32_t parts);
+#define SCRY_INJECT_BATCH 512 /* changes that are made in one stop: a millisecond or two */
 /* Puts back entries [first, first + n) of the journal, in as many stops as it takes. 0 or -errno
  * with a sentence. */
 int scry_inject_undo(struct scry_inject *inj, size_t first, size_t n, struct scry_undo_report *ret);
 /* Lets them go, and counts the pause. */
 void scry_inject_go(struct scry_inject *inj, struct scry_world *w);
 
-/*
- * System calls, by scry_hold_calls, in `held` or in a thread that is held for it. 0 or -errno.
- */
+/* System calls, by scry_hold_calls, in `held` or in a thread that is held for it. 0 or -errno. */
 typedef int scry_inject_work(struct scry_tracee *t, const struct scry_call *how, void *arg);
 int scry_inject_call(struct scry_inject *inj, struct scry_tracee *held, scry_inject_work *work,
 		     void *arg);
@@ -135,14 +136,13 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 
 /* Until no thread stands at a system call that a scry sent it to make and died. 0; -EBUSY. */
 int scry_inject_await_calls(struct scry_inject *inj);
-
 /* Unmaps all in the stopped thread `t`, or, to_idle, what a shut handler does not need. */
 int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t, bool to_idle);
 /* An idle agent: is unmapped if the VM has let go, else made idle to the end. 0 or -errno. */
 int scry_inject_leave_idle(struct scry_inject *inj, bool *ret_gone);
 /* Releases host resources only. */
 void scry_inject_done(struct scry_inject *inj);
-/* Adds a hold of `threads` threads to the measured pauses. */
+/* Adds a hold of `threads` threads to the pauses. */
 void scry_inject_count_pause(struct scry_inject *inj, uint64_t ns, uint32_t threads);
 /* What its threads would have run while they stood, as they do else; at most on all processors. */
 uint64_t scry_inject_lost_ns(const struct scry_inject *inj, uint64_t cpu_ns, uint64_t watched_ns);
