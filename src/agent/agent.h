@@ -38,9 +38,12 @@
 /* Of one part, used by others: reached without a detour. */
 #define SCRY_SHARED __attribute__((visibility("hidden")))
 
+/* Bits: whose handlers want lines of Ruby, or stacks. Several may run at once. */
+enum scry_agent_user { SCRY_USER_MALLOC = 1, SCRY_USER_CALLS = 2 };
+
 /* Callers by what a Ruby ran, see lines.h; host writes. */
 struct scry_agent_line_plan {
-	uint32_t on; /* lines and vm are mapped; the agent clears it */
+	uint32_t on; /* enum scry_agent_user; not 0: lines and vm are mapped. The agent clears it */
 	uint32_t pad;
 	struct scry_agent_frames frames;
 	uint64_t depth; /* bytes of stack that a thread must have used: see lines.c */
@@ -51,9 +54,11 @@ struct scry_agent_unwinding { /* host writes */
 	uint64_t map;	      /* struct scry_unwind_map */
 	uint64_t words;	      /* of it */
 	uint64_t stack_end;   /* of the first thread's stack, which stays for life; 0: not known */
-	uint32_t depth;	      /* return addresses, at most; 0: no stacks. Else walk is mapped */
+	uint32_t depth;	      /* return addresses, at most */
+	uint32_t users;	      /* one of enum scry_agent_user; 0: no stacks. Else walk is mapped */
 	uint32_t pid;	      /* in its own namespace: the first thread's tid */
-	uint64_t seen;	      /* agent: the newest generation; a fork child inherits its parent's */
+	uint32_t pad;
+	uint64_t seen; /* agent: the newest generation; a fork child inherits its parent's */
 };
 
 /* What of followed calls (wire/shadow.h) concerns others than the part that follows them. */

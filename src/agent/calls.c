@@ -50,11 +50,11 @@ SCRY_INTO_CALLERS uint64_t scry_call_entered(const uint64_t *slot, const uint64_
 {
 	uint32_t args = scry_call_cookie_args(cookie), hook = cookie & (SCRY_SHADOW_HOOKS_MAX - 1);
 	uint32_t room = 2 + args;
-	struct scry_agent_thread *t = scry_track_enter();
+	struct scry_agent_thread *t = scry_call_track_enter();
 	uint64_t *w, tsc = 0, head;
 
 	if (unlikely(!t)) {
-		scry_track_passed();
+		scry_track_passed(scry_channel(SCRY_CHANNEL_CALLS));
 		return 0;
 	}
 	if (cookie & SCRY_CALL_HAS_PLAN)
@@ -80,7 +80,7 @@ SCRY_INTO_CALLERS uint64_t scry_call_entered(const uint64_t *slot, const uint64_
 		w[1] = tsc;
 		scry_track_publish(t, w + room);
 	} else {
-		scry_track_lost();
+		scry_track_lost(scry_channel(SCRY_CHANNEL_CALLS));
 	}
 	scry_track_leave(t);
 	return tsc;
@@ -126,11 +126,11 @@ static void put_others(struct scry_agent_thread *t, const uint64_t *slot,
 SCRY_INTO_CALLERS void scry_call_returned(const uint64_t *slot, const struct scry_call_back *backs,
 					  uint32_t count)
 {
-	struct scry_agent_thread *t = scry_track_enter();
+	struct scry_agent_thread *t = scry_call_track_enter();
 	uint64_t *w;
 
 	if (unlikely(!t)) {
-		scry_track_passed();
+		scry_track_passed(scry_channel(SCRY_CHANNEL_CALLS));
 		return;
 	}
 	if (unlikely(count > 1))
@@ -148,7 +148,7 @@ SCRY_INTO_CALLERS void scry_call_returned(const uint64_t *slot, const struct scr
 		w[2] = slot[-1];
 		scry_track_publish(t, w + RETURN_WORDS);
 	} else {
-		scry_track_lost();
+		scry_track_lost(scry_channel(SCRY_CHANNEL_CALLS));
 	}
 	scry_track_leave(t);
 }

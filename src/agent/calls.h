@@ -6,10 +6,13 @@
 
 #include "agent/agent.h"
 #include "agent/calls_ruby.h"
+#include "agent/returns.h"
+#include "agent/track.h"
 #include "agent/walk.h"
-#include "wire/shadow.h"
 
-extern struct scry_shadow scry_agent_shadow SCRY_SHARED;
+/* Threads, in the channel of followed calls. */
+extern struct scry_agent_thread scry_agent_call_rows[SCRY_THREADS] SCRY_SHARED;
+#define scry_call_track_enter() scry_track_enter_in(SCRY_CHANNEL_CALLS, scry_agent_call_rows)
 
 /* From the registers that agent/shadow.S has saved up to the slot, in words: agent/keep.h. */
 #define SCRY_CALL_REGISTERS 12

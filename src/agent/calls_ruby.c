@@ -1,6 +1,7 @@
 /* See calls_ruby.h. */
 #include "agent/calls_ruby.h"
 
+#include "agent/calls.h"
 #include "agent/lines.h"
 #include "wire/call_ring.h"
 
@@ -33,7 +34,7 @@ static int look(struct scry_agent_thread *t, struct stack *s)
 	const struct scry_agent_frames *f = &scry_agent.line_plan.frames;
 	uint64_t at, last;
 
-	s->generation = __atomic_load_n(&scry_agent_ruby_calls.generation, __ATOMIC_ACQUIRE);
+	s->generation = __atomic_load_n(&scry_agent_lines.generation, __ATOMIC_ACQUIRE);
 	s->cfp = scry_lines_frames(t, &s->end);
 	if (!s->cfp || !f->frame_size)
 		return 0;
@@ -167,7 +168,7 @@ void scry_call_ruby(const uint64_t *slot)
 
 	if (unlikely(scry_calling_is_over()))
 		return; /* system calls are forbidden */
-	t = scry_track_enter();
+	t = scry_call_track_enter();
 	if (unlikely(!t)) /* the entry that follows says so */
 		return;
 	number = number_of(t);
@@ -186,8 +187,8 @@ void scry_call_ruby(const uint64_t *slot)
 
 void scry_call_ruby_freed(uint64_t address)
 {
-	if (unlikely(scry_lines_may_start(address)) && scry_lines_end_start(address))
-		__atomic_fetch_add(&scry_agent_ruby_calls.generation, 1, __ATOMIC_ACQ_REL);
+	if (unlikely(scry_lines_may_start(address)))
+		scry_lines_end_start(address);
 }
 _Static_assert(SCRY_CALL_RUBY_STACK_HEAD + SCRY_CALL_RUBY_FRAMES + 1 <= SCRY_TRACK_RECORD_MAX &&
 		       SCRY_CALL_RUBY_LINE_HEAD + DEF_WORDS_MAX <= SCRY_TRACK_RECORD_MAX,

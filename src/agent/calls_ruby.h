@@ -22,7 +22,6 @@ struct scry_agent_ruby_calls {
 	} stacks[SCRY_RUBY_CALL_STACKS];
 	uint64_t lines[SCRY_RUBY_CALL_LINES]; /* hashes of those told */
 	uint64_t numbers;		      /* given */
-	uint64_t generation;
 } SCRY_OWN_PAGES;
 extern struct scry_agent_ruby_calls scry_agent_ruby_calls SCRY_SHARED;
 

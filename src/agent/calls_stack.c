@@ -29,7 +29,7 @@ void scry_call_stack(const struct scry_walk_from *from)
 
 	if (unlikely(scry_calling_is_over()))
 		return; /* system calls are forbidden */
-	t = scry_track_enter();
+	t = scry_call_track_enter();
 	if (unlikely(!t)) /* the entry that follows says so */
 		return;
 	id = scry_walk_stack(t, from, tell);

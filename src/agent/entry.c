@@ -14,7 +14,7 @@ void scry_agent_enter(const uint64_t *arguments, uint64_t cookie)
 	uint64_t *w;
 
 	if (unlikely(!t)) {
-		scry_track_passed();
+		scry_track_passed(scry_channel(SCRY_CHANNEL_CORE));
 		return;
 	}
 	w = scry_track_reserve(t, 2 + n);
@@ -27,7 +27,7 @@ void scry_agent_enter(const uint64_t *arguments, uint64_t cookie)
 			w[2 + i] = arguments[i];
 		scry_track_publish(t, w + 2 + n);
 	} else {
-		scry_track_lost();
+		scry_track_lost(scry_channel(SCRY_CHANNEL_CORE));
 	}
 	scry_track_leave(t);
 }

@@ -28,7 +28,13 @@ static void move_in(struct scry_gate *g, uint32_t lane, uint32_t watch,
 	struct scry_control *c = (struct scry_control *)at;
 
 	scry_agent.control = c;
-	scry_agent.tracking.given_up = scry_agent.tracking.all_open = 0;
+	for (uint32_t i = 0; i < SCRY_CHANNELS; i++) {
+		struct scry_agent_channel *k = &scry_agent.tracking.channels[i];
+
+		k->control = c;
+		k->pool = (struct scry_track *)(at + SCRY_SHARED_HEAD);
+		k->given_up = k->all_open = 0;
+	}
 	c->taken[0] = 1;
 	g->frames = scry_agent.follow.frames;
 	g->ring = at + SCRY_SHARED_HEAD;

@@ -43,6 +43,7 @@ struct scry_agent_lines {
 	uint32_t next[SCRY_LINES];	 /* by code: another one of the same start, + 1 */
 	uint32_t count;			 /* codes given */
 	uint32_t is_told_used;		 /* 1: somebody reads or writes `told`; others do without */
+	uint64_t generation;		 /* how often code has ended that was told */
 	struct scry_agent_starts starts;
 	struct scry_agent_told told[SCRY_LINE_TOLD];
 } SCRY_OWN_PAGES;

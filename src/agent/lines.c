@@ -272,5 +272,6 @@ int scry_lines_end_start(uint64_t address)
 	}
 	__atomic_fetch_add(&s->ended[at - 1], 1, __ATOMIC_RELEASE);
 	__atomic_store_n(&s->at[at - 1], 0, __ATOMIC_RELEASE);
+	__atomic_fetch_add(&l->generation, 1, __ATOMIC_ACQ_REL);
 	return 1;
 }

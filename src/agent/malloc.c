@@ -9,6 +9,7 @@
  */
 #include "agent/malloc.h"
 #include "agent/lines.h"
+#include "agent/returns.h"
 #include "agent/track.h"
 #include "agent/walk.h"
 #include "wire/payload_malloc.h"
@@ -22,6 +23,7 @@ struct scry_agent_callers scry_agent_callers SCRY_WIPED;
 
 #define INLINE inline __attribute__((always_inline))
 
+/* Calls may be followed as well: then a thunk's address stands there. */
 #define CALLED_BY ((uint64_t)__builtin_return_address(0))
 /* In a handler that its thunk jumps to; rbx comes as an argument, as C code may use it. */
 #define FRAME ((const uint64_t *)__builtin_frame_address(0))
@@ -117,8 +119,9 @@ static int is_itself(uint64_t address)
 	       address + (uint64_t)(int64_t) * (const int32_t *)(call + 1) == m->free_at;
 }
 
-static __attribute__((noinline)) uint64_t find_caller(thread *t, uint64_t address)
+static __attribute__((noinline)) uint64_t find_caller(thread *t, uint64_t found)
 {
+	const uint64_t address = scry_return_home(found);
 	uint32_t first = caller_slot(address);
 
 	for (uint32_t i = 0; i < SCRY_CALLER_PROBES; i++) {
@@ -144,7 +147,7 @@ static __attribute__((noinline)) uint64_t find_caller(thread *t, uint64_t addres
 	return 0;
 }
 
-/* A return address. */
+/* A return address. Thunks are not in the table: only who is not found is looked at again. */
 static inline uint64_t caller_code(thread *t, uint64_t address)
 {
 	uint32_t code = caller_slot(address);
@@ -188,10 +191,10 @@ static INLINE struct caller caller_of(thread *t, struct from from)
 {
 	struct caller c = {0, 0};
 
-	if (unlikely(scry_agent.unwinding.depth))
+	if (unlikely(scry_agent.unwinding.users & SCRY_USER_MALLOC))
 		c.stack = stack_of(t, from.slot, from.frame, from.bx);
-	if (scry_agent.line_plan.on)
-		c.code = scry_lines_code(t, *from.slot);
+	if (scry_agent.line_plan.on & SCRY_USER_MALLOC)
+		c.code = scry_lines_code(t, scry_return_home(*from.slot));
 	if (!c.code && !c.stack)
 		c.code = caller_code(t, *from.slot);
 	return c;
@@ -242,7 +245,8 @@ struct record {
 /* Beginnings have a word more, where stacks are recorded. Behind the last one. */
 static inline uint64_t *put_stack(uint64_t *w, const struct record *r)
 {
-	if (SCRY_MALLOC_STACKED >> r->op & 1 && unlikely(scry_agent.unwinding.depth))
+	if (SCRY_MALLOC_STACKED >> r->op & 1 &&
+	    unlikely(scry_agent.unwinding.users & SCRY_USER_MALLOC))
 		*w++ = r->stack;
 	return w;
 }
@@ -253,7 +257,7 @@ static INLINE void put(thread *t, const struct record *r)
 	uint64_t *w = scry_track_reserve(t, 4), now;
 
 	if (unlikely(!w)) {
-		scry_track_lost();
+		scry_track_lost(scry_channel(SCRY_CHANNEL_CORE));
 		return;
 	}
 	now = scry_track_order(t, &w);
@@ -269,7 +273,7 @@ static void put_long(thread *t, const struct record *r, uint64_t third)
 	uint64_t *w = scry_track_reserve(t, 4), now;
 
 	if (unlikely(!w)) {
-		scry_track_lost();
+		scry_track_lost(scry_channel(SCRY_CHANNEL_CORE));
 		return;
 	}
 	now = scry_track_order(t, &w);
@@ -301,14 +305,16 @@ static inline void about_to_end(const void *p)
 
 /* A call from outside the allocator while a handler runs: a signal handler's. What the allocator
  * jumps to seems to be called by us. */
-static __attribute__((noinline)) void passed(uint64_t address)
+static __attribute__((noinline)) void passed(uint64_t found)
 {
+	const uint64_t address = scry_return_home(found);
 	const struct scry_agent_malloc *m = &scry_agent_family;
+	const struct scry_agent_channel *c = scry_channel(SCRY_CHANNEL_CORE);
 	const struct scry_gate *g = scry_agent.gate;
 
-	if (g->open && scry_agent.tracking.is_on && address - m->start >= m->end - m->start &&
-	    address - m->text >= m->text_end - m->text && scry_track_is_inside())
-		__atomic_fetch_add(&scry_agent.control->busy, 1, __ATOMIC_RELAXED);
+	if (g->open && c->is_on && address - m->start >= m->end - m->start &&
+	    address - m->text >= m->text_end - m->text && scry_track_is_inside(c))
+		__atomic_fetch_add(&c->control->busy, 1, __ATOMIC_RELAXED);
 }
 
 /* The handlers. */

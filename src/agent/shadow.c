@@ -11,6 +11,7 @@
 #include "wire/call_ring.h"
 
 struct scry_shadow scry_agent_shadow SCRY_INHERITED;
+struct scry_agent_thread scry_agent_call_rows[SCRY_THREADS] SCRY_WIPED SCRY_OWN_PAGES;
 
 #define HOOK_MASK ((1u << SCRY_SHADOW_HOOK_BITS) - 1)
 #define NO_THUNK (~0ull)
@@ -150,7 +151,7 @@ static __attribute__((noinline)) void guard(const uint64_t *arguments, uint64_t 
 	int is_prctl = (cookie & SCRY_CALL_IS_PRCTL) != 0;
 
 	if (likely(cookie & SCRY_CALL_IS_FREE)) {
-		if (scry_agent.line_plan.on)
+		if (scry_agent.line_plan.on & SCRY_USER_CALLS)
 			scry_call_ruby_freed(arguments[0]);
 		return;
 	}
@@ -194,12 +195,12 @@ void scry_agent_entered(uint64_t *slot, uint64_t cookie, uint64_t bx)
 		add(&stats_of(s, hook)->missed, 1);
 		return;
 	}
-	if (s->head.records && unlikely(scry_agent.unwinding.depth))
+	if (s->head.records && unlikely(scry_agent.unwinding.users & SCRY_USER_CALLS))
 		scry_call_stack(&(const struct scry_walk_from){
 			.slot = slot,
 			.bp = *(const uint64_t *)__builtin_frame_address(0),
 			.bx = bx});
-	if (s->head.records && unlikely(scry_agent.line_plan.on))
+	if (s->head.records && unlikely(scry_agent.line_plan.on & SCRY_USER_CALLS))
 		scry_call_ruby(slot);
 	if (!is_pending)
 		__atomic_store_n(slot,

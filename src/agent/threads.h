@@ -40,9 +40,16 @@ struct scry_agent_thread {
 };
 _Static_assert(sizeof(struct scry_agent_thread) == 128, "two cache lines");
 
-struct scry_agent_tracking {
+/*
+ * Handlers of one kind, and where they record: a thread has a row and a segment in each. Which
+ * handlers those are is fixed; where their pages lie the host says. One instrument uses the
+ * agent's own, several at once have pages each (hook/threads.h).
+ */
+struct scry_agent_channel {
 	/* host writes */
-	uint32_t tid_offset; /* of the tid from the thread pointer, in all threads; 0: not known */
+	struct scry_control *control;	/* of the pages: its turn, heads and counters */
+	struct scry_track *pool;	/* the ring there */
+	struct scry_agent_thread *rows; /* of threads; NULL: never used */
 	uint32_t time_op; /* the instrument's record that says the whole time; 0: it needs none */
 	uint32_t is_on;	  /* the agent clears it when nobody will come back */
 	/* agent */
@@ -51,9 +58,15 @@ struct scry_agent_tracking {
 			      until it moves nobody waits, or looks through the pool again */
 	uint32_t all_open; /* track_freed + 1 when each segment was another thread's: until it moves
 			      or one is closed nobody looks through the pool again */
+	uint32_t pad;
+};
+
+struct scry_agent_tracking {
+	/* host writes */
+	uint32_t tid_offset; /* of the tid from the thread pointer, in all threads; 0: not known */
 	uint32_t first_tid; /* of a program that has one thread, without a control block yet; else 0
 			     */
-	uint32_t pad;
+	struct scry_agent_channel channels[SCRY_CHANNELS];
 	struct scry_track none; /* of threads that have no segment: `state` is SCRY_TRACK_CLOSED,
 				   which is never theirs */
 };

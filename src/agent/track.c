@@ -35,10 +35,18 @@ static int nap(uint32_t *word, uint32_t value)
 	return scry_calling_nap(word, value, NAP_NS) == SCRY_ETIMEDOUT;
 }
 
-/* A fork child's gate page is all zero. */
-static int is_on(void)
+/* Whose row it is. */
+static struct scry_agent_channel *channel_of(const struct scry_agent_thread *t)
 {
-	return __atomic_load_n(&scry_agent.tracking.is_on, __ATOMIC_RELAXED) &&
+	return scry_channel((uint64_t)(t - scry_agent_rows.threads) < SCRY_THREADS
+				    ? SCRY_CHANNEL_CORE
+				    : SCRY_CHANNEL_CALLS);
+}
+
+/* A fork child's gate page is all zero. */
+static int is_on(const struct scry_agent_channel *c)
+{
+	return __atomic_load_n(&c->is_on, __ATOMIC_RELAXED) &&
 	       __atomic_load_n(&scry_agent.gate->open, __ATOMIC_RELAXED);
 }
 
@@ -74,7 +82,7 @@ static void close_track(struct scry_agent_thread *t)
 		__atomic_compare_exchange_n(&track->state, &open,
 					    (open & ~3ull) | SCRY_TRACK_CLOSED, 0, __ATOMIC_RELEASE,
 					    __ATOMIC_RELAXED);
-		__atomic_store_n(&scry_agent.tracking.all_open, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&channel_of(t)->all_open, 0, __ATOMIC_RELAXED);
 	}
 	t->track_at = 0;
 }
@@ -125,7 +133,7 @@ static void settle(struct scry_agent_thread *t, uint64_t fs)
 	t->ec_word = 0;
 	t->stack_low = t->stack_high = t->stack_foreign = 0;
 	t->walker_wait = 0;
-	t->home = (uint16_t)(__atomic_fetch_add(&scry_agent.tracking.claims, 1, __ATOMIC_RELAXED) *
+	t->home = (uint16_t)(__atomic_fetch_add(&channel_of(t)->claims, 1, __ATOMIC_RELAXED) *
 			     HOME_STEP);
 	t->track_at = 0;
 	t->state = NO_TRACK;
@@ -168,11 +176,10 @@ int scry_track_is_abandoned(const struct scry_agent_thread *t)
 }
 
 /* An entry for this thread, marked as being claimed. */
-static struct scry_agent_thread *claim_entry(uint64_t fs)
+static struct scry_agent_thread *claim_entry(const struct scry_agent_channel *c, uint64_t fs)
 {
 	for (uint32_t i = 0; i < SCRY_THREADS_PROBES; i++) {
-		struct scry_agent_thread *t =
-			&scry_agent_rows.threads[(scry_thread_slot(fs) + i) % SCRY_THREADS];
+		struct scry_agent_thread *t = &c->rows[(scry_thread_slot(fs) + i) % SCRY_THREADS];
 		uint64_t have = __atomic_load_n(&t->fs, __ATOMIC_ACQUIRE);
 
 		if (have && !is_abandoned(t, have))
@@ -206,7 +213,8 @@ int scry_track_moves_in(void)
 	uint32_t pid;
 
 	if (!scry_agent.follow.lanes || g->open ||
-	    !__atomic_load_n(&scry_agent.tracking.is_on, __ATOMIC_RELAXED) ||
+	    !(__atomic_load_n(&scry_channel(SCRY_CHANNEL_CORE)->is_on, __ATOMIC_RELAXED) |
+	      __atomic_load_n(&scry_channel(SCRY_CHANNEL_CALLS)->is_on, __ATOMIC_RELAXED)) ||
 	    !__atomic_compare_exchange_n(&g->spare, &is_free, 1, 0, __ATOMIC_ACQUIRE,
 					 __ATOMIC_RELAXED))
 		return 0;
@@ -224,19 +232,20 @@ int scry_track_moves_in(void)
 }
 
 /* For a thread whose entry is not where it is looked for first, or that is new. */
-__attribute__((noinline)) struct scry_agent_thread *scry_track_find(uint64_t fs)
+__attribute__((noinline)) struct scry_agent_thread *scry_track_find(struct scry_agent_channel *c,
+								    uint64_t fs)
 {
 	struct scry_agent_thread *t = 0;
 
-	if (!is_on() && !scry_track_moves_in())
+	if (!is_on(c) && !scry_track_moves_in())
 		return 0;
 	for (uint32_t i = 0; i < SCRY_THREADS_PROBES; i++) {
 		uint64_t have;
 
-		t = &scry_agent_rows.threads[(scry_thread_slot(fs) + i) % SCRY_THREADS];
+		t = &c->rows[(scry_thread_slot(fs) + i) % SCRY_THREADS];
 		have = __atomic_load_n(&t->fs, __ATOMIC_ACQUIRE);
 		if (have == (fs | 1)) { /* a signal handler, in the midst of what follows */
-			add(&scry_agent.control->busy);
+			add(&c->control->busy);
 			return 0;
 		}
 		if (have == fs) {
@@ -247,11 +256,11 @@ __attribute__((noinline)) struct scry_agent_thread *scry_track_find(uint64_t fs)
 		if (!have)
 			break;
 	}
-	t = claim_entry(fs);
+	t = claim_entry(c, fs);
 	if (t)
 		settle(t, fs);
 	else
-		add(&scry_agent.control->lost);
+		add(&c->control->lost);
 	return t;
 }
 
@@ -266,13 +275,13 @@ __attribute__((noinline)) struct scry_agent_thread *scry_track_nested(struct scr
 	return sp - t->inside < STACK_MAX ? t : 0;
 }
 
-int scry_track_is_inside(void)
+int scry_track_is_inside(const struct scry_agent_channel *c)
 {
 	uint64_t fs = thread_pointer();
 
 	for (uint32_t i = 0; i < SCRY_THREADS_PROBES; i++) {
 		const struct scry_agent_thread *t =
-			&scry_agent_rows.threads[(scry_thread_slot(fs) + i) % SCRY_THREADS];
+			&c->rows[(scry_thread_slot(fs) + i) % SCRY_THREADS];
 
 		if (t->fs == fs)
 			return t->inside != 0;
@@ -284,7 +293,7 @@ __attribute__((noinline)) uint64_t scry_track_time(struct scry_agent_thread *t, 
 						   uint64_t now)
 {
 	t->epoch_end = now + SCRY_TRACK_EPOCH;
-	(*at)[0] = scry_agent.tracking.time_op;
+	(*at)[0] = channel_of(t)->time_op;
 	(*at)[1] = now;
 	*at += SCRY_TRACK_TIME_WORDS;
 	return now;
@@ -314,7 +323,7 @@ static void fence(void)
  */
 __attribute__((noinline)) uint64_t scry_track_turn(struct scry_agent_thread *t)
 {
-	uint64_t *turn = &scry_agent.control->turn, whose, now;
+	uint64_t *turn = &scry_channel(SCRY_CHANNEL_CORE)->control->turn, whose, now;
 	int is_mine = t->stamp && *(volatile uint64_t *)turn == (uint64_t)t;
 
 	if (!t->fs) /* wiped by a fork: the turn is the parent's */
@@ -339,9 +348,9 @@ __attribute__((noinline)) uint64_t scry_track_turn(struct scry_agent_thread *t)
 }
 
 /* So far the keeper looks. */
-static void reach(uint32_t segment)
+static void reach(struct scry_control *c, uint32_t segment)
 {
-	uint64_t *head = &scry_agent.control->head, want = (segment + 1ull) * SCRY_TRACK_WORDS;
+	uint64_t *head = &c->head, want = (segment + 1ull) * SCRY_TRACK_WORDS;
 	uint64_t have = __atomic_load_n(head, __ATOMIC_RELAXED);
 
 	while (have < want && !__atomic_compare_exchange_n(head, &have, want, 1, __ATOMIC_SEQ_CST,
@@ -351,9 +360,10 @@ static void reach(uint32_t segment)
 
 /* The next free segment from the thread's home on, so that it goes round in a few; or 0. How many
  * the keeper will give back soon. */
-static int take_segment(struct scry_agent_thread *t, uint32_t *ret_closed)
+static int take_segment(const struct scry_agent_channel *c, struct scry_agent_thread *t,
+			uint32_t *ret_closed)
 {
-	struct scry_track *pool = (struct scry_track *)scry_agent.gate->ring;
+	struct scry_track *pool = c->pool;
 
 	for (uint32_t i = 0; i < SCRY_TRACKS; i++) {
 		uint32_t segment = (t->home + i) % SCRY_TRACKS;
@@ -365,7 +375,7 @@ static int take_segment(struct scry_agent_thread *t, uint32_t *ret_closed)
 		*ret_closed += (have & 3) == SCRY_TRACK_CLOSED;
 		if ((have & 3) != SCRY_TRACK_FREE)
 			continue;
-		reach(segment);
+		reach(c->control, segment);
 		if (!__atomic_compare_exchange_n(&track->state, &have, mine, 0, __ATOMIC_ACQ_REL,
 						 __ATOMIC_RELAXED))
 			continue;
@@ -390,10 +400,9 @@ static int take_segment(struct scry_agent_thread *t, uint32_t *ret_closed)
  * 0: there is none, and it is not to be waited for: the lease is over, the keeper takes nothing
  * (who it shows things to may not read), or there are as many other threads as segments.
  */
-static int get_segment(struct scry_agent_thread *t)
+static int get_segment(struct scry_agent_channel *k, struct scry_agent_thread *t)
 {
-	struct scry_control *c = scry_agent.control;
-	struct scry_agent_tracking *k = &scry_agent.tracking;
+	struct scry_control *c = k->control;
 	uint32_t seen = 0, naps = 0;
 
 	for (int is_first = 1;; is_first = 0) {
@@ -402,9 +411,11 @@ static int get_segment(struct scry_agent_thread *t)
 		if (freed + 1 == __atomic_load_n(&k->given_up, __ATOMIC_RELAXED) ||
 		    freed + 1 == __atomic_load_n(&k->all_open, __ATOMIC_RELAXED))
 			return 0;
-		if (take_segment(t, &closed))
+		if (!is_on(k)) /* also who was forked while it waited: the pool is its parent's */
+			return 0;
+		if (take_segment(k, t, &closed))
 			return 1;
-		if (!is_on() || scry_calling_is_over())
+		if (scry_calling_is_over())
 			return 0;
 		if (!closed) {
 			__atomic_store_n(&k->all_open, freed + 1, __ATOMIC_RELAXED);
@@ -433,14 +444,15 @@ static int get_segment(struct scry_agent_thread *t)
  * all the same. Beyond the lease's end nothing is counted any more, and it may come back even so:
  * it is left a word. 0: it took the lease back.
  */
-static int is_over(struct scry_control *c)
+static int is_over(struct scry_agent_channel *k)
 {
+	struct scry_control *c = k->control;
 	uint64_t lease = __atomic_load_n(&c->lease_tsc, __ATOMIC_ACQUIRE),
 		 end = lease ? __atomic_load_n(&c->lease_end_tsc, __ATOMIC_RELAXED) : 0;
 
 	if (likely(scry_tsc() <= end))
 		return 0;
-	if (__atomic_exchange_n(&scry_agent.tracking.is_on, 0, __ATOMIC_RELAXED) && end) {
+	if (__atomic_exchange_n(&k->is_on, 0, __ATOMIC_RELAXED) && end) {
 		add(&c->lost);
 		add(&c->lost_lease);
 		__atomic_store_n(&c->track_over, 1, __ATOMIC_RELAXED);
@@ -449,22 +461,22 @@ static int is_over(struct scry_control *c)
 }
 
 /* Was it because a handler of this thread is running? Else scry_track_find has counted it. */
-__attribute__((noinline, cold)) void scry_track_passed(void)
+__attribute__((noinline, cold)) void scry_track_passed(const struct scry_agent_channel *c)
 {
 	uint64_t fs = thread_pointer();
 
-	for (uint32_t i = 0; i < SCRY_THREADS_PROBES && is_on(); i++)
-		if (scry_agent_rows.threads[(scry_thread_slot(fs) + i) % SCRY_THREADS].fs == fs) {
-			add(&scry_agent.control->busy);
+	for (uint32_t i = 0; i < SCRY_THREADS_PROBES && is_on(c); i++)
+		if (c->rows[(scry_thread_slot(fs) + i) % SCRY_THREADS].fs == fs) {
+			add(&c->control->busy);
 			return;
 		}
 }
 
-__attribute__((noinline, cold)) void scry_track_lost(void)
+__attribute__((noinline, cold)) void scry_track_lost(const struct scry_agent_channel *k)
 {
-	struct scry_control *c = scry_agent.control;
+	struct scry_control *c = k->control;
 
-	if (!is_on())
+	if (!is_on(k))
 		return;
 	add(&c->lost);
 	if (scry_tsc() > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
@@ -473,9 +485,9 @@ __attribute__((noinline, cold)) void scry_track_lost(void)
 
 __attribute__((noinline)) uint64_t *scry_track_claim(struct scry_agent_thread *t, uint32_t words)
 {
-	struct scry_control *c = scry_agent.control;
+	struct scry_agent_channel *c = channel_of(t);
 
-	if (!is_on() || !t->fs) /* wiped by a fork: track.h */
+	if (!is_on(c) || !t->fs) /* wiped by a fork: track.h */
 		return 0;
 	if (is_reused(t)) {
 		uint64_t inside = t->inside;
@@ -485,7 +497,7 @@ __attribute__((noinline)) uint64_t *scry_track_claim(struct scry_agent_thread *t
 		t->inside = inside;
 	}
 	close_track(t);
-	if (is_over(c) || !get_segment(t))
+	if (is_over(c) || !get_segment(c, t))
 		return 0;
 	return (uint64_t *)(scry_track_of(t) + 1);
 }

@@ -1,8 +1,8 @@
 /*
  * This thread's track (wire/tracks.h): found, written, published. Independent of what is recorded.
  *
- *   t = scry_track_enter();	     a handler begins: NULL, pass through
- *   w = scry_track_reserve(t, n);    room for n words, NULL: none; scry_track_lost() counts it
+ *   t = scry_track_enter();	     a handler begins (calls.h has that of its channel): NULL, pass
+ * through w = scry_track_reserve(t, n);    room for n words, NULL: none; scry_track_lost counts it
  *   tsc = scry_track_stamp(t, &w);
  *   w[0] = ...; w[n - 1] = ...;
  *   scry_track_publish(t, w + n);    any number of records
@@ -19,27 +19,26 @@
 #ifndef SCRY_AGENT_TRACK_H
 #define SCRY_AGENT_TRACK_H
 
-#include "agent/agent.h"
+#include "agent/channel.h"
 
-struct scry_agent_thread *scry_track_find(uint64_t fs);
+struct scry_agent_thread *scry_track_find(struct scry_agent_channel *c, uint64_t fs);
 uint64_t *scry_track_claim(struct scry_agent_thread *t, uint32_t words);
 struct scry_agent_thread *scry_track_nested(struct scry_agent_thread *t, uint64_t sp);
-void scry_track_lost(void);
+void scry_track_lost(const struct scry_agent_channel *c);
 /* The row of a thread that has ended, or of none. */
 int scry_track_is_abandoned(const struct scry_agent_thread *t);
 /* Until the keeper has seen whose lane this is (owner_pid): two seconds at most, while the lease is
  * fresh. */
 void scry_track_await_keeper(void);
-/* Did enter say no because this thread is in a handler? */
-int scry_track_is_inside(void);
+/* Did enter say no because this thread is in a handler of that channel? */
+int scry_track_is_inside(const struct scry_agent_channel *c);
 uint64_t scry_track_turn(struct scry_agent_thread *t);
 uint64_t scry_track_time(struct scry_agent_thread *t, uint64_t **at, uint64_t now);
 
 /* In a fork child whose gate is closed: takes a lane, when children are recorded. 1: it has one. */
 int scry_track_moves_in(void);
-
 /* For who got no track: counts an event of a signal handler that interrupted us. */
-void scry_track_passed(void);
+void scry_track_passed(const struct scry_agent_channel *c);
 
 /* Read anew each time: a signal handler may have forked in between. */
 static inline struct scry_track *scry_track_of(const struct scry_agent_thread *t)
@@ -62,16 +61,17 @@ static inline uint64_t scry_tsc(void)
 	return (uint64_t)hi << 32 | lo;
 }
 
-/* NULL: this event is not recorded (no watch, a fork child, a handler of ours is running). */
-#define scry_track_enter()                                                              \
+/* NULL: this event is not recorded (no watch, a fork child, a handler of the channel is running).
+ * `rows_`: the channel's, as a constant. */
+#define scry_track_enter_in(which_, rows_)                                              \
 	({                                                                              \
 		uint64_t fs_, sp_;                                                      \
 		struct scry_agent_thread *t_;                                           \
 		__asm__ volatile("mov %%fs:0, %0" : "=r"(fs_));                         \
 		__asm__ volatile("mov %%rsp, %0" : "=r"(sp_));                          \
-		t_ = &scry_agent_rows.threads[scry_thread_slot(fs_)];                   \
+		t_ = &(rows_)[scry_thread_slot(fs_)];                                   \
 		if (unlikely(t_->fs != fs_) || unlikely(scry_track_tid(t_) != t_->tid)) \
-			t_ = scry_track_find(fs_);                                      \
+			t_ = scry_track_find(scry_channel(which_), fs_);                \
 		if (t_ && unlikely(t_->inside))                                         \
 			t_ = scry_track_nested(t_, sp_);                                \
 		if (t_) {                                                               \
@@ -80,6 +80,7 @@ static inline uint64_t scry_tsc(void)
 		}                                                                       \
 		t_;                                                                     \
 	})
+#define scry_track_enter() scry_track_enter_in(SCRY_CHANNEL_CORE, scry_agent_rows.threads)
 
 static inline void scry_track_leave(struct scry_agent_thread *t)
 {
@@ -110,7 +111,8 @@ static inline uint64_t scry_track_stamp(struct scry_agent_thread *t, uint64_t **
 }
 
 /*
- * The same where only the order of records matters, and their time within a few ms: while it is
+ * The same where only the order of records matters, and their time within a few ms, in the core's
+ * channel: while it is
  * this thread's turn (wire/tracks.h) a stamp is used up to 16 times. Not within one segment with
  * scry_track_stamp.
  */
@@ -119,7 +121,8 @@ static inline uint64_t scry_track_order(struct scry_agent_thread *t, uint64_t **
 	uint64_t now;
 
 	*(volatile uint32_t *)&scry_track_of(t)->stamping = 1;
-	if (likely(*(volatile uint64_t *)&scry_agent.control->turn == (uint64_t)t) &&
+	if (likely(*(volatile uint64_t *)&scry_channel(SCRY_CHANNEL_CORE)->control->turn ==
+		   (uint64_t)t) &&
 	    likely(t->repeats)) {
 		t->repeats--;
 		return t->stamp;

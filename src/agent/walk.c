@@ -1,7 +1,7 @@
 /* See walk.h. */
 #include "agent/walk.h"
 
-#include "agent/calls.h"
+#include "agent/returns.h"
 #include "agent/track.h"
 #include "wire/unwind_step.h"
 
@@ -202,16 +202,6 @@ static READS_STACK int read_word(void *arg, uint64_t address, uint64_t *ret)
 	return 1;
 }
 
-/* A followed call has a thunk in the place of its return address: agent/shadow.c. */
-static inline uint64_t home(uint64_t pc)
-{
-	const uint64_t thunks = scry_agent.following.thunks, at = pc - thunks;
-
-	return unlikely(at < SCRY_SHADOW_THUNKS * SCRY_SHADOW_THUNK_BYTES && thunks)
-		       ? scry_agent_shadow.originals[at / SCRY_SHADOW_THUNK_BYTES]
-		       : pc;
-}
-
 static uint32_t walk_frames(struct reading *r, const struct scry_walk_from *from, uint64_t *frames)
 {
 	const uint32_t depth = scry_agent.unwinding.depth;
@@ -222,7 +212,7 @@ static uint32_t walk_frames(struct reading *r, const struct scry_walk_from *from
 
 	if (!read_word(r, (uint64_t)from->slot, &s.pc))
 		return 0;
-	s.pc = home(s.pc);
+	s.pc = scry_return_home(s.pc);
 	frames[n++] = s.pc;
 	while (n < depth && n < SCRY_WALK_DEPTH_MAX) {
 		uint64_t rule = rule_of(scry_unwind_at(&s), generation);
@@ -236,7 +226,7 @@ static uint32_t walk_frames(struct reading *r, const struct scry_walk_from *from
 		end = scry_unwind_step(&s, rule, read_word, r);
 		if (end == SCRY_UNWIND_IS_TOP)
 			break;
-		s.pc = home(s.pc);
+		s.pc = scry_return_home(s.pc);
 		if (end == SCRY_UNWIND_GOES_ON && !s.pc) /* how fibers are begun */
 			break;
 		if (s.is_exact)
@@ -311,8 +301,7 @@ static __attribute__((noinline, cold)) struct scry_walker *claim_walker(thread *
 		struct scry_walker *w = &scry_agent_walks.walkers[at];
 		uint64_t have = __atomic_load_n(&w->owner, __ATOMIC_ACQUIRE);
 
-		if (have != row && have &&
-		    !scry_track_is_abandoned(&scry_agent_rows.threads[(have - 1) % SCRY_THREADS]))
+		if (have != row && have && !scry_track_is_abandoned(scry_track_row(have)))
 			continue;
 		if (have == row ||
 		    __atomic_compare_exchange_n(&w->owner, &have, row, 0, __ATOMIC_ACQ_REL,
@@ -327,7 +316,7 @@ static __attribute__((noinline, cold)) struct scry_walker *claim_walker(thread *
 
 static inline struct scry_walker *walker_of(thread *t)
 {
-	uint64_t row = (uint64_t)(t - scry_agent_rows.threads) + 1;
+	uint64_t row = scry_track_number(t);
 
 	if (likely(t->walker && scry_agent_walks.walkers[t->walker - 1].owner == row))
 		return &scry_agent_walks.walkers[t->walker - 1];

@@ -1,6 +1,6 @@
 /*
  * `scry calls`: calls of library functions as they happen, in the manner of ltrace. This is its
- * command line; the instrument is cmd/calls_trace.c, what is shown view/calls.c.
+ * command line; the instrument is instrument/calls, what is shown view/calls.c.
  */
 #include "instrument/calls/calls.h"
 
@@ -11,104 +11,15 @@
 
 #include "base/err.h"
 #include "base/opt.h"
+#include "cmd/calls_named.h"
 #include "cmd/cmd.h"
 #include "cmd/run.h"
 #include "cmd/watch_opts.h"
 #include "instrument/calls/protos.h"
-#include "sys/filter.h"
 #include "view/takes.h"
 
 static const char usage[] =
 	"scry calls [-x FILTER]... [-e FILTER]... [-l LIB]... -p PID [-d TIME] | -- CMD...";
-
-enum means { FUNCTION, LIBRARY, CALLER };
-
-/* Whether it is loaded yet does not matter. The text is owned by the list. */
-static int add(struct scry_calls_cli *cli, char *text, enum means means)
-{
-	if (!text)
-		return scry_fail(-ENOMEM, "no memory for what is to be traced");
-	if (cli->request_count == SCRY_CALLS_REQUESTS_MAX) {
-		free(text);
-		return scry_fail(-EINVAL, "more than %d functions are named", cli->request_count);
-	}
-	cli->requests[cli->request_count++] = (struct scry_calls_request){
-		.text = text, .of_slots = means == CALLER, .is_exported = means == LIBRARY};
-	return 0;
-}
-
-static char *join(const char *a, const char *b, const char *c)
-{
-	char *text;
-
-	return asprintf(&text, "%s%s%s", a, b, c) < 0 ? NULL : text;
-}
-
-/* ltrace's filter expression. */
-static int add_filter(struct scry_calls_cli *cli, const char *before, const char *spec,
-		      enum means means)
-{
-	struct scry_filter *filter;
-	char *text = join(strchr("+-", *spec) && *spec && !*before ? "" : "+", before, spec);
-	int r = text ? scry_filter_parse(text, &filter) : 0;
-
-	if (r < 0) {
-		free(text);
-		return r;
-	}
-	if (text)
-		scry_filter_free(filter);
-	return add(cli, text, means);
-}
-
-/* "SYMBOL[@LIB]": one name, glob or address, or else an expression. "@LIB": all of its functions.
- */
-static int add_function(struct scry_calls_cli *cli, const char *spec)
-{
-	const char *at = strchr(spec, '@');
-
-	if (!*spec || strpbrk(spec, "+-/^$") || (at && !strcmp(at, "@MAIN")))
-		return add_filter(cli, "", spec, FUNCTION);
-	if (at && !at[1])
-		return scry_fail(-EINVAL, "'%s': no library is named behind the @", spec);
-	return add(cli, join(at == spec ? "*" : "", spec, at ? "" : "@*"), FUNCTION);
-}
-
-/* All that it exports, by soname or glob; as ltrace says an expression too. */
-static int add_library(struct scry_calls_cli *cli, const char *spec)
-{
-	return strpbrk(spec, "+-/^$") ? add_filter(cli, "@", spec, LIBRARY)
-				      : add(cli, join("*@", spec, ""), LIBRARY);
-}
-
-struct named {
-	struct scry_opt_strings functions, libraries, callers;
-	bool no_default;
-};
-
-static int add_all(struct scry_calls_cli *cli, const struct named *named)
-{
-	const struct scry_proto *known;
-	size_t next = 0;
-	int r = 0;
-
-	for (size_t i = 0; i < named->functions.count && r == 0; i++)
-		r = add_function(cli, named->functions.values[i]);
-	for (size_t i = 0; i < named->libraries.count && r == 0; i++)
-		r = add_library(cli, named->libraries.values[i]);
-	for (size_t i = 0; i < named->callers.count && r == 0; i++)
-		r = add_filter(cli, "", named->callers.values[i], CALLER);
-	if (r < 0 || cli->request_count)
-		return r;
-	if (named->no_default && cli->system_calls)
-		return 0;
-	if (named->no_default)
-		return scry_fail(-EINVAL, "nothing is to be traced; fix: -x, -e, -l or -S");
-	cli->is_default = true;
-	while (r == 0 && (known = scry_calls_protos_default(cli->protos, &next)))
-		r = add(cli, join(known->name, "@", known->library), FUNCTION);
-	return r;
-}
 
 static int check(struct scry_calls_cli *cli, const struct scry_watch_opts *opts,
 		 struct scry_report_opts *report, bool sums)
@@ -130,18 +41,9 @@ static int check(struct scry_calls_cli *cli, const struct scry_watch_opts *opts,
 	return 0;
 }
 
-/* What is kept holds no literals unless it is asked for. */
-static enum scry_calls_args args_of(int choice, const char *output)
-{
-	static const enum scry_calls_args choices[] = {SCRY_CALLS_FULL, SCRY_CALLS_FULL,
-						       SCRY_CALLS_DIGEST, SCRY_CALLS_NONE};
-
-	return !choice && output ? SCRY_CALLS_DIGEST : choices[choice];
-}
-
 /* What one engine alone does, and one process. */
 static int check_engine(const struct scry_calls_cli *cli, const struct scry_watch_opts *opts,
-			const struct named *named)
+			const struct scry_calls_named *named)
 {
 	if (!cli->by_breakpoints)
 		return 0;
@@ -181,7 +83,7 @@ int scry_cmd_calls(int argc, char **argv)
 {
 	static struct scry_calls_cli cli = {.string_size = 256};
 	struct scry_opt_strings files = {0};
-	struct named named = {0};
+	struct scry_calls_named named = {0};
 	struct scry_watch_opts opts = {.instrument_opts = &cli};
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
 	struct scry_talk_opts talk = {0};
@@ -217,7 +119,7 @@ int scry_cmd_calls(int argc, char **argv)
 		{0, "args", SCRY_OPT_CHOICE, &args, NULL,
 		 "show strings in full, without literals, or no arguments (default full; digest "
 		 "with -o)",
-		 "auto|full|digest|none"},
+		 SCRY_CALLS_ARGS_CHOICES},
 		{0, "engine", SCRY_OPT_CHOICE, &engine, NULL,
 		 "how calls are met: by hooks (default), or by breakpoints and ptrace, which is "
 		 "slow",
@@ -241,10 +143,10 @@ int scry_cmd_calls(int argc, char **argv)
 	if (r == 0)
 		r = scry_calls_protos_read(files.values, files.count, &cli.protos);
 	if (r == 0)
-		r = add_all(&cli, &named);
+		r = scry_calls_named_add(&cli, &named);
 	if (r < 0)
 		return SCRY_EXIT_USAGE;
-	cli.args = args_of(args, opts.output);
+	cli.args = scry_calls_args_of(args, opts.output);
 	cli.by_breakpoints = engine == 1;
 	if (check_engine(&cli, &opts, &named) < 0)
 		return SCRY_EXIT_USAGE;

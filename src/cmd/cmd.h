@@ -23,6 +23,7 @@ int scry_cmd_patch_list(int argc, char **argv);
 int scry_cmd_undo(int argc, char **argv);
 int scry_cmd_ps(int argc, char **argv);
 int scry_cmd_doctor(int argc, char **argv);
+int scry_cmd_record(int argc, char **argv);
 int scry_cmd_report(int argc, char **argv);
 int scry_cmd_diff(int argc, char **argv);
 int scry_cmd_info(int argc, char **argv);

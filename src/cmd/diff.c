@@ -106,11 +106,18 @@ static int blame(const struct side *side, int err)
 /* Only these have rows that can be told again in another recording. */
 static int refuse_others(struct side *side)
 {
-	const struct scry_view *view;
-	int err = scry_view_recorded(side->fd, &view);
+	const struct scry_view *view = NULL;
+	struct scry_sections sections;
+	int err = scry_sections_read(side->fd, &sections);
 
-	if (err || !strcmp(view->name, "objects") || !strcmp(view->name, "events"))
+	if (!err && scry_sections_find(&sections, kinds[OBJECTS]) >= 0)
+		return 0;
+	if (!err)
+		err = scry_view_recorded(side->fd, &view);
+	if (err)
 		return err;
+	if (!strcmp(view->name, "objects") || !strcmp(view->name, "events"))
+		return 0;
 	side->what = !strcmp(view->name, "syscalls") ? SYSCALLS
 		     : !strcmp(view->name, "gvl")    ? GVL
 						     : OBJECTS;
@@ -133,7 +140,7 @@ static int side_open(struct side *side)
 		return err;
 	err = refuse_others(side);
 	if (!err)
-		err = scry_reader_open(side->fd, &side->diff.reader);
+		err = scry_sections_open(side->fd, kinds[side->what], &side->diff.reader);
 	if (!err && side->what == OBJECTS)
 		err = scry_moment_find(side->fd, side->since_ns, &side->diff.moment);
 	return err ? blame(side, err) : 0;

@@ -8,13 +8,15 @@
 #include <errno.h>
 #include <stdio.h>
 
-static const char usage[] = "scry info FILE [--json]";
+static const char usage[] = "scry info FILE [--section INSTRUMENT] [--json]";
 
 int scry_cmd_info(int argc, char **argv)
 {
 	struct scry_report_opts opts = {.view = "info", .rows = SCRY_VIEW_OPTS_DEFAULT};
 	bool wants_help = false;
 	const struct scry_opt rows[] = {
+		{0, "section", SCRY_OPT_STRING, &opts.section, "INSTRUMENT",
+		 "what this one of several has recorded (scry record)", NULL},
 		{0, "json", SCRY_OPT_FLAG, &opts.json, NULL, "print JSON instead of text", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &wants_help, NULL, "this help", NULL},
 	};

@@ -26,6 +26,7 @@ static const struct command commands[] = {
 	{"malloc", scry_cmd_malloc, "what a program asks of malloc, and which allocator suits it"},
 	{"patch", scry_cmd_patch,
 	 "count and time calls of native functions; list and undo changes"},
+	{"record", scry_cmd_record, "several of these at once, in one recording"},
 	{"report", scry_cmd_report, "show a recording"},
 	{"diff", scry_cmd_diff, "what grew between two recordings, or between slices of one"},
 	{"info", scry_cmd_info, "what a recording holds"},

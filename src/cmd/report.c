@@ -158,32 +158,53 @@ int scry_recording_open(const char *path, int *ret_fd)
 	return 0;
 }
 
+static int show_part(int fd, const struct scry_view_part *part, const struct scry_report_opts *opts,
+		     FILE *out)
+{
+	struct scry_reader *reader;
+	int err = scry_reader_open(fd, &reader);
+
+	if (err)
+		return err;
+	scry_reader_section(reader, part->section);
+	err = run_view(reader, part->view, opts, out);
+	scry_reader_close(reader);
+	return err;
+}
+
 int scry_report_fd(int fd, const struct scry_report_opts *opts, FILE *out)
 {
-	return scry_report_live(fd, opts, out, NULL);
+	const struct scry_view *view = opts->view ? scry_view_find(opts->view) : NULL;
+	struct scry_view_choice choice = {.view = opts->view, .section = opts->section};
+	int err = opts->view && !view ? -EINVAL : view ? scry_view_refuse(view, &opts->rows) : 0;
+
+	if (!err)
+		err = scry_view_choose(fd, &choice);
+	if (!err && choice.count > 1 && (opts->json || opts->folded || opts->flame))
+		return scry_fail(-EINVAL,
+				 "%zu instruments have recorded, and this form is of one; fix: "
+				 "--section %s, or another one that scry info names",
+				 choice.count, choice.parts[0].view->name);
+	for (size_t i = 0; i < choice.count && !err; i++) {
+		if (i)
+			fputc('\n', out);
+		err = show_part(fd, &choice.parts[i], opts, out);
+	}
+	return err;
 }
 
 int scry_report_live(int fd, const struct scry_report_opts *opts, FILE *out,
 		     const struct scry_report_live *live)
 {
-	const struct scry_view *view = NULL;
+	const struct scry_view *view = scry_view_find(opts->view);
 	struct scry_reader *reader;
-	int err = 0;
+	int err = view ? scry_view_refuse(view, &opts->rows) : -EINVAL;
 
-	if (opts->view) {
-		view = scry_view_find(opts->view);
-		err = view ? scry_view_refuse(view, &opts->rows) : -EINVAL;
-		if (!err && !live)
-			err = scry_view_refuse_foreign(fd, view);
-	} else {
-		err = scry_view_recorded(fd, &view);
-	}
 	if (!err)
 		err = scry_reader_open(fd, &reader);
 	if (err)
 		return err;
-	if (live)
-		scry_reader_follow(reader, live->wait, live->arg);
+	scry_reader_follow(reader, live->wait, live->arg);
 	err = run_view(reader, view, opts, out);
 	scry_reader_close(reader);
 	return err;
@@ -233,6 +254,8 @@ int scry_cmd_report(int argc, char **argv)
 	bool force = false, wants_help = false;
 	struct scry_opt rows[] = {
 		{0, "view", SCRY_OPT_STRING, &opts.view, "VIEW", "what to show, see below", NULL},
+		{0, "section", SCRY_OPT_STRING, &opts.section, "INSTRUMENT",
+		 "what this one of several has recorded (scry record); else each in turn", NULL},
 		SCRY_REPORT_OPT_ROWS(&opts),
 		{0, "at", SCRY_OPT_STRING, &opts.rows.at, "MOMENT",
 		 "malloc: who held what at the peak (default), at the end, or at a time since the "

@@ -10,7 +10,8 @@
 #include <stdio.h>
 
 struct scry_report_opts {
-	const char *view; /* NULL: the one of the instrument that recorded */
+	const char *view;    /* NULL: the one of the instrument that recorded */
+	const char *section; /* of what several have recorded; NULL: all of them, in text */
 	bool json, folded;
 	bool flame;    /* a flame graph, as an HTML page: of samples */
 	bool by_given; /* rows.by was asked for, and is not what views have without */

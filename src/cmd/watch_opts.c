@@ -87,7 +87,8 @@ int scry_watch_parse(const struct scry_watch_cli *cli, int argc, char **argv)
 static int dry_run_one(const struct scry_watch_opts *opts, const struct scry_instrument *instrument,
 		       pid_t pid)
 {
-	struct scry_watch w = {.opts = opts, .instrument = instrument, .proc.pidfd = -1};
+	struct scry_watch w = {
+		.opts = opts, .instrument = instrument, .proc.pidfd = -1, .inj = &w.own};
 	int r;
 
 	r = scry_proc_open(&w.proc, pid);
@@ -129,8 +130,16 @@ int scry_dry_run(struct scry_watch_opts *opts, const struct scry_instrument *ins
 
 	if (opts->command)
 		r = scry_fail(-EINVAL, "--dry-run looks at a live process: give -p PID");
-	for (size_t i = 0; i < count && r == 0; i++)
+	for (size_t i = 0; i < count && r == 0; i++) {
+		struct scry_watch_opts also = *opts;
+
 		r = dry_run_one(opts, instrument, (pid_t)opts->pids.values[i]);
+		for (size_t k = 0; k < opts->also_count && r == 0; k++) {
+			also.instrument_opts = opts->also[k].opts;
+			r = dry_run_one(&also, opts->also[k].instrument,
+					(pid_t)opts->pids.values[i]);
+		}
+	}
 	return r == 0			     ? 0
 	       : r == -EPERM || r == -EACCES ? 3
 	       : r == -ESRCH		     ? 5

@@ -16,6 +16,7 @@
 #include <x86intrin.h>
 
 #include "base/err.h"
+#include "hook/chain.h"
 #include "hook/loads.h"
 #include "hook/renew.h"
 
@@ -237,7 +238,9 @@ static enum scry_x86_refusal emit(const struct scry_hook *row, uint64_t at,
 				 .cookie = row->to.cookie,
 				 .function = row->target};
 
-	if (row->way == SCRY_WAY_ENTRY) {
+	if (row->way == SCRY_WAY_ENTRY && row->over) {
+		stub.function = row->over;
+	} else if (row->way == SCRY_WAY_ENTRY) {
 		stub.code = &code;
 		stub.window = &row->window;
 	}
@@ -349,7 +352,7 @@ static void note_stub(struct scry_hook *row, uint64_t at, const struct scry_stub
 {
 	memcpy(row->copied, stub->copied, sizeof(row->copied));
 	row->stub = at;
-	row->copy = at + stub->copy_at;
+	row->copy = row->over ? row->over : at + stub->copy_at;
 	row->stub_size = align_up(stub->size);
 	row->has_stub = true;
 }
@@ -463,6 +466,13 @@ static void add_entry(struct changes *c, const struct scry_hooks *h, const struc
 {
 	uint64_t at = row->address + row->window.endbr;
 
+	if (row->over) { /* the jump that stands there leads elsewhere */
+		scry_x86_jump(row->pad ? row->pad : at, row->stub, c->jumps[c->count]);
+		add_text(c, h, row->pad ? row->pad : at, row->over_old, JUMP_BYTES);
+		c->at[c->count - 1].is_over = true;
+		c->at[c->count - 1].kind = row->pad ? SCRY_EDIT_PAD : SCRY_EDIT_TEXT;
+		return;
+	}
 	if (row->pad) { /* first: nobody runs it yet */
 		scry_x86_jump(row->pad, row->stub, c->jumps[c->count]);
 		add_text(c, h, row->pad, row->pad_old, JUMP_BYTES);
@@ -486,6 +496,7 @@ static void add_places(struct changes *c, const struct scry_hooks *h, const stru
 			continue;
 		memcpy(c->jumps[c->count], &rel, 4);
 		add_text(c, h, place->at, &place->old, slots ? 8 : 4);
+		c->at[c->count - 1].is_over = row->over != 0;
 		if (slots) {
 			c->at[c->count - 1].kind = SCRY_EDIT_SLOT;
 			c->at[c->count - 1].new_ = &row->stub;
@@ -541,7 +552,7 @@ static bool is_in_window(const struct scry_hooks *h, uint64_t ip)
 {
 	const struct scry_hook *row = row_before(h, ip);
 
-	return row && row->way == SCRY_WAY_ENTRY && row->has_stub &&
+	return row && row->way == SCRY_WAY_ENTRY && row->has_stub && !row->over &&
 	       ip < row->address + row->window.endbr + row->jump;
 }
 
@@ -685,8 +696,10 @@ int scry_hooks_change(struct scry_hooks *h, struct scry_inject *inj, struct scry
 
 int scry_hooks_on(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held)
 {
-	int r = write_stubs(h, inj, held);
+	int r;
 
+	scry_chain(h, inj);
+	r = write_stubs(h, inj, held);
 	return r < 0 ? r : scry_hooks_change(h, inj, held);
 }
 

@@ -63,8 +63,10 @@ struct scry_hook {
 	uint8_t pad_old[5];
 	/* site and got: the set's places [first_place, first_place + place_count) */
 	size_t first_place, place_count;
-	uint64_t target; /* where these went, and the stub goes on to */
-	size_t unseen;	 /* ways to it that are not covered: short jumps, pointers in data */
+	uint64_t target;     /* where these went, and the stub goes on to */
+	size_t unseen;	     /* ways to it that are not covered: short jumps, pointers in data */
+	uint64_t over;	     /* the stub of another set that stands there (hook/chain.h); 0: none */
+	uint8_t over_old[5]; /* an entry's: the jump to it */
 	/* on */
 	bool has_stub, is_gone; /* gone: its object was unloaded */
 	uint64_t stub, copy;	/* addresses; copy: of the displaced instructions */
@@ -122,7 +124,6 @@ void scry_hooks_close(struct scry_hooks *h);
 /* SYMBOL[@LIB], globs, 0xADDRESS[@LIB], or a filter expression with its sign. 0;
  * -ENOENT: no such function; with a sentence. With `waits` SYMBOL@LIB need not be there yet. */
 int scry_hooks_want(struct scry_hooks *h, const char *request, const struct scry_hook_to *to);
-
 /* hook/plan.c: chooses a way for each, by code and unwind tables of the objects concerned. 0, or
  * -ENOTSUP with the reason when none can be reached; rows without a way (`refused`) say why. */
 int scry_hooks_plan(struct scry_hooks *h);
@@ -143,7 +144,6 @@ uint64_t scry_hook_calls(const struct scry_hook *hook, const struct scry_inject 
 /* A slab in reach of `near` with room for so much, as scry_inject_slab: its number or -errno. */
 int scry_hooks_slab(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held,
 		    const struct scry_hook_room *room);
-
 /* "entry", "site", ... */
 const char *scry_hook_way_name(uint32_t way);
 

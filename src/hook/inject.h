@@ -36,9 +36,10 @@ struct scry_inject {
 	const char *purpose;		 /* set by the caller: what other users are told */
 	bool only_adopt;		 /* set by the caller: do not map a new agent */
 	uint32_t parts;			 /* likewise: enum scry_agent_part beside the core */
-	bool adopted;			 /* it was there before */
-	bool removed_part;		 /* an incomplete one was taken out */
+	bool adopted, removed_part;	 /* it was there before; an incomplete one was taken out */
 	bool is_borrowed;		 /* the shared mapping is a lane of another's pool */
+	bool is_shared;			 /* set by the caller: several instruments use it */
+	bool has_channels, vm_is_told;	 /* by this watch: hook/threads.h, all of scry_agent_vm */
 	bool has_call_stack;		 /* the agent's: see hook/hold.h */
 	uint64_t spare_stack;		 /* until then; of a patch (hook/lasting.h), or 0 */
 	uint64_t lent_stack;		 /* of a thread's own, see scry_stack_spare; or 0 */
@@ -84,18 +85,17 @@ int scry_inject_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t
 int scry_inject_stop(struct scry_inject *inj, struct scry_world *w);
 /* Is a thread inside the agent or a stub, or goes on there after a signal? Only while stopped. */
 bool scry_inject_is_inside(const struct scry_inject *inj, const struct scry_world *w);
-/* Changes that are made in one stop: a millisecond's worth or two. */
-#define SCRY_INJECT_BATCH 512
-
+/* The same of a stub or these parts of the agent only. */
+bool scry_inject_is_inside_of(const struct scry_inject *inj, const struct scry_world *w,
+			      uint32_t parts);
+#define SCRY_INJECT_BATCH 512 /* changes that are made in one stop: a millisecond or two */
 /* Puts back entries [first, first + n) of the journal, in as many stops as it takes. 0 or -errno
  * with a sentence. */
 int scry_inject_undo(struct scry_inject *inj, size_t first, size_t n, struct scry_undo_report *ret);
 /* Lets them go, and counts the pause. */
 void scry_inject_go(struct scry_inject *inj, struct scry_world *w);
 
-/*
- * System calls, by scry_hold_calls, in `held` or in a thread that is held for it. 0 or -errno.
- */
+/* System calls, by scry_hold_calls, in `held` or in a thread that is held for it. 0 or -errno. */
 typedef int scry_inject_work(struct scry_tracee *t, const struct scry_call *how, void *arg);
 int scry_inject_call(struct scry_inject *inj, struct scry_tracee *held, scry_inject_work *work,
 		     void *arg);

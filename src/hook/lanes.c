@@ -14,6 +14,7 @@
 #include "agent/agent.h"
 #include "base/err.h"
 #include "hook/shared.h"
+#include "hook/threads.h"
 #include "wire/preload.h"
 
 /* a lane that was used for more gives its memory back */
@@ -21,9 +22,11 @@
 
 int scry_pool_open(struct scry_pool *p, struct scry_inject *inj, struct scry_tracee *held)
 {
+	int fd, r = held ? 0 : scry_threads_clear_out(inj);
 	void *view;
-	int fd, r = scry_inject_lanes(inj, held, &fd);
 
+	if (r == 0)
+		r = scry_inject_lanes(inj, held, &fd);
 	if (r < 0)
 		return r;
 	view = mmap(NULL, SCRY_LANES_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,

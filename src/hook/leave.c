@@ -263,6 +263,23 @@ bool scry_inject_is_inside(const struct scry_inject *inj, const struct scry_worl
 	return scry_world_inside(w, h->text, h->text + h->text_size);
 }
 
+bool scry_inject_is_inside_of(const struct scry_inject *inj, const struct scry_world *w,
+			      uint32_t parts)
+{
+	struct scry_agent_range at[SCRY_AGENT_RANGES_MAX];
+	const size_t n = scry_agent_source_ranges(parts, at);
+	bool is = false;
+
+	for (uint64_t i = 0; i < inj->header.slab_count && !is; i++)
+		is = scry_world_inside(w, inj->header.slabs[i].code,
+				       inj->header.slabs[i].code + inj->header.slabs[i].code_size);
+	for (size_t i = 0; i < n && !is; i++)
+		is = at[i].access == SCRY_AGENT_CODE &&
+		     scry_world_inside(w, inj->header.image + at[i].at,
+				       inj->header.image + at[i].at + at[i].size);
+	return is;
+}
+
 /* A scry that died may have sent a thread to map something, and it has not come to it yet. */
 static bool is_about_to_call(const struct scry_inject *inj, const struct scry_world *w)
 {
@@ -477,8 +494,8 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 
 	*report = (struct scry_undo_report){0};
 	*ret_left = scry_agent_bytes(h);
-	scry_threads_record(inj, false); /* who waits for a track waits no more */
-	if (r < 0)			 /* what it left stands, and does nothing */
+	scry_threads_stop(inj); /* who waits for a track waits no more */
+	if (r < 0)		/* what it left stands, and does nothing */
 		return r;
 	scry_undo_add(report, &inj->settled);
 	if (inj->edit.count > SCRY_INJECT_BATCH) { /* the rest with the last stop */

@@ -23,6 +23,9 @@
 #define UNWINDER_WORDS 64 /* of a thread's stack: is it in the unwinder? */
 #define CONTEXT_WORDS 768 /* of its stack: libgcc's contexts lie there */
 #define FRAME_WORDS 512	  /* of a signal frame, with the vector registers */
+/* Where a thread may have a thunk in its hand, or come back to where it has one */
+#define PARTS_OF_RETURNS \
+	(SCRY_PART_CORE | SCRY_PART_VM | SCRY_PART_LINES | SCRY_PART_WALK | SCRY_PART_CALLS)
 
 static uint64_t shadow_at(const struct scry_inject *inj, size_t offset)
 {
@@ -277,6 +280,7 @@ entry_at(struct scry_shadow_entry (*entries)[SCRY_SHADOW_WAYS], size_t i)
 
 struct returns { /* as the target has it */
 	uint64_t thunks;
+	bool is_shared; /* others watch the process, and go on: only what is ours is put back */
 	struct scry_shadow shadow;
 };
 
@@ -388,7 +392,8 @@ static int settle_once(struct scry_inject *inj, struct returns *s, bool *has_tab
 		r = scry_inject_stop(inj, &w);
 	if (r < 0)
 		return r;
-	is_inside = scry_inject_is_inside(inj, &w);
+	is_inside = s->is_shared ? scry_inject_is_inside_of(inj, &w, PARTS_OF_RETURNS)
+				 : scry_inject_is_inside(inj, &w);
 	if (*has_tables)
 		r = send_home(inj, s);
 	if (r == 0 && (!*has_tables || is_inside || is_any_unwinding(inj, s, &w)))
@@ -410,23 +415,32 @@ static bool is_last(const struct returns *s, const struct scry_journal_entry *j)
 	return false;
 }
 
-/* All changes but the unwinders': nobody enters a followed function any more. */
+/* Is it to be put back now: ours, where others watch the process, and not an unwinder's? */
+static bool goes_back(const struct scry_inject *inj, const struct returns *s, size_t entry)
+{
+	const struct scry_journal_entry *j = &inj->edit.entries[entry];
+
+	return (!s->is_shared || j->set == inj->edit.set) && !is_last(s, j);
+}
+
+/* All changes but the unwinders', newest first: nobody enters a followed function any more. */
 static int undo_entries(struct scry_inject *inj, const struct returns *s)
 {
 	int r = 0;
 
-	for (size_t i = 0, end; i < inj->edit.count && r == 0; i = end) {
+	for (size_t end = inj->edit.count, i; end > 0 && r == 0; end = i) {
 		struct scry_undo_report now;
 
-		for (end = i; end < inj->edit.count && !is_last(s, &inj->edit.entries[end]);)
-			end++;
-		if (end > i) {
+		for (i = end; i > 0 && goes_back(inj, s, i - 1);)
+			i--;
+		if (i < end) {
 			r = scry_inject_undo(inj, i, end - i, &now);
 			inj->settled.entries += now.entries;
 			inj->settled.restored += now.restored;
 			inj->settled.bytes += now.bytes;
+		} else {
+			i--;
 		}
-		end += end < inj->edit.count;
 	}
 	return r;
 }
@@ -439,12 +453,14 @@ static int busy(const struct scry_inject *inj)
 			 inj->proc->pid, inj->proc->pid);
 }
 
-int scry_shadow_settle(struct scry_inject *inj)
+static int settle(struct scry_inject *inj, bool is_shared)
 {
 	struct returns *s = aligned_alloc(64, sizeof(*s));
 	int r = s ? read_thunks(inj, &s->thunks) : -ENOMEM;
 	bool has_tables = false;
 
+	if (r == 0)
+		s->is_shared = is_shared;
 	if (r == 0 && s->thunks)
 		r = read_head(inj, &s->shadow.head);
 	if (r == 0 && s->thunks) {
@@ -462,6 +478,16 @@ int scry_shadow_settle(struct scry_inject *inj)
 	}
 	free(s);
 	return r == -EAGAIN ? busy(inj) : r == -EFAULT ? -ESRCH : r;
+}
+
+int scry_shadow_settle(struct scry_inject *inj)
+{
+	return settle(inj, false);
+}
+
+int scry_shadow_leave(struct scry_inject *inj)
+{
+	return settle(inj, inj->is_shared);
 }
 
 int scry_shadow_pending(const struct scry_inject *inj, uint64_t *counts, uint32_t hooks)

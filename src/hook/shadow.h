@@ -59,6 +59,9 @@ int scry_shadow_renew(struct scry_inject *inj, const struct scry_hooks *h,
  * must stay; -ESRCH.
  */
 int scry_shadow_settle(struct scry_inject *inj);
+/* The same of the instrument that follows returns, where others may watch the process and go on:
+ * their changes stand. */
+int scry_shadow_leave(struct scry_inject *inj);
 
 /* How many calls of each hook have neither returned nor been seen to be left. After settle. 0 or
  * -errno. */

@@ -25,34 +25,55 @@ struct who { /* a thread, as its registers say */
 	uint32_t tid; /* in the target's own pid namespace */
 };
 
-static uint64_t table_at(const struct scry_inject *inj)
+#define TABLE_BYTES (SCRY_THREADS * sizeof(struct scry_agent_thread))
+
+struct scry_channel scry_channel_own(const struct scry_inject *inj, enum scry_agent_channels number)
 {
-	return scry_inject_symbol(inj, "scry_agent_rows") +
-	       offsetof(struct scry_agent_rows, threads);
+	return (struct scry_channel){number, inj->header.shared, inj->control, inj->ring};
 }
 
-static struct scry_agent_thread *read_table(const struct scry_inject *inj)
+/* In the target. Where calls are not followed their channel's is not mapped. */
+static uint64_t table_at(const struct scry_inject *inj, enum scry_agent_channels number)
 {
-	struct scry_agent_thread *rows = malloc(sizeof(((struct scry_agent_rows *)0)->threads));
+	return number == SCRY_CHANNEL_CORE ? scry_inject_symbol(inj, "scry_agent_rows") +
+						     offsetof(struct scry_agent_rows, threads)
+	       : inj->header.parts & SCRY_PART_CALLS
+		       ? scry_inject_symbol(inj, "scry_agent_call_rows")
+		       : 0;
+}
 
-	if (rows &&
-	    scry_mem_read(&inj->mem, table_at(inj), rows, SCRY_THREADS * sizeof(*rows)) < 0) {
+static uint64_t channel_at(const struct scry_inject *inj, enum scry_agent_channels number,
+			   size_t field)
+{
+	return inj->data + offsetof(struct scry_agent_data, tracking.channels) +
+	       number * sizeof(struct scry_agent_channel) + field;
+}
+
+static struct scry_agent_thread *read_table(const struct scry_inject *inj,
+					    enum scry_agent_channels number)
+{
+	struct scry_agent_thread *rows = malloc(TABLE_BYTES);
+
+	if (rows && scry_mem_read(&inj->mem, table_at(inj, number), rows, TABLE_BYTES) < 0) {
 		free(rows);
 		rows = NULL;
 	}
 	return rows;
 }
 
-bool scry_threads_are_inside(const struct scry_inject *inj, const struct scry_world *w)
+static bool are_inside(const struct scry_inject *inj, const struct scry_world *w,
+		       enum scry_agent_channels number)
 {
-	const uint64_t claims = inj->data + offsetof(struct scry_agent_data, tracking.claims);
+	const uint64_t claims =
+		channel_at(inj, number, offsetof(struct scry_agent_channel, claims));
 	struct scry_agent_thread *rows;
 	uint32_t ever = 1;
 	bool answer;
 
-	if (scry_mem_read(&inj->mem, claims, &ever, sizeof(ever)) == 0 && !ever)
+	if (!table_at(inj, number) ||
+	    (scry_mem_read(&inj->mem, claims, &ever, sizeof(ever)) == 0 && !ever))
 		return false;
-	rows = read_table(inj);
+	rows = read_table(inj, number);
 	answer = !rows;
 
 	for (size_t i = 0; rows && i < SCRY_THREADS && !answer; i++)
@@ -62,12 +83,21 @@ bool scry_threads_are_inside(const struct scry_inject *inj, const struct scry_wo
 	return answer;
 }
 
-void scry_threads_await(const struct scry_inject *inj)
+bool scry_threads_are_inside(const struct scry_inject *inj, const struct scry_world *w)
+{
+	bool answer = false;
+
+	for (uint32_t i = 0; i < SCRY_CHANNELS && !answer; i++)
+		answer = are_inside(inj, w, i);
+	return answer;
+}
+
+void scry_threads_await(const struct scry_inject *inj, const struct scry_channel *to)
 {
 	bool is_inside = true;
 
 	for (int i = 0; i < AWAIT_TRIES && is_inside; i++) {
-		struct scry_agent_thread *rows = read_table(inj);
+		struct scry_agent_thread *rows = read_table(inj, to->number);
 
 		if (i)
 			nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
@@ -118,49 +148,75 @@ static int clear_at(const struct scry_inject *inj, uint64_t at, size_t size)
 	return r;
 }
 
-/* In the target: nothing is known of threads, callers and lines, and all tracks are free. */
-static int clear(struct scry_inject *inj)
+/* In the target: of callers, lines and stacks nothing is known. */
+static int clear_shared(struct scry_inject *inj)
 {
 	const uint64_t callers = scry_inject_symbol(inj, "scry_agent_callers");
 	const uint64_t lines = scry_inject_symbol(inj, "scry_agent_lines");
-	int r;
+	int r = 0;
 
-	if (!inj->adopted)
+	if (inj->has_channels)
 		return 0;
-	r = clear_at(inj, table_at(inj), sizeof(((struct scry_agent_rows *)0)->threads));
-	if (r == 0 && inj->header.parts & SCRY_PART_MALLOC)
+	if (inj->header.parts & SCRY_PART_MALLOC)
 		r = clear_at(inj, callers, sizeof(struct scry_agent_callers));
 	if (r == 0 && inj->header.parts & SCRY_PART_LINES)
 		r = clear_at(inj, lines, sizeof(struct scry_agent_lines));
-	if (r == 0) /* an older watch's stacks */
+	if (r == 0) /* an older watch's lines and stacks are off */
+		r = clear_at(inj, inj->data + offsetof(struct scry_agent_data, line_plan.on),
+			     sizeof(uint32_t));
+	if (r == 0)
 		r = clear_at(inj, inj->data + offsetof(struct scry_agent_data, unwinding),
 			     sizeof(struct scry_agent_unwinding));
-	for (uint32_t i = 0; i < SCRY_TRACKS; i++)
-		memset(inj->ring + (size_t)i * SCRY_TRACK_WORDS, 0, sizeof(struct scry_track));
-	inj->control->head = 0;
-	inj->control->lost = inj->control->lost_lease = inj->control->busy = 0;
-	inj->control->track_waits = 0;
 	scry_account_of(inj->control)->lines.full = 0;
-	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
-}
-
-static int tell(struct scry_inject *inj, const struct who *whos, size_t count, uint32_t time_op)
-{
-	const bool is_first = count == 1 && !whos[0].fs;
-	const struct scry_agent_tracking tracking = {.tid_offset = find_tid(inj, whos, count),
-						     .first_tid = is_first ? whos[0].tid : 0,
-						     .time_op = time_op,
-						     .none = {.state = SCRY_TRACK_CLOSED}};
-	int r = clear(inj);
-
-	if (r == 0)
-		r = scry_edit_poke(inj->mem.fd,
-				   inj->data + offsetof(struct scry_agent_data, tracking),
-				   &tracking, sizeof(tracking));
 	return r;
 }
 
-static int start_stopped(struct scry_inject *inj, const struct scry_world *w, uint32_t time_op)
+/* Nor of threads; and all tracks are free. */
+static int clear(struct scry_inject *inj, const struct scry_channel *to)
+{
+	int r = inj->adopted ? clear_shared(inj) : 0;
+
+	if (!inj->adopted)
+		return 0;
+	if (r == 0)
+		r = clear_at(inj, table_at(inj, to->number), TABLE_BYTES);
+	for (uint32_t i = 0; i < SCRY_TRACKS; i++)
+		memset(to->ring + (size_t)i * SCRY_TRACK_WORDS, 0, sizeof(struct scry_track));
+	to->control->head = 0;
+	to->control->lost = to->control->lost_lease = to->control->busy = 0;
+	to->control->track_waits = 0;
+	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
+}
+
+static int tell(struct scry_inject *inj, const struct scry_channel *to, const struct who *whos,
+		size_t count, uint32_t time_op)
+{
+	const bool is_first = count == 1 && !whos[0].fs;
+	const uint32_t tids[2] = {find_tid(inj, whos, count), is_first ? whos[0].tid : 0};
+	const struct scry_agent_channel channel = {
+		.control = (struct scry_control *)to->address,
+		.pool = (struct scry_track *)(to->address + SCRY_SHARED_HEAD),
+		.rows = (struct scry_agent_thread *)table_at(inj, to->number),
+		.time_op = time_op};
+	const uint64_t at = inj->data + offsetof(struct scry_agent_data, tracking);
+	const struct scry_track none = {.state = SCRY_TRACK_CLOSED};
+	int r = clear(inj, to);
+
+	if (r == 0)
+		r = scry_edit_poke(inj->mem.fd, at, tids, sizeof(tids));
+	if (r == 0)
+		r = scry_edit_poke(inj->mem.fd, at + offsetof(struct scry_agent_tracking, none),
+				   &none, sizeof(none));
+	if (r == 0)
+		r = scry_edit_poke(inj->mem.fd, channel_at(inj, to->number, 0), &channel,
+				   sizeof(channel));
+	inj->has_channels = r == 0;
+	return r;
+}
+_Static_assert(offsetof(struct scry_agent_tracking, first_tid) == 4, "written at once");
+
+static int start_stopped(struct scry_inject *inj, const struct scry_channel *to,
+			 const struct scry_world *w, uint32_t time_op)
 {
 	struct who *whos = calloc(w->count + 1, sizeof(*whos));
 	int r = -ENOMEM;
@@ -170,34 +226,26 @@ static int start_stopped(struct scry_inject *inj, const struct scry_world *w, ui
 			w->threads[i].regs.fs_base,
 			(uint32_t)scry_proc_tid_inside(inj->proc->pid, w->threads[i].tid)};
 	if (whos)
-		r = tell(inj, whos, w->count, time_op);
+		r = tell(inj, to, whos, w->count, time_op);
 	free(whos);
 	return r;
 }
 
-int scry_threads_start(struct scry_inject *inj, const struct scry_tracee *held, uint32_t time_op)
+/* With everybody stopped; where an older watch's handlers were, once nobody is inside any more. */
+static int when_clear(struct scry_inject *inj, const struct scry_channel *to, uint32_t time_op)
 {
 	struct scry_world w;
 	int r = -EAGAIN;
 
-	if (held) {
-		const struct who who = {held->regs.fs_base,
-					(uint32_t)scry_proc_tid_inside(inj->proc->pid, held->tid)};
-
-		return tell(inj, &who, 1, time_op);
-	}
-	if (inj->adopted)
-		scry_threads_record(inj,
-				    false); /* who waits for a track of the older one comes out */
 	for (int i = 0; i < START_TRIES && r == -EAGAIN; i++) {
 		if (i)
 			nanosleep(&(struct timespec){.tv_nsec = 4 * NAP_NS}, NULL);
 		r = scry_inject_stop(inj, &w);
 		if (r < 0)
 			return r;
-		r = inj->adopted && scry_threads_are_inside(inj, &w)
-			    ? -EAGAIN
-			    : start_stopped(inj, &w, time_op);
+		r = inj->adopted && !inj->has_channels && scry_threads_are_inside(inj, &w) ? -EAGAIN
+		    : to ? start_stopped(inj, to, &w, time_op)
+			 : 0;
 		scry_inject_go(inj, &w);
 	}
 	if (r == -EAGAIN)
@@ -206,6 +254,28 @@ int scry_threads_start(struct scry_inject *inj, const struct scry_tracee *held, 
 			      "fix: try again",
 			      inj->proc->pid);
 	return r;
+}
+
+int scry_threads_start(struct scry_inject *inj, const struct scry_channel *to,
+		       const struct scry_tracee *held, uint32_t time_op)
+{
+	if (held) {
+		const struct who who = {held->regs.fs_base,
+					(uint32_t)scry_proc_tid_inside(inj->proc->pid, held->tid)};
+
+		return tell(inj, to, &who, 1, time_op);
+	}
+	if (inj->adopted && !inj->has_channels)
+		scry_threads_stop(inj); /* who waits for a track of the older one comes out */
+	return when_clear(inj, to, time_op);
+}
+
+int scry_threads_clear_out(struct scry_inject *inj)
+{
+	if (!inj->adopted || inj->has_channels)
+		return 0;
+	scry_threads_stop(inj);
+	return when_clear(inj, NULL, 0);
 }
 
 /* A word of its control block that is the number of one of the process's tasks. */
@@ -244,11 +314,18 @@ uint32_t scry_threads_tid(void *arg, uint64_t pointer)
 	return tid;
 }
 
-int scry_threads_record(struct scry_inject *inj, bool is_on)
+int scry_threads_record(struct scry_inject *inj, const struct scry_channel *to, bool is_on)
 {
 	const uint32_t word = is_on;
 
-	return scry_edit_poke(inj->mem.fd,
-			      inj->data + offsetof(struct scry_agent_data, tracking.is_on), &word,
-			      sizeof(word));
+	return scry_edit_poke(
+		inj->mem.fd,
+		channel_at(inj, to->number, offsetof(struct scry_agent_channel, is_on)), &word,
+		sizeof(word));
+}
+
+void scry_threads_stop(struct scry_inject *inj)
+{
+	for (uint32_t i = 0; i < SCRY_CHANNELS; i++)
+		scry_threads_record(inj, &(const struct scry_channel){.number = i}, false);
 }

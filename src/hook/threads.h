@@ -9,24 +9,47 @@
 #include <stdint.h>
 
 #include "hook/inject.h"
+#include "wire/tracks.h"
+
+/*
+ * Where an instrument's handlers record: which of the agent's channels that is, and the pages.
+ * These are the agent's own, or, in a watch of several instruments, and in a fork child, a lane's.
+ */
+struct scry_channel {
+	enum scry_agent_channels number;
+	uint64_t address; /* of the control page in the target */
+	struct scry_control *control;
+	uint64_t *ring;
+};
+
+/* The agent's own pages, after scry_inject_enter. */
+struct scry_channel scry_channel_own(const struct scry_inject *inj,
+				     enum scry_agent_channels number);
 
 /*
  * After scry_inject_enter, before hooks are on; nothing is recorded yet. In one stop, or in the
  * `held` thread of a program that is being started. What an older watch left in the table, in
  * the pool of tracks and in the control page's counts is cleared, when nobody is inside any more.
  * Finds out where threads keep their tid: at one offset from the thread pointer in all of them,
- * else it is not used. `time_op`: the instrument's record of a whole TSC. 0 or -errno with a
- * sentence.
+ * else it is not used. `time_op`: the instrument's record of a whole TSC. Tables that channels
+ * share are cleared by the first one only. 0 or -errno with a sentence.
  */
-int scry_threads_start(struct scry_inject *inj, const struct scry_tracee *held, uint32_t time_op);
+int scry_threads_start(struct scry_inject *inj, const struct scry_channel *to,
+		       const struct scry_tracee *held, uint32_t time_op);
 
 /* For scry_tracks_ask, `inj` its argument: the tid of a thread that began when it was not known yet
  * where threads keep theirs, as in a static program before its libc is up. What is found the agent
  * uses from now on. 0: it cannot be told. */
 uint32_t scry_threads_tid(void *inj, uint64_t pointer);
 
-/* From now on they record; or no more. 0 or -errno: the target is gone. */
-int scry_threads_record(struct scry_inject *inj, bool is_on);
+/* From now on they record; or no more. 0 or -errno: the target is gone. The second: in no channel.
+ */
+int scry_threads_record(struct scry_inject *inj, const struct scry_channel *to, bool is_on);
+void scry_threads_stop(struct scry_inject *inj);
+
+/* Until nobody is inside a handler of an older watch, whose lanes are about to go. 0 or -EBUSY with
+ * a sentence. */
+int scry_threads_clear_out(struct scry_inject *inj);
 
 /* Is a living thread inside a handler, its frame on the stack? With everybody stopped. True also
  * when it cannot be known. */
@@ -34,6 +57,6 @@ bool scry_threads_are_inside(const struct scry_inject *inj, const struct scry_wo
 
 /* After the hooks are off: waits some 100 ms for who is inside. Those that sleep there are left to
  * scry_inject_leave. */
-void scry_threads_await(const struct scry_inject *inj);
+void scry_threads_await(const struct scry_inject *inj, const struct scry_channel *to);
 
 #endif

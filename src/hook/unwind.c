@@ -232,6 +232,7 @@ static int tell(const struct scry_unwinding *u, const struct scry_maps *maps)
 		.words = u->words,
 		.stack_end = stack_end(maps),
 		.depth = u->depth,
+		.users = u->user,
 		.pid = (uint32_t)scry_proc_tid_inside(inj->proc->pid, inj->proc->pid),
 	};
 	int r = clear_old(inj);
@@ -271,6 +272,7 @@ int scry_unwind_start(struct scry_unwinding *u, struct scry_inject *inj, struct 
 	}
 	*u = (struct scry_unwinding){.inj = inj,
 				     .pid = inj->proc->pid,
+				     .user = u->user,
 				     .map = (struct scry_unwind_map *)inj->counters[slab],
 				     .address = inj->header.slabs[slab].counters,
 				     .lists = lists,

@@ -31,6 +31,7 @@ struct scry_unwinding {
 	size_t file_count, file_room;
 	uint64_t missed, looked_ns, patience_ns, maps_hash;
 	uint32_t depth;
+	uint32_t user;		   /* set before start: whose handlers walk, enum scry_agent_user */
 	size_t no_tables, no_room; /* files */
 };
 

@@ -91,7 +91,7 @@ static int enter(struct scry_watch *w)
 
 static void turn(struct scry_watch *w)
 {
-	if (scry_loads_turn(w->state, &w->inj) < 0) /* gone: the keeper sees it by itself */
+	if (scry_loads_turn(w->state, w->inj) < 0) /* gone: the keeper sees it by itself */
 		scry_error_clear();
 }
 
@@ -105,7 +105,7 @@ static void leave(struct scry_watch *w)
 {
 	w->wake_fd = 0;
 	if (w->state)
-		scry_loads_end(w->state, &w->inj);
+		scry_loads_end(w->state, w->inj);
 }
 
 static int finish(struct scry_watch *w)
@@ -117,7 +117,7 @@ static int finish(struct scry_watch *w)
 	for (size_t i = 0; i < h->count; i++) {
 		const struct scry_hook *row = &h->rows[i];
 		struct scry_ev_count ev = {.pid = (uint32_t)w->proc.pid,
-					   .calls = scry_hook_calls(row, &w->inj),
+					   .calls = scry_hook_calls(row, w->inj),
 					   .address = row->address};
 		struct scry_patch_names names;
 		int e;

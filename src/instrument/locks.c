@@ -155,8 +155,8 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 	if (r == 0)
 		r = number_all(l, fresh);
 	if (r == 0)
-		r = scry_call_plans_write(&l->plans, &l->watch->inj);
-	return r ? r : scry_shadow_renew(&l->watch->inj, &l->hooks, fresh);
+		r = scry_call_plans_write(&l->plans, l->watch->inj);
+	return r ? r : scry_shadow_renew(l->watch->inj, &l->hooks, fresh);
 }
 
 /* A static program says who its libc is by the names of what its mutexes wait with. */
@@ -542,21 +542,23 @@ static void describe(struct scry_watch *w, FILE *out)
 static int start_recording(struct scry_watch *w, struct locks *l)
 {
 	const uint64_t *depth = w->opts->instrument_opts;
-	int r = scry_threads_start(&w->inj, w->held, SCRY_CALL_TIME);
+	int r = scry_threads_start(w->inj, &w->channel, w->held, SCRY_CALL_TIME);
 
 	if (r == 0)
-		r = scry_tracks_new(w->inj.control, w->inj.ring, w->proc.pid, false, &l->tracks);
+		r = scry_tracks_new(w->channel.control, w->channel.ring, w->proc.pid, false,
+				    &l->tracks);
 	if (r == 0)
-		scry_tracks_ask(l->tracks, scry_threads_tid, &w->inj);
+		scry_tracks_ask(l->tracks, scry_threads_tid, w->inj);
 	if (r == 0)
-		r = scry_shadow_start(&w->inj, w->held, &l->hooks, &l->stats);
+		r = scry_shadow_start(w->inj, w->held, &l->hooks, &l->stats);
 	if (r == 0)
-		r = scry_shadow_record(&w->inj, 0);
+		r = scry_shadow_record(w->inj, 0);
+	l->unwinding.user = SCRY_USER_CALLS;
 	if (r == 0 && *depth)
-		r = scry_unwind_start(&l->unwinding, &w->inj, w->held, (uint32_t)*depth);
+		r = scry_unwind_start(&l->unwinding, w->inj, w->held, (uint32_t)*depth);
 	if (r == 0)
-		r = scry_call_plans_write(&l->plans, &w->inj);
-	return r == 0 ? scry_threads_record(&w->inj, true) : r;
+		r = scry_call_plans_write(&l->plans, w->inj);
+	return r == 0 ? scry_threads_record(w->inj, &w->channel, true) : r;
 }
 
 /* Whose waits are not seen, as they began before. */
@@ -586,7 +588,7 @@ static int enter(struct scry_watch *w)
 		scry_watch_came_late(w);
 	r = scry_loading_put_on(w, &l->hooks);
 	if (r == 0)
-		r = scry_shadow_follow(&w->inj);
+		r = scry_shadow_follow(w->inj);
 	if (r == 0)
 		scry_patch_tell_refused(w, &l->hooks, "watched");
 	return r;
@@ -596,8 +598,8 @@ static void turn(struct scry_watch *w)
 {
 	struct locks *l = w->state;
 
-	if (scry_loads_turn(&l->hooks, &w->inj) < 0 ||
-	    scry_shadow_go_on(&w->inj, &l->hooks) < 0) /* gone: the keeper sees it by itself */
+	if (scry_loads_turn(&l->hooks, w->inj) < 0 ||
+	    scry_shadow_go_on(w->inj, &l->hooks) < 0) /* gone: the keeper sees it by itself */
 		scry_error_clear();
 	if (!w->target_gone && !l->is_left)
 		scry_loading_look(w, &l->hooks, &l->look);
@@ -634,13 +636,13 @@ static void leave(struct scry_watch *w)
 	w->wake_fd = 0;
 	if (!l->tracks)
 		return;
-	scry_shadow_pause(&w->inj);
+	scry_shadow_pause(w->inj);
 	for (int i = 0; i < LAST_TURNS && drain(w) >= 100; i++)
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-	scry_threads_record(&w->inj, false);
-	scry_loads_end(&l->hooks, &w->inj);
+	scry_threads_record(w->inj, &w->channel, false);
+	scry_loads_end(&l->hooks, w->inj);
 	if (l->stats)
-		scry_shadow_settle(&w->inj); /* not now: leaving tries again */
+		scry_shadow_leave(w->inj); /* not now: leaving tries again */
 	scry_error_clear();
 	l->is_left = true;
 }
@@ -660,9 +662,9 @@ static int finish(struct scry_watch *w)
 	scry_tracks_stats(l->tracks, &tracks);
 	w->cost_ns = w->events * WAIT_NS;
 	w->errors += tracks.bad + l->bad + l->strange;
-	scry_watch_lost(w, w->inj.control->lost,
+	scry_watch_lost(w, w->channel.control->lost,
 			"entries and returns that found no room, or no keeper that took them");
-	scry_watch_lost(w, w->inj.control->busy,
+	scry_watch_lost(w, w->channel.control->busy,
 			"entries and returns in signal handlers that interrupted scry's own");
 	scry_watch_lost(w, l->stats ? l->stats->missed : 0,
 			"waits whose return could not be followed");
@@ -697,6 +699,7 @@ const struct scry_instrument scry_instrument_locks = {
 	.name = "locks",
 	.summary = "waits for mutexes and condition variables",
 	.parts = SCRY_PART_CALLS,
+	.channel = SCRY_CHANNEL_CALLS,
 	.follows_exec = true,
 	.prepare = prepare,
 	.describe = describe,

@@ -160,14 +160,15 @@ static void describe(struct scry_watch *w, FILE *out)
 static int enter(struct scry_watch *w)
 {
 	struct log *l = w->state;
-	int r = scry_threads_start(&w->inj, w->held, SCRY_ENTRY_TIME);
+	int r = scry_threads_start(w->inj, &w->channel, w->held, SCRY_ENTRY_TIME);
 
 	if (r == 0)
-		r = scry_tracks_new(w->inj.control, w->inj.ring, w->proc.pid, false, &l->tracks);
+		r = scry_tracks_new(w->channel.control, w->channel.ring, w->proc.pid, false,
+				    &l->tracks);
 	if (r == 0)
-		scry_tracks_ask(l->tracks, scry_threads_tid, &w->inj);
+		scry_tracks_ask(l->tracks, scry_threads_tid, w->inj);
 	if (r == 0)
-		r = scry_threads_record(&w->inj, true);
+		r = scry_threads_record(w->inj, &w->channel, true);
 	if (r == 0)
 		scry_stream_look(l->stream);
 	if (r == 0)
@@ -223,7 +224,7 @@ static void turn(struct scry_watch *w)
 {
 	struct log *l = w->state;
 
-	if (scry_loads_turn(&l->hooks, &w->inj) < 0) /* gone: the keeper sees it by itself */
+	if (scry_loads_turn(&l->hooks, w->inj) < 0) /* gone: the keeper sees it by itself */
 		scry_error_clear();
 }
 
@@ -232,8 +233,8 @@ static void leave(struct scry_watch *w)
 	struct log *l = w->state;
 
 	w->wake_fd = 0;
-	scry_threads_record(&w->inj, false);
-	scry_loads_end(&l->hooks, &w->inj);
+	scry_threads_record(w->inj, &w->channel, false);
+	scry_loads_end(&l->hooks, w->inj);
 }
 
 static int finish(struct scry_watch *w)
@@ -248,9 +249,9 @@ static int finish(struct scry_watch *w)
 	scry_tracks_stats(l->tracks, &stats);
 	bad = stats.bad + l->bad;
 	w->errors += bad;
-	scry_watch_lost(w, w->inj.control->lost,
+	scry_watch_lost(w, w->channel.control->lost,
 			"calls that found no room, or no keeper that took them");
-	scry_watch_lost(w, w->inj.control->busy,
+	scry_watch_lost(w, w->channel.control->busy,
 			"calls from signal handlers that interrupted scry's own");
 	scry_watch_lost(w, bad, "runs of records that made no sense");
 	scry_watch_waited(w, stats.waits);

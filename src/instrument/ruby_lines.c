@@ -65,7 +65,7 @@ void scry_ruby_lines_plan(struct scry_ruby_lines *l, struct scry_watch *w)
 	bool other_libc;
 	int r = scry_maps_read(w->proc.pid, &maps);
 
-	*l = (struct scry_ruby_lines){.watch = w};
+	*l = (struct scry_ruby_lines){.watch = w, .user = l->user};
 	if (r == 0)
 		r = scry_ruby_find(w->proc.pid, &maps, &entry);
 	other_libc = is_musl(&maps);
@@ -110,12 +110,35 @@ void scry_ruby_lines_check(struct scry_ruby_lines *l, const struct scry_hooks *h
 		}
 }
 
+/* What the agent knows of the VM. Who records its objects has told it more: only where threads keep
+ * their execution context is added then. */
+static int tell_vm(const struct scry_ruby_lines *l, const struct scry_inject *inj)
+{
+	const uint64_t at = scry_inject_symbol(inj, "scry_agent_vm");
+	const struct scry_agent_hooks *place = &l->place.plan;
+	const size_t tls = offsetof(struct scry_agent_hooks, tls_module);
+	struct scry_agent_ruby plan;
+	int r;
+
+	if (inj->vm_is_told)
+		return scry_edit_poke(inj->mem.fd, at + offsetof(struct scry_agent_vm, hooks) + tls,
+				      (const char *)place + tls,
+				      sizeof(place->tls_module) + sizeof(place->tls_offset));
+	scry_objects_fill_plan(l->ruby, &plan);
+	r = scry_objects_tell_source(l->watch, &l->place);
+	return r < 0 ? r
+		     : scry_edit_poke(inj->mem.fd, at + offsetof(struct scry_agent_vm, ruby), &plan,
+				      sizeof(plan));
+}
+_Static_assert(offsetof(struct scry_agent_hooks, tls_offset) ==
+		       offsetof(struct scry_agent_hooks, tls_module) + 8,
+	       "written at once");
+
 int scry_ruby_lines_tell(struct scry_ruby_lines *l)
 {
-	struct scry_inject *inj = &l->watch->inj;
-	const struct scry_agent_line_plan lines = {
-		.on = l->ruby != NULL, .frames = l->frames, .depth = l->depth, .watch = __rdtsc()};
-	struct scry_agent_ruby plan;
+	struct scry_inject *inj = l->watch->inj;
+	const uint64_t at = inj->data + offsetof(struct scry_agent_data, line_plan);
+	struct scry_agent_line_plan lines = {.frames = l->frames, .depth = l->depth};
 	int r;
 
 	if (l->ruby && !l->watch->held && !scry_objects_keep_ec(l->watch, &l->place))
@@ -123,38 +146,41 @@ int scry_ruby_lines_tell(struct scry_ruby_lines *l)
 			l, "its threads do not keep their execution context where they should");
 	if (!l->ruby)
 		return 0;
-	scry_objects_fill_plan(l->ruby, &plan);
 	r = scry_parts_need(inj, l->watch->held, SCRY_PART_VM | SCRY_PART_LINES);
 	if (r < 0)
 		return r;
-	r = scry_objects_tell_source(l->watch, &l->place);
+	r = tell_vm(l, inj);
+	/* others may have them on already: what they know of the watch stays true */
 	if (r == 0)
-		r = scry_edit_poke(inj->mem.fd,
-				   scry_inject_symbol(inj, "scry_agent_vm") +
-					   offsetof(struct scry_agent_vm, ruby),
-				   &plan, sizeof(plan));
+		r = scry_mem_read(&inj->mem, at + offsetof(struct scry_agent_line_plan, watch),
+				  &lines.watch, sizeof(lines.watch));
 	if (r == 0)
-		r = scry_edit_poke(inj->mem.fd,
-				   inj->data + offsetof(struct scry_agent_data, line_plan), &lines,
-				   sizeof(lines));
+		r = scry_mem_u32(&inj->mem, at, &lines.on);
+	lines.watch = lines.on ? lines.watch : __rdtsc();
+	lines.on |= l->user;
+	if (r == 0)
+		r = scry_edit_poke(inj->mem.fd, at, &lines, sizeof(lines));
 	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
 }
 
 /* The layout does not hold: what came so far is native. */
 static void give_up(struct scry_ruby_lines *l)
 {
-	const struct scry_inject *inj = &l->watch->inj;
-	const uint32_t off = 0;
+	const struct scry_inject *inj = l->watch->inj;
+	const uint64_t at = inj->data + offsetof(struct scry_agent_data, line_plan.on);
+	uint32_t on = 0;
 
 	scry_ruby_lines_leave_out(l, scry_error());
-	scry_edit_poke(inj->mem.fd, inj->data + offsetof(struct scry_agent_data, line_plan.on),
-		       &off, sizeof(off));
+	if (scry_mem_u32(&inj->mem, at, &on) == 0) {
+		on &= ~l->user;
+		scry_edit_poke(inj->mem.fd, at, &on, sizeof(on));
+	}
 }
 
 /* Its VM was up, and is being taken down or gone: the agent ends lines before (agent/lines.c). */
 static bool is_over(const struct scry_ruby_lines *l)
 {
-	const struct scry_inject *inj = &l->watch->inj;
+	const struct scry_inject *inj = l->watch->inj;
 	uint32_t on;
 
 	return scry_mem_u32(&inj->mem, inj->data + offsetof(struct scry_agent_data, line_plan.on),

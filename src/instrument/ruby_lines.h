@@ -15,6 +15,7 @@
 
 struct scry_ruby_lines {
 	struct scry_watch *watch;
+	uint32_t user;			 /* whose handlers: enum scry_agent_user; set before plan */
 	struct scry_ruby *ruby;		 /* NULL: it is none, or its lines are left out */
 	struct scry_objects_hooks place; /* where a thread keeps its execution context */
 	uint64_t depth;			 /* of the agent, as frames: agent/malloc.h */

@@ -190,7 +190,7 @@ static int prepare(struct scry_watch *w)
 static int enter(struct scry_watch *w)
 {
 	struct sites *s = w->state;
-	int r = scry_hooks_on(&s->hooks, &w->inj, w->held);
+	int r = scry_hooks_on(&s->hooks, w->inj, w->held);
 
 	s->on_ns = now_ns();
 	return r;
@@ -256,7 +256,7 @@ static int put_site(struct scry_watch *w, const struct scry_site *site, const ch
 	struct scry_ev_syscall_site at = site->at;
 	struct scry_ev_syscall ev = {.site = at.site,
 				     .pid = (uint32_t)w->proc.pid,
-				     .calls = row ? scry_hook_calls(row, &w->inj) : 0,
+				     .calls = row ? scry_hook_calls(row, w->inj) : 0,
 				     .ticks = site->ticks};
 	int r, e;
 

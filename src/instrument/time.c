@@ -65,7 +65,7 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 
 	if (r == 0)
 		r = number_all(t, fresh);
-	return r < 0 ? r : scry_shadow_renew(&t->watch->inj, &t->hooks, fresh);
+	return r < 0 ? r : scry_shadow_renew(t->watch->inj, &t->hooks, fresh);
 }
 
 static int want(struct scry_hooks *h, void *arg)
@@ -133,12 +133,12 @@ static int enter(struct scry_watch *w)
 	t->pending = calloc(t->room, sizeof(*t->pending));
 	if (!t->pending)
 		return scry_fail(-ENOMEM, "not enough memory for %u hooks", t->room);
-	r = scry_shadow_start(&w->inj, w->held, &t->hooks, &t->stats);
+	r = scry_shadow_start(w->inj, w->held, &t->hooks, &t->stats);
 	if (r == 0)
 		r = scry_loading_put_on(w, &t->hooks);
 	read_clocks(t);
 	if (r == 0)
-		r = scry_shadow_follow(&w->inj);
+		r = scry_shadow_follow(w->inj);
 	if (r == 0) {
 		scry_patch_tell_refused(w, &t->hooks, "timed");
 		scry_loading_tell_waiting(w, &t->hooks, t->first);
@@ -150,8 +150,8 @@ static void turn(struct scry_watch *w)
 {
 	struct times *t = w->state;
 
-	if (scry_loads_turn(&t->hooks, &w->inj) < 0 ||
-	    scry_shadow_go_on(&w->inj, &t->hooks) < 0) /* gone: the keeper sees it by itself */
+	if (scry_loads_turn(&t->hooks, w->inj) < 0 ||
+	    scry_shadow_go_on(w->inj, &t->hooks) < 0) /* gone: the keeper sees it by itself */
 		scry_error_clear();
 	if (!t->is_settled)
 		scry_loading_look(w, &t->hooks, &t->look);
@@ -170,10 +170,10 @@ static void leave(struct scry_watch *w)
 	w->wake_fd = 0;
 	if (!t->stats || t->is_settled)
 		return;
-	scry_shadow_pause(&w->inj);
-	scry_loads_end(&t->hooks, &w->inj);
-	t->is_settled = scry_shadow_settle(&w->inj) == 0 &&
-			scry_shadow_pending(&w->inj, t->pending, t->functions.count) == 0;
+	scry_shadow_pause(w->inj);
+	scry_loads_end(&t->hooks, w->inj);
+	t->is_settled = scry_shadow_leave(w->inj) == 0 &&
+			scry_shadow_pending(w->inj, t->pending, t->functions.count) == 0;
 }
 
 /* The duration that `part` of a thousand calls do not exceed: somewhere in its step. */

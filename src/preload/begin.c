@@ -274,7 +274,8 @@ static int prepare_agent(struct scry_lanes *lanes, uint32_t tid)
 	else
 		scry_agent.tracking.first_tid = tid;
 	scry_agent_rows.calling.pid = tid;
-	scry_agent.tracking.time_op = SCRY_MALLOC_OP_TIME;
+	scry_agent.tracking.channels[SCRY_CHANNEL_CORE].rows = scry_agent_rows.threads;
+	scry_agent.tracking.channels[SCRY_CHANNEL_CORE].time_op = SCRY_MALLOC_OP_TIME;
 	scry_agent.tracking.none.state = SCRY_TRACK_CLOSED;
 	scry_agent.gate = (struct scry_gate *)gate_page;
 	scry_agent.follow.lanes = lanes;
@@ -297,7 +298,8 @@ static int join(int is_alone)
 	scry_account_of(c)->malloc.preloaded = (uint64_t)original("malloc");
 	__atomic_store_n(&c->lane_pid, scry_agent_rows.calling.pid, __ATOMIC_RELEASE);
 	scry_track_await_keeper();
-	__atomic_store_n(&scry_agent.tracking.is_on, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&scry_agent.tracking.channels[SCRY_CHANNEL_CORE].is_on, 1,
+			 __ATOMIC_RELEASE);
 	return 1;
 }
 

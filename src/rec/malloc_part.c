@@ -1,7 +1,7 @@
 /* See malloc_part.h. The packed chunks of a part have its number as their producer's ring. */
 #include "rec/malloc_part.h"
 
-#include "rec/reader.h"
+#include "rec/sections.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/text.h"
@@ -49,7 +49,7 @@ static int read_parts(int fd, struct parts *ret)
 	const struct scry_chunk *chunk;
 	struct scry_malloc_part *part;
 	struct scry_reader *r;
-	int got = 0, err = scry_reader_open(fd, &r);
+	int got = 0, err = scry_sections_open(fd, "malloc", &r);
 
 	if (err)
 		return err;

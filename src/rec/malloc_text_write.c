@@ -9,6 +9,7 @@
 #include "base/map.h"
 #include "rec/fields.h"
 #include "rec/malloc_effect.h"
+#include "rec/sections.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -258,7 +259,7 @@ static int find_began(int fd, uint64_t *ret_ns)
 {
 	const struct scry_event *event;
 	struct scry_reader *r;
-	int got = scry_reader_open(fd, &r);
+	int got = scry_sections_open(fd, "malloc", &r);
 
 	if (got < 0)
 		return got;
@@ -284,7 +285,7 @@ int scry_malloc_text_write(int fd, uint32_t pid, FILE *out, struct scry_malloc_t
 	if (!err)
 		err = find_began(fd, &t.began_ns);
 	if (!err)
-		err = scry_reader_open(fd, &t.reader);
+		err = scry_sections_open(fd, "malloc", &t.reader);
 	if (err)
 		return err;
 	scry_map_init(&t.alive, 1u << 28);

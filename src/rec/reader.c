@@ -30,6 +30,7 @@ struct scry_reader {
 	struct scry_file_head head;
 	struct scry_reader_stats stats;
 	uint64_t next_chunk;				      /* file offset */
+	uint32_t section;				      /* whose chunks are read */
 	int (*wait)(void *arg, uint64_t offset, bool is_end); /* NULL: the file is whole */
 	void *wait_arg;
 	bool at_end;
@@ -128,6 +129,27 @@ void scry_reader_close(struct scry_reader *r)
 	free(r->stacks);
 	free(r->payload);
 	free(r);
+}
+
+void scry_reader_section(struct scry_reader *r, uint32_t section)
+{
+	r->section = section;
+}
+
+uint32_t scry_reader_sections(const struct scry_reader *r)
+{
+	uint64_t at = r->head.head_size;
+	struct scry_chunk chunk;
+	uint32_t n = 0;
+
+	while (n < SCRY_SECTIONS_MAX && read_at(r, &chunk, sizeof(chunk), at) == 1 &&
+	       chunk.magic == SCRY_CHUNK_MAGIC && chunk.bytes <= SCRY_CHUNK_MAX &&
+	       chunk.kind >> SCRY_CHUNK_SECTION_AT == n) {
+		at += sizeof(chunk) + chunk.bytes;
+		n++;
+	}
+	scry_error_clear();
+	return n ? n : 1;
 }
 
 void scry_reader_follow(struct scry_reader *r, int (*wait)(void *arg, uint64_t offset, bool is_end),
@@ -231,15 +253,18 @@ int scry_reader_next_chunk(struct scry_reader *r, const struct scry_chunk **ret_
 	while (r->has_chunk && r->chunk.kind == SCRY_CHUNK_EVENTS && r->mallocs.count)
 		if (!reader_next_event(r)) /* who ends is freed */
 			break;
-	if (r->at_end)
-		return 0;
-	reader_waits(r, false);
-	while ((got = reader_copy_chunk(r, &chunk)) == 0)
-		if (!reader_waits(r, true))
-			return reader_end(r);
-	if (got < 0)
-		return got;
-	r->next_chunk += sizeof(chunk) + chunk.bytes;
+	do {
+		if (r->at_end)
+			return 0;
+		reader_waits(r, false);
+		while ((got = reader_copy_chunk(r, &chunk)) == 0)
+			if (!reader_waits(r, true))
+				return reader_end(r);
+		if (got < 0)
+			return got;
+		r->next_chunk += sizeof(chunk) + chunk.bytes;
+	} while (chunk.kind >> SCRY_CHUNK_SECTION_AT != r->section);
+	chunk.kind &= SCRY_CHUNK_KIND_MASK;
 	r->chunk = chunk;
 	r->has_chunk = true;
 	r->is_unpacked = false;

@@ -51,6 +51,14 @@ struct scry_reader_stats {				  /* of what was read until now */
 int scry_reader_open(int fd, struct scry_reader **ret_reader);
 
 /*
+ * A recording of several instruments has a section for each (wire/file.h). Which one is read:
+ * before the first event; else the first. How many there are, as the beginning of the file says: at
+ * least 1, at most SCRY_SECTIONS_MAX. Which instrument's each is: rec/sections.h.
+ */
+void scry_reader_section(struct scry_reader *r, uint32_t section);
+uint32_t scry_reader_sections(const struct scry_reader *r);
+
+/*
  * The recording is still being written: before each chunk, and where what is written ends (is_end:
  * then it may wait), `wait` is asked whether more may come; `offset`: bytes before it are not read
  * again. 0: all is written. What is read is then what a reader of the whole file would have read.

@@ -35,12 +35,15 @@ struct totals_event {
 };
 
 struct scry_writer {
+	struct scry_writer *first; /* itself; of another section: whose file this is */
+	uint32_t section;
+	/* of the file: the first one's */
 	int fd;
 	bool is_regular;     /* may be cut back */
 	bool is_packed_full; /* packed chunks are refused, events are not */
 	int stopped;
 	uint64_t max_size;
-	struct scry_writer_stats stats;
+	struct scry_writer_stats stats; /* size, error, mono_ns: the first one's */
 	struct scry_buf events;
 	uint64_t pending; /* events in the buffer, STRING included */
 	uint64_t pending_strings;
@@ -95,14 +98,14 @@ static int write_whole(int fd, struct iovec parts[2])
  */
 static int writer_stop(struct scry_writer *w, int err)
 {
-	w->stopped = w->stats.error = err;
-	if (w->is_regular && ftruncate(w->fd, (off_t)w->stats.size) == 0)
-		lseek(w->fd, (off_t)w->stats.size, SEEK_SET);
-	if (err == -EFBIG && w->max_size)
+	w->first->stopped = w->first->stats.error = err;
+	if (w->first->is_regular && ftruncate(w->first->fd, (off_t)w->first->stats.size) == 0)
+		lseek(w->first->fd, (off_t)w->first->stats.size, SEEK_SET);
+	if (err == -EFBIG && w->first->max_size)
 		return scry_fail(err,
 				 "the recording reached its largest size of %llu bytes and was "
 				 "ended there; fix: a greater --max-size",
-				 (unsigned long long)w->max_size);
+				 (unsigned long long)w->first->max_size);
 	return scry_fail(err, "cannot write the recording: %s; what was written until now is whole",
 			 strerror(-err));
 }
@@ -114,12 +117,14 @@ static int writer_chunk(struct scry_writer *w, struct scry_chunk *chunk, const v
 	int err;
 
 	chunk->magic = SCRY_CHUNK_MAGIC;
+	chunk->kind |= w->section << SCRY_CHUNK_SECTION_AT;
 	chunk->check = scry_chunk_check(chunk, payload);
-	if (w->max_size && w->stats.size + sizeof(*chunk) + chunk->bytes > w->max_size)
+	if (w->first->max_size &&
+	    w->first->stats.size + sizeof(*chunk) + chunk->bytes > w->first->max_size)
 		return -EFBIG;
-	err = write_whole(w->fd, parts);
+	err = write_whole(w->first->fd, parts);
 	if (!err)
-		w->stats.size += sizeof(*chunk) + chunk->bytes;
+		w->first->stats.size += sizeof(*chunk) + chunk->bytes;
 	return err;
 }
 
@@ -139,17 +144,33 @@ int scry_writer_open(int fd, uint64_t max_size, struct scry_writer **ret_writer)
 
 	if (!w)
 		return scry_fail(-ENOMEM, "no memory for the recording's writer");
-	w->fd = fd;
-	w->max_size = max_size;
-	w->is_regular = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+	w->first = w;
+	w->first->fd = fd;
+	w->first->max_size = max_size;
+	w->first->is_regular = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
 	scry_intern_init(&w->strings, STRINGS_MAX, STRING_BYTES_MAX);
 	err = write_whole(fd, parts);
 	if (err) {
 		free(w);
 		return scry_fail(err, "cannot begin the recording: %s", strerror(-err));
 	}
-	w->stats.size = sizeof(head);
-	w->stats.mono_ns = head.mono_ns;
+	w->first->stats.size = sizeof(head);
+	w->first->stats.mono_ns = head.mono_ns;
+	*ret_writer = w;
+	return 0;
+}
+
+int scry_writer_section(struct scry_writer *first, uint32_t section,
+			struct scry_writer **ret_writer)
+{
+	struct scry_writer *w = calloc(1, sizeof(*w));
+
+	assert(first->first == first && section && section < SCRY_SECTIONS_MAX);
+	if (!w)
+		return scry_fail(-ENOMEM, "no memory for the recording's writer");
+	w->first = first;
+	w->section = section;
+	scry_intern_init(&w->strings, STRINGS_MAX, STRING_BYTES_MAX);
 	*ret_writer = w;
 	return 0;
 }
@@ -221,7 +242,7 @@ int scry_writer_payload(struct scry_writer *w, const struct scry_event *head, co
 	char *to;
 
 	assert(sizeof(event) + padded <= SCRY_EVENT_MAX && scry_event_kind(head->type));
-	if (w->stopped) {
+	if (w->first->stopped) {
 		writer_lose(w, head, payload, bytes);
 		return 0;
 	}
@@ -279,18 +300,19 @@ int scry_writer_string(struct scry_writer *w, const char *bytes, size_t len, uin
 /* As large the file can become: max_size, what the disk has free now, the limit of the process. */
 static uint64_t writer_limit(const struct scry_writer *w, int *ret_error)
 {
-	uint64_t limit = w->max_size ? w->max_size : UINT64_MAX;
+	uint64_t limit = w->first->max_size ? w->first->max_size : UINT64_MAX;
 	struct rlimit own;
 	struct statvfs disk;
 
 	*ret_error = -EFBIG;
-	if (!w->is_regular)
+	if (!w->first->is_regular)
 		return limit;
 	if (getrlimit(RLIMIT_FSIZE, &own) == 0 && own.rlim_cur < limit)
 		limit = own.rlim_cur;
-	if (fstatvfs(w->fd, &disk) == 0 && disk.f_blocks && disk.f_bavail < limit / disk.f_frsize &&
-	    w->stats.size + disk.f_bavail * disk.f_frsize < limit) {
-		limit = w->stats.size + disk.f_bavail * disk.f_frsize;
+	if (fstatvfs(w->first->fd, &disk) == 0 && disk.f_blocks &&
+	    disk.f_bavail < limit / disk.f_frsize &&
+	    w->first->stats.size + disk.f_bavail * disk.f_frsize < limit) {
+		limit = w->first->stats.size + disk.f_bavail * disk.f_frsize;
 		*ret_error = -ENOSPC;
 	}
 	return limit;
@@ -307,9 +329,9 @@ static uint64_t writer_packed_end(const struct scry_writer *w)
 
 uint64_t scry_writer_packed_room(const struct scry_writer *w)
 {
-	uint64_t used = w->stats.size + 2 * sizeof(struct scry_chunk) + w->events.len, end;
+	uint64_t used = w->first->stats.size + 2 * sizeof(struct scry_chunk) + w->events.len, end;
 
-	if (w->stopped || w->is_packed_full)
+	if (w->first->stopped || w->first->is_packed_full)
 		return 0;
 	end = writer_packed_end(w);
 	return used < end ? end - used : 0;
@@ -318,16 +340,17 @@ uint64_t scry_writer_packed_room(const struct scry_writer *w)
 static int writer_packed_full(struct scry_writer *w, uint64_t lost)
 {
 	w->stats.lost += lost;
-	w->is_packed_full = true;
-	if (writer_limit(w, &w->stats.error) != w->max_size)
+	w->first->is_packed_full = true;
+	if (writer_limit(w, &w->first->stats.error) != w->first->max_size)
 		return scry_fail(-ENOSPC,
 				 "%s no room for more of the recording: single events are left out "
 				 "from now on",
-				 w->stats.error == -ENOSPC ? "the disk has" : "ulimit -f leaves");
+				 w->first->stats.error == -ENOSPC ? "the disk has"
+								  : "ulimit -f leaves");
 	return scry_fail(-EFBIG,
 			 "the recording reached its largest size of %llu bytes: single events "
 			 "are left out from now on; fix: a greater --max-size",
-			 (unsigned long long)w->max_size);
+			 (unsigned long long)w->first->max_size);
 }
 
 int scry_writer_packed(struct scry_writer *w, const struct scry_packed_run *run)
@@ -345,11 +368,11 @@ int scry_writer_packed(struct scry_writer *w, const struct scry_packed_run *run)
 	int err = scry_writer_flush(w);
 
 	assert(run->bytes % 8 == 0 && run->bytes <= SCRY_CHUNK_MAX);
-	if (w->stopped || w->is_packed_full) {
+	if (w->first->stopped || w->first->is_packed_full) {
 		w->stats.lost += run->count;
 		return err;
 	}
-	if (w->stats.size + sizeof(chunk) + run->bytes > writer_packed_end(w))
+	if (w->first->stats.size + sizeof(chunk) + run->bytes > writer_packed_end(w))
 		return writer_packed_full(w, run->count);
 	err = writer_chunk(w, &chunk, run->payload);
 	if (err) {
@@ -388,15 +411,19 @@ int scry_writer_objects(struct scry_writer *w, const struct scry_objects_run *ru
 void scry_writer_stats(const struct scry_writer *w, struct scry_writer_stats *ret_stats)
 {
 	*ret_stats = w->stats;
-	ret_stats->is_full = w->stopped || w->is_packed_full;
+	ret_stats->size = w->first->stats.size;
+	ret_stats->error = w->first->stats.error;
+	ret_stats->mono_ns = w->first->stats.mono_ns;
+	ret_stats->is_full = w->first->stopped || w->first->is_packed_full;
 }
 
 /* Says in the recording itself how much of what was given to the writer is missing. */
 static void writer_add_loss(struct scry_writer *w)
 {
-	const char *why = w->stats.error == -EFBIG    ? "not written: its size limit was reached"
-			  : w->stats.error == -ENOSPC ? "not written: the disk was full"
-						      : "not written: an error of the disk";
+	const char *why = w->first->stats.error == -EFBIG
+				  ? "not written: its size limit was reached"
+			  : w->first->stats.error == -ENOSPC ? "not written: the disk was full"
+							     : "not written: an error of the disk";
 	struct scry_event head = {.type = SCRY_EVENT_LOST};
 	struct scry_ev_lost lost = {.count = w->stats.lost, .why_str = w->strings.count + 1};
 
@@ -407,14 +434,16 @@ static void writer_add_loss(struct scry_writer *w)
 /* A writer that had to stop leaves totals and losses, if the room left takes them. */
 static void writer_last_words(struct scry_writer *w)
 {
+	const int stopped = w->first->stopped;
 	size_t i;
 
-	w->stopped = 0;
+	w->first->stopped = 0;
 	writer_add_loss(w);
 	for (i = 0; i < w->kept_count; i++)
 		scry_writer_event(w, &w->kept[i].head);
 	if (scry_writer_flush(w))
-		scry_error_clear(); /* the first failure was told already */
+		scry_error_clear();  /* the first failure was told already */
+	w->first->stopped = stopped; /* other sections have last words, too */
 }
 
 int scry_writer_close(struct scry_writer *w)
@@ -423,12 +452,12 @@ int scry_writer_close(struct scry_writer *w)
 
 	if (!w)
 		return 0;
-	if (!w->stopped) {
+	if (!w->first->stopped) {
 		if (w->stats.lost)
 			writer_add_loss(w);
 		err = scry_writer_flush(w);
 	}
-	if (w->stopped)
+	if (w->first->stopped)
 		writer_last_words(w);
 	scry_buf_done(&w->events);
 	scry_intern_done(&w->strings);

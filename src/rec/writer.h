@@ -69,6 +69,15 @@ struct scry_writer_stats {
 int scry_writer_open(int fd, uint64_t max_size, struct scry_writer **ret_writer);
 
 /*
+ * One more section of the recording, for another instrument: events, strings and stacks of its own,
+ * in chunks that say whose they are. The file, its limits and its end are those of `first`, which
+ * is closed last. So that a reader finds it, the first chunks of the file are one of each section,
+ * in order. 0 or -ENOMEM with a sentence.
+ */
+int scry_writer_section(struct scry_writer *first, uint32_t section,
+			struct scry_writer **ret_writer);
+
+/*
  * Adds one event, copied; size and type must be valid (asserted). 0, or the error of a write, once.
  */
 int scry_writer_event(struct scry_writer *w, const struct scry_event *event);

@@ -1,6 +1,8 @@
 /* See source.h. */
 #include "replan/source.h"
 
+#include "rec/sections.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -19,7 +21,7 @@ static int begin(struct scry_malloc_source *s)
 	if (!r->is_chosen)
 		err = scry_malloc_part_choose(r->fd, r->part.pid, &r->part);
 	r->is_chosen = true;
-	err = err && err != -ENOENT ? err : scry_reader_open(r->fd, &r->reader);
+	err = err && err != -ENOENT ? err : scry_sections_open(r->fd, "malloc", &r->reader);
 	scry_malloc_part_rewind(&r->part);
 	if (err || r->is_read)
 		return err;

@@ -175,7 +175,9 @@ int scry_edit_plan(struct scry_edit *e, const struct scry_change *changes, size_
 		struct scry_journal_entry *entry = &e->entries[e->count + i];
 
 		*entry = (struct scry_journal_entry){.address = c->addr,
-						     .size = (uint32_t)c->size,
+						     .size = (uint16_t)c->size,
+						     .is_over = c->is_over,
+						     .set = e->set,
 						     .state = SCRY_EDIT_PLANNED,
 						     .kind = (uint16_t)c->kind};
 		r = scry_edit_check(e, c);
@@ -421,6 +423,56 @@ static bool has_moved(const struct scry_maps *maps, const struct scry_journal_en
 	return j->inode && m && m->inode != j->inode;
 }
 
+static bool overlap(const struct scry_journal_entry *a, uint64_t start, uint64_t end)
+{
+	return a->address < end && start < a->address + a->size;
+}
+
+const struct scry_journal_entry *scry_edit_under(const struct scry_edit *e, uint64_t start,
+						 uint64_t end)
+{
+	for (size_t i = e->count; i-- > 0;)
+		if (e->entries[i].state != SCRY_EDIT_UNDONE && e->entries[i].set != e->set &&
+		    overlap(&e->entries[i], start, end))
+			return &e->entries[i];
+	return NULL;
+}
+
+/* Does what an earlier entry has put there explain its old bytes? That one goes back to the file's.
+ */
+static bool is_explained(const struct scry_edit *e, const struct scry_journal_entry *j)
+{
+	bool is = false;
+
+	for (size_t i = 0; j->is_over && &e->entries[i] < j && !is; i++) {
+		const struct scry_journal_entry *under = &e->entries[i];
+
+		is = under->state != SCRY_EDIT_UNDONE && under->address == j->address &&
+		     under->size == j->size && !memcmp(under->new_, j->old, j->size);
+	}
+	return is;
+}
+
+/* Stands another one over it, from entry `from` on? */
+static bool is_covered(const struct scry_edit *e, const struct scry_journal_entry *j, size_t from)
+{
+	bool is = false;
+
+	for (size_t i = from; i < e->count && !is; i++)
+		is = e->entries[i].is_over && e->entries[i].state != SCRY_EDIT_UNDONE &&
+		     overlap(&e->entries[i], j->address, j->address + j->size);
+	return is;
+}
+
+static bool has_over(const struct scry_edit *e, size_t from)
+{
+	bool has = false;
+
+	for (size_t i = from; i < e->count && !has; i++)
+		has = e->entries[i].is_over && e->entries[i].state != SCRY_EDIT_UNDONE;
+	return has;
+}
+
 static void undo_entry(struct scry_edit *e, const struct scry_maps *maps,
 		       struct scry_journal_entry *j, struct seen *seen,
 		       struct scry_undo_report *report)
@@ -441,7 +493,7 @@ static void undo_entry(struct scry_edit *e, const struct scry_maps *maps,
 	}
 	if (memcmp(now, j->old, j->size)) {
 		if (memcmp(now, j->new_, j->size) ||
-		    (j->kind != SCRY_EDIT_SLOT && !has_moved(maps, j) &&
+		    (j->kind != SCRY_EDIT_SLOT && !has_moved(maps, j) && !is_explained(e, j) &&
 		     !is_files_bytes(e, maps, j, seen))) {
 			report->foreign++;
 			return;
@@ -491,6 +543,7 @@ static size_t undo_span(struct scry_edit *e, const struct scry_maps *maps, struc
 int scry_edit_undo_some(struct scry_edit *e, const struct scry_maps *maps, size_t first, size_t n,
 			struct scry_undo_report *ret)
 {
+	const bool may_be_covered = has_over(e, first + n);
 	struct seen seen = {0};
 	struct span span;
 	int r;
@@ -499,6 +552,10 @@ int scry_edit_undo_some(struct scry_edit *e, const struct scry_maps *maps, size_
 	for (size_t i = first + n; i > first;) {
 		size_t done = 0;
 
+		if (may_be_covered && is_covered(e, &e->entries[i - 1], first + n)) {
+			i--;
+			continue;
+		}
 		span.first = i - 1;
 		if (is_text(&e->entries[i - 1], SCRY_EDIT_APPLIED))
 			done = undo_span(e, maps, &span, i - first, &seen, ret);

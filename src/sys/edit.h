@@ -25,6 +25,7 @@ struct scry_edit {
 	uint64_t bytes_changed;
 	struct scry_edit_known *known; /* scry_edit_recall; owned */
 	size_t known_first, known_count;
+	uint8_t set; /* the caller's: whose changes are planned now */
 };
 
 struct scry_undo_report {
@@ -56,6 +57,7 @@ struct scry_change {
 	const void *old;
 	const void *new_;
 	const struct scry_map_entry *mapping; /* of addr: its file identity goes into the journal */
+	bool is_over;			      /* `old` is what a change put there that stands */
 };
 /* May it be made? 0; -EBUSY: the old bytes are not there; -ERANGE: crosses a page; with a sentence.
  */
@@ -74,7 +76,8 @@ int scry_edit_change(struct scry_edit *e, const struct scry_change *change);
 /*
  * Puts journalled changes back, newest first: all, or those of entries [first, first + n). Trusts
  * no entry blindly: the current bytes must be ours, and for TEXT the old bytes must be those of the
- * mapped file. Returns 0 when nothing of ours is left in them.
+ * mapped file, or what an earlier entry has put there. One that a later one stands over, which is
+ * not among them, is left for then. Returns 0 when nothing else of ours is left in them.
  */
 int scry_edit_undo(struct scry_edit *e, const struct scry_maps *maps, struct scry_undo_report *ret);
 int scry_edit_undo_some(struct scry_edit *e, const struct scry_maps *maps, size_t first, size_t n,
@@ -85,6 +88,9 @@ int scry_edit_undo_some(struct scry_edit *e, const struct scry_maps *maps, size_
  * there by then, the undo itself reads them.
  */
 void scry_edit_recall(struct scry_edit *e, const struct scry_maps *maps, size_t first, size_t n);
+/* The newest entry of another set that stands and touches [start, end), or NULL. */
+const struct scry_journal_entry *scry_edit_under(const struct scry_edit *e, uint64_t start,
+						 uint64_t end);
 /* Do the old bytes stand in all of these entries? Then an undo of them writes nothing, and needs no
  * stop. */
 bool scry_edit_is_unwritten(const struct scry_edit *e, size_t first, size_t n);

@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/text.h"
+#include "rec/sections.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -57,7 +58,7 @@ static int read_slices(int fd, struct slices *all)
 	const struct scry_ev_totals *totals;
 	const struct scry_event *event;
 	struct scry_reader *reader;
-	int got, err = scry_reader_open(fd, &reader);
+	int got, err = scry_sections_open(fd, "objects", &reader);
 
 	if (err)
 		return err;

@@ -42,12 +42,16 @@ void scry_watch_detail(const struct scry_watch *w, const char *fmt, ...)
 
 void scry_watch_event(struct scry_watch *w, uint16_t type, const void *payload, size_t size)
 {
-	scry_session_event(w->session, type, payload, size);
+	scry_writer_payload(w->writer, &(struct scry_event){.time_ns = scry_now_ns(), .type = type},
+			    payload, size);
 }
 
 uint32_t scry_watch_string(struct scry_watch *w, const char *text)
 {
-	return scry_session_string(w->session, text);
+	uint32_t id = 0;
+
+	scry_writer_string(w->writer, text, strlen(text), &id);
+	return id;
 }
 
 uint64_t scry_watch_recorded(const struct scry_watch *w)
@@ -95,7 +99,12 @@ uint64_t scry_watch_gap_ns(const struct scry_watch *w)
 
 struct scry_watch *scry_watch_beside(const struct scry_watch *w, size_t i)
 {
-	return w->session && i < w->session->count ? w->session->watches[i] : NULL;
+	const struct scry_session *s = w->session;
+
+	for (size_t k = 0; s && k < s->count; k++)
+		if (s->watches[k]->instrument == w->instrument && i-- == 0)
+			return s->watches[k];
+	return NULL;
 }
 
 void scry_watch_end_other(struct scry_watch *other, const char *why)

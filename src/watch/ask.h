@@ -41,7 +41,8 @@ bool scry_watch_is_asked_for(const struct scry_watch *w);
 /* So long the keeper was not there to take what the target had, at most, ns. */
 uint64_t scry_watch_gap_ns(const struct scry_watch *w);
 
-/* Watch number `i` of the run, itself among them; NULL: there are no more. */
+/* Watch number `i` of the run by the same instrument, itself among them; NULL: there are no more.
+ */
 struct scry_watch *scry_watch_beside(const struct scry_watch *w, size_t i);
 /* Ends another one that is not over: its process is gone, or another program. */
 void scry_watch_end_other(struct scry_watch *other, const char *why);

@@ -42,9 +42,10 @@ static void take_up_lane(struct scry_watch *root, uint32_t lane)
 	w->root = root;
 	w->lane = lane;
 	w->watch = root->watch;
-	w->inj.control = scry_pool_control(&root->pool, lane);
-	w->inj.ring = (uint64_t *)w->inj.control + SCRY_SHARED_HEAD / 8;
-	w->inj.is_borrowed = true;
+	w->inj->control = scry_pool_control(&root->pool, lane);
+	w->inj->ring = (uint64_t *)w->inj->control + SCRY_SHARED_HEAD / 8;
+	w->inj->is_borrowed = true;
+	w->channel = scry_channel_own(w->inj, w->instrument->channel);
 	w->began_ns = scry_now_ns();
 	if (root->instrument->adopt(w) < 0) {
 		scry_error_clear();
@@ -99,8 +100,8 @@ static pid_t owner_of(const struct scry_pool *pool, pid_t pid, uint32_t owned)
 static void identify(struct scry_watch *w, pid_t pid)
 {
 	struct scry_session *s = w->session;
-	struct scry_control *c = w->inj.control;
-	uint64_t *ring = w->inj.ring;
+	struct scry_control *c = w->inj->control;
+	uint64_t *ring = w->inj->ring;
 	struct scry_claim claim;
 	int r;
 
@@ -111,16 +112,16 @@ static void identify(struct scry_watch *w, pid_t pid)
 	    (scry_pool_ask(&w->root->pool, pid, &claim) < 0 || claim.owned != w->lane + 1))
 		r = -ESRCH;
 	if (r == 0)
-		r = scry_inject_lock(&w->inj, &w->proc);
+		r = scry_inject_lock(w->inj, &w->proc);
 	if (r == 0)
-		r = scry_inject_follow(&w->inj, &w->root->inj, (uint64_t *)c);
+		r = scry_inject_follow(w->inj, w->root->inj, (uint64_t *)c);
 	if (r < 0) {
-		scry_inject_done(&w->inj);
+		scry_inject_done(w->inj);
 		scry_proc_close(&w->proc);
 		w->proc.pid = 0;
-		w->inj.control = c;
-		w->inj.ring = ring;
-		w->inj.is_borrowed = true;
+		w->inj->control = c;
+		w->inj->ring = ring;
+		w->inj->is_borrowed = true;
 		scry_error_clear();
 		return;
 	}
@@ -471,20 +472,20 @@ static void leave_heir(void *arg, pid_t pid)
 	w->watch = UINT32_MAX; /* none that is on */
 	r = scry_proc_open(&w->proc, pid);
 	if (r == 0)
-		r = scry_inject_lock(&w->inj, &w->proc);
+		r = scry_inject_lock(w->inj, &w->proc);
 	if (r == 0)
 		r = scry_inject_check(&w->proc);
-	w->inj.max_pause_ns = s->opts->max_pause_ns;
-	w->inj.purpose = s->instrument->name;
-	w->inj.only_adopt = true;
+	w->inj->max_pause_ns = s->opts->max_pause_ns;
+	w->inj->purpose = s->instrument->name;
+	w->inj->only_adopt = true;
 	if (r == 0)
-		r = scry_inject_enter(&w->inj, 0, NULL);
+		r = scry_inject_enter(w->inj, 0, NULL);
 	if (r == 0)
 		r = s->instrument->adopt(w);
 	if (r == 0) {
 		s->instrument->identified(w);
 		s->instrument->leave(w);
-		scry_inject_leave(&w->inj, &undo, &left);
+		scry_inject_leave(w->inj, &undo, &left);
 	}
 	scry_watch_free(w);
 	scry_error_clear();

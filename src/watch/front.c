@@ -17,6 +17,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "watch/news.h"
 #include "watch/preload.h"
 #include "watch/signals.h"
 

@@ -16,7 +16,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/utsname.h>
 #include <syslog.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,6 +25,7 @@
 #include "sys/child_news.h"
 #include "sys/fd.h"
 #include "sys/ticks.h"
+#include "watch/group.h"
 #include "watch/preload.h"
 #include "watch/session.h"
 #include "wire/preload.h"
@@ -44,22 +44,6 @@ static struct {
 	int child_fd;		 /* an eventfd: somebody who is followed has stopped */
 	struct scry_ticks ticks; /* since its birth */
 } keeper;
-
-static void write_session(struct scry_session *s)
-{
-	struct scry_ev_session ev = {0};
-	struct utsname un;
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	uname(&un);
-	ev.instrument_str = scry_session_string(s, s->instrument->name);
-	ev.command_str = scry_session_string(s, s->opts->command_line);
-	ev.version_str = scry_session_string(s, SCRY_VERSION);
-	ev.host_str = scry_session_string(s, un.nodename);
-	ev.wall_ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-	scry_session_event(s, SCRY_EVENT_SESSION, &ev, sizeof(ev));
-}
 
 static uint64_t tsc_after(uint64_t ns)
 {
@@ -88,10 +72,14 @@ void scry_session_lease(struct scry_session *s, uint64_t ns)
 static void report_short_recording(struct scry_session *s)
 {
 	struct scry_writer_stats stats;
+	uint64_t lost = 0;
 	char text[256];
 
-	scry_writer_stats(s->writer, &stats);
-	if (!stats.lost || s->is_short)
+	for (uint32_t i = 0; i < s->section_count; i++) {
+		scry_writer_stats(s->sections[i].writer, &stats);
+		lost += stats.lost;
+	}
+	if (!lost || s->is_short)
 		return;
 	s->is_short = true;
 	snprintf(text, sizeof(text),
@@ -253,9 +241,12 @@ static int reap(struct scry_session *s, bool look_for_exec)
 	int r = 0;
 
 	for (size_t i = s->count; i-- > 0;) {
-		struct scry_watch *w = s->watches[i];
+		struct scry_watch *w = i < s->count ? s->watches[i] : NULL;
 		struct change change = {0};
-		pid_t pid = w->proc.pid;
+		pid_t pid = w ? w->proc.pid : 0;
+
+		if (!w) /* it was freed with the one whose process it watched */
+			continue;
 
 		/* who is preloaded says of himself that he is another program */
 		if (!w->is_over && !w->target_gone && pid && !scry_preload_has(w) &&
@@ -271,14 +262,14 @@ static int reap(struct scry_session *s, bool look_for_exec)
 			r = r ? r : e;
 			if (!change.is_there)
 				count_unknown(s, w);
-			scry_inject_unlock(&w->inj);
+			scry_inject_unlock(w->inj);
 			if (s->opts->follow && !s->preload &&
 			    !(change.is_there && change.caught >= 0))
 				scry_follow_exec(s, pid);
 		}
 		/* Its children may still be born into its pool while they live that share it. */
-		if (w->is_over && w != s->preload && !has_lanes(s, w) &&
-		    !scry_follow_has_heirs(w)) {
+		if (w->is_over && w != s->preload && !w->first && !scry_group_goes_on(w) &&
+		    !has_lanes(s, w) && !scry_follow_has_heirs(w)) {
 			s->refused += w->pool.head ? w->pool.head->refused : 0;
 			scry_watch_free(w);
 		}
@@ -315,12 +306,14 @@ static void end_one(struct scry_session *s, struct scry_watch *w, const char *wh
 		w->ends = why;
 		return;
 	}
-	snprintf(text, sizeof(text), "the watch of process %d ended before its time: %s",
-		 w->proc.pid, why);
+	snprintf(text, sizeof(text), "the watch of %s%sprocess %d ended before its time: %s",
+		 s->section_count > 1 ? w->instrument->name : "",
+		 s->section_count > 1 ? " in " : "", w->proc.pid, why);
 	scry_tell(s, SCRY_NEWS_SAY, 0, text);
-	if (scry_watch_end(w, why) < 0)
+	if (scry_watch_end_alone(w, why) < 0)
 		scry_error_clear();
-	scry_inject_unlock(&w->inj);
+	if (!scry_group_goes_on(w))
+		scry_inject_unlock(w->inj);
 }
 
 /* --until is said of all. NULL: the watch goes on. */
@@ -366,6 +359,7 @@ static int drain(struct scry_session *s)
 			end_one(s, w, w->ends);
 		if (w->ends)
 			continue;
+		scry_group_turn_to(w);
 		if (!w->is_over && !w->target_gone)
 			scry_watch_seccomp(w);
 		if (!w->is_over && !w->target_gone && w->instrument->turn)
@@ -397,7 +391,7 @@ static void end_older(struct scry_session *s, pid_t pid)
 		look_for_change(s, w, &change);
 		w->target_gone = true;
 		scry_watch_end(w, change.is_there ? change.why : SCRY_REASON_ENDED);
-		scry_inject_unlock(&w->inj);
+		scry_inject_unlock(w->inj);
 	}
 }
 
@@ -450,6 +444,7 @@ int scry_session_image(struct scry_session *s, struct scry_tracee *t)
 		w->is_caught = s->is_catching;
 		r = scry_watch_enter(w);
 		w->held = NULL;
+		scry_session_lease(s, SCRY_LEASE_NS); /* entering may have taken longer */
 	}
 	held = let_run(s, r < 0 && !s->entered ? NULL : w, t);
 	if (r < 0 && w) {
@@ -458,9 +453,10 @@ int scry_session_image(struct scry_session *s, struct scry_tracee *t)
 					scry_error());
 		scry_watch_free(w);
 		s->not_entered++;
-	} else if (r == 0) {
-		w->start_ns = held; /* before it began: a wait, no cost of its time */
 	}
+	for (size_t i = 0; r == 0 && scry_group_at(w, i); i++)
+		scry_group_at(w, i)->start_ns =
+			held; /* before it began: a wait, no cost of its time */
 	return r < 0 ? r : 1;
 }
 
@@ -518,7 +514,8 @@ static int run(struct scry_session *s, const char **ret_why)
 		if (is_lease) {
 			next_lease = now + LEASE_EVERY_NS;
 			scry_session_lease(s, SCRY_LEASE_NS);
-			scry_writer_flush(s->writer);
+			for (uint32_t i = 0; i < s->section_count; i++)
+				scry_writer_flush(s->sections[i].writer);
 			report_short_recording(s);
 		}
 		why = now >= end && s->entered ? "duration" : wait_turn(s, turn_ms(s, fill));
@@ -557,10 +554,25 @@ static bool is_in(const struct scry_watch *w)
 	return !w->is_over && !w->target_gone && w->proc.pid;
 }
 
+/* What is to be said of all, in each section. */
+static int close_section(struct scry_session *s, uint32_t i, bool is_well)
+{
+	const struct scry_section *section = &s->sections[i];
+	struct scry_watch speaker = {.session = s,
+				     .writer = section->writer,
+				     .opts = &section->opts,
+				     .instrument = section->instrument};
+
+	speaker.inj = &speaker.own;
+	scry_session_notes(s, &speaker);
+	return is_well && s->entered && section->instrument->close
+		       ? section->instrument->close(&speaker)
+		       : 0;
+}
+
 /* Every process is left, whatever happened; children first, they use their root's pool. */
 static int leave_all(struct scry_session *s, const char *why)
 {
-	struct scry_watch speaker = {.session = s, .writer = s->writer, .opts = s->opts};
 	int r = 0, e;
 
 	if (s->preload)
@@ -569,13 +581,13 @@ static int leave_all(struct scry_session *s, const char *why)
 		scry_preload_turn(s);
 	else if (s->opts->follow)
 		scry_follow_end(s);
-	for (size_t i = 0; s->instrument->conclude && i < s->count; i++)
-		if (is_in(s->watches[i]))
-			s->instrument->conclude(s->watches[i]);
+	for (size_t i = 0; i < s->count; i++)
+		if (s->watches[i]->instrument->conclude && is_in(s->watches[i]))
+			s->watches[i]->instrument->conclude(s->watches[i]);
 	scry_spawns_done(&s->spawns);	      /* else those that are followed could not be held */
 	for (size_t i = 0; i < s->count; i++) /* all at once, before one is waited for */
 		if (is_in(s->watches[i]))
-			scry_inject_want(&s->watches[i]->inj, 0);
+			scry_inject_want(s->watches[i]->inj, 0);
 	for (int roots = 0; roots < 2; roots++)
 		for (size_t i = s->count; i-- > 0;) {
 			struct scry_watch *w = s->watches[i];
@@ -591,19 +603,21 @@ static int leave_all(struct scry_session *s, const char *why)
 		scry_follow_leave_heirs(s);
 	for (int roots = 0; roots < 2; roots++)
 		for (size_t i = s->count; i-- > 0;) {
-			struct scry_watch *w = s->watches[i];
+			struct scry_watch *w = i < s->count ? s->watches[i] : NULL;
 
-			if ((w->root ? 0 : 1) != roots)
+			if (!w || w->first || (w->root ? 0 : 1) != roots)
 				continue;
 			s->refused += w->pool.head ? w->pool.head->refused : 0;
 			scry_watch_free(w);
 		}
 	scry_spawns_done(&s->spawns);
 	e = scry_session_end(s);
-	scry_session_notes(s, &speaker);
-	if (r == 0 && e == 0 && s->entered && s->instrument->close)
-		e = s->instrument->close(&speaker);
-	return r ? r : e;
+	r = r ? r : e;
+	for (uint32_t i = 0; i < s->section_count; i++) {
+		e = close_section(s, i, r == 0);
+		r = r ? r : e;
+	}
+	return r;
 }
 
 /* Nobody may be entered here, or nobody is to be. */
@@ -707,7 +721,7 @@ static int keep(struct scry_session *s, pid_t child)
 	const char *why = "entering failed";
 	int r, e;
 
-	write_session(s);
+	scry_group_begin(s);
 	scry_session_lease(s, SCRY_LEASE_NS);
 	r = child > 0 ? start(s, child) : enter_all(s);
 	if (child <= 0)
@@ -740,7 +754,9 @@ void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instr
 	s.rec_fd = rec_fd;
 	child = read_child();
 	r = child < 0 ? -EINTR : scry_writer_open(rec_fd, opts->max_size, &s.writer);
-	if (r == 0 && instrument->waits)
+	if (r == 0)
+		r = scry_group_open(&s);
+	if (r == 0 && s.instrument->waits)
 		r = scry_pulse_new(SCRY_PATIENCE_NS, &s.pulse);
 	if (r == 0)
 		r = keep(&s, child);
@@ -749,6 +765,7 @@ void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instr
 		scry_tell(&s, SCRY_NEWS_FAILED, r, *scry_error() ? scry_error() : strerror(-r));
 	if (s.writer) {
 		report_short_recording(&s);
+		scry_group_close(&s);
 		if (scry_writer_close(s.writer) < 0)
 			scry_tell(&s, SCRY_NEWS_SAY, 0, scry_error());
 	}

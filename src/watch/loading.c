@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "hook/loads.h"
 #include "hook/shadow.h"
-#include "watch/session.h"
+#include "watch/group.h"
 
 #define SETTLE_NS 5000000000ull /* where threads are in vfork a look takes a second */
 #define LOOK_NS 100000000ull
@@ -74,7 +74,7 @@ static int follow(struct scry_watch *w, struct scry_hooks *h)
 {
 	const uint64_t end_ns = scry_now_ns() + SETTLE_NS;
 	struct scry_loads_stats stats;
-	int r = scry_loads_follow(h, &w->inj, w->held);
+	int r = scry_loads_follow(h, w->inj, w->held);
 
 	scry_watch_hurry();
 	if (r == 0)
@@ -82,7 +82,8 @@ static int follow(struct scry_watch *w, struct scry_hooks *h)
 	/* A program that is held has a loader in the midst of its work: what it has loaded is
 	 * planned, the next turns look again. */
 	while (r == 0 && !w->held) {
-		r = scry_loads_turn(h, &w->inj);
+		scry_group_drain_others(w);
+		r = scry_loads_turn(h, w->inj);
 		if (scry_loads_is_settled(h) || scry_now_ns() > end_ns)
 			break;
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -97,8 +98,10 @@ static int follow(struct scry_watch *w, struct scry_hooks *h)
 
 int scry_loading_put_on(struct scry_watch *w, struct scry_hooks *h)
 {
-	int on = scry_hooks_on(h, &w->inj, w->held), r;
+	int on, r;
 
+	scry_group_drain_others(w);
+	on = scry_hooks_on(h, w->inj, w->held);
 	/* A library that was planned for may have gone meanwhile. */
 	if (on < 0 && (h->is_on || !h->waits || (on != -EFAULT && on != -EBUSY)))
 		return on;
@@ -132,7 +135,7 @@ int scry_loading_refuse(struct scry_watch *w, struct scry_hooks *fresh)
 		scry_error_clear();
 		return 0;
 	}
-	scry_shadow_pause(&w->inj);
+	scry_shadow_pause(w->inj);
 	w->enough = "an unwinder was loaded that cannot be hooked";
 	scry_watch_note(w, "the watch ended before its time: %s", w->enough);
 	return r;
@@ -149,7 +152,7 @@ void scry_loading_look(struct scry_watch *w, const struct scry_hooks *h,
 	why = scry_shadow_newcomer(h);
 	if (why && look->is_suspicious) {
 		w->enough = why;
-		scry_shadow_pause(&w->inj);
+		scry_shadow_pause(w->inj);
 		scry_watch_note(w, "the watch ended before its time: %s", why);
 	}
 	look->is_suspicious = why != NULL;

@@ -2,34 +2,34 @@
 #include "base/text.h"
 #include "watch/session.h"
 
-static void write_missing(struct scry_session *s, uint64_t count, uint32_t flags, const char *why)
+static void write_missing(struct scry_watch *any, uint64_t count, uint32_t flags, const char *why)
 {
 	const uint32_t most = SCRY_LOST_PERHAPS - 1;
 	struct scry_ev_lost lost = {.processes = (count < most ? (uint32_t)count : most) | flags};
 
 	if (!count)
 		return;
-	lost.why_str = scry_session_string(s, why);
-	scry_session_event(s, SCRY_EVENT_LOST, &lost, sizeof(lost));
+	lost.why_str = scry_watch_string(any, why);
+	scry_watch_event(any, SCRY_EVENT_LOST, &lost, sizeof(lost));
 }
 
 /* For line one, and for who counts. The notes say why, and who came late: such are in it, and many
  * of them were there before the watch. Of a Ruby's children nobody asks for those that are none. */
-static void write_all_missing(struct scry_session *s)
+static void write_all_missing(struct scry_session *s, struct scry_watch *any)
 {
-	write_missing(s, s->refused, 0, "all lanes were taken");
-	write_missing(s, s->not_entered, 0, "they could not be entered");
-	write_missing(s, s->nameless, 0, "they could not be told from others");
-	write_missing(s, s->preload ? s->strangers.count : 0, 0, "they are not preloaded");
-	write_missing(s, s->spawns.refused, 0, "too many at once");
-	write_missing(s, s->instrument->wants ? 0 : s->unknown, SCRY_LOST_PERHAPS,
+	write_missing(any, s->refused, 0, "all lanes were taken");
+	write_missing(any, s->not_entered, 0, "they could not be entered");
+	write_missing(any, s->nameless, 0, "they could not be told from others");
+	write_missing(any, s->preload ? s->strangers.count : 0, 0, "they are not preloaded");
+	write_missing(any, s->spawns.refused, 0, "too many at once");
+	write_missing(any, s->instrument->wants ? 0 : s->unknown, SCRY_LOST_PERHAPS,
 		      "they had ended before they could be looked at");
 }
 
 /* What the report must say of children. */
 void scry_session_notes(struct scry_session *s, struct scry_watch *any)
 {
-	write_all_missing(s);
+	write_all_missing(s, any);
 	if (s->refused)
 		scry_watch_note(any, "%llu fork child%s not watched: all %u lanes were taken",
 				(unsigned long long)s->refused,

@@ -201,7 +201,7 @@ static void end_older(struct scry_session *s, const struct scry_watch *young)
 			continue;
 		w->target_gone = true;
 		scry_watch_end(w, "it ran another program (exec)");
-		scry_inject_unlock(&w->inj);
+		scry_inject_unlock(w->inj);
 	}
 }
 
@@ -248,7 +248,7 @@ static void look_for_owners(struct scry_session *s, size_t count, bool is_progra
 		struct scry_watch *w = s->watches[i];
 
 		if (scry_preload_has(w) && !w->proc.pid && !w->is_over && !w->target_gone &&
-		    is_program == (scry_account_of(w->inj.control)->malloc.preloaded != 0))
+		    is_program == (scry_account_of(w->inj->control)->malloc.preloaded != 0))
 			look_for_owner(s, w);
 	}
 }
@@ -273,7 +273,7 @@ static void look_for_strangers(struct scry_session *s)
 		scry_map_put(&s->strangers, (uint64_t)w->proc.pid, 1);
 		w->target_gone = true;
 		scry_watch_end(w, "it ran another program (exec)");
-		scry_inject_unlock(&w->inj);
+		scry_inject_unlock(w->inj);
 	}
 	if (all)
 		s->scan_ns = now + LOOK_NS;

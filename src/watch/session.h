@@ -13,16 +13,25 @@
 #include "sys/kin.h"
 #include "sys/spawn.h"
 #include "watch/ask.h"
+#include "watch/news.h"
 #include "watch/watch.h"
 
 #define SCRY_WATCHES_MAX 256		/* at once */
 #define SCRY_OWN_MAX 256		/* processes with rows of their own */
 #define SCRY_PATIENCE_NS 10000000000ull /* so long a target waits for a keeper that lives */
 
-struct scry_session {
-	const struct scry_watch_opts *opts;
+struct scry_section { /* what one instrument records */
+	struct scry_watch_opts opts;
 	const struct scry_instrument *instrument;
 	struct scry_writer *writer;
+};
+
+struct scry_session {
+	const struct scry_watch_opts *opts;
+	const struct scry_instrument *instrument; /* of several what holds for all: watch/group.h */
+	struct scry_writer *writer;		  /* the first section's */
+	struct scry_section sections[SCRY_SECTIONS_MAX];
+	uint32_t section_count;
 	int fd;	    /* the front's socket */
 	int rec_fd; /* the recording */
 	struct scry_watch *watches[SCRY_WATCHES_MAX];
@@ -64,6 +73,8 @@ void scry_watch_free(struct scry_watch *w);
 int scry_watch_enter(struct scry_watch *w);
 /* Leaves (unless it is gone), writes or sums its counters. The watch stays until it is freed. */
 int scry_watch_end(struct scry_watch *w, const char *why);
+/* The same of this instrument alone, where others of its process go on. */
+int scry_watch_end_alone(struct scry_watch *w, const char *why);
 bool scry_watch_must_wait(const struct scry_watch *w); /* before that: see struct scry_instrument */
 /* PROCESS and ATTACH: from now on it has rows of its own; unless SCRY_OWN_MAX others have. */
 void scry_watch_introduce(struct scry_watch *w);
@@ -79,8 +90,6 @@ void scry_session_lease(struct scry_session *s, uint64_t ns);
 uint32_t scry_session_part(struct scry_session *s, uint32_t pid);
 /* How many there were before: the number of the next one. */
 uint32_t scry_session_parts(struct scry_session *s, uint32_t pid);
-uint32_t scry_session_string(struct scry_session *s, const char *text);
-void scry_session_event(struct scry_session *s, uint16_t type, const void *payload, size_t size);
 /* missing.c: LOST and NOTE events of processes that were not watched, or late; `any` speaks. */
 void scry_session_notes(struct scry_session *s, struct scry_watch *any);
 /* TOTALS of the summed ones, and what is to be said of all. */

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "hook/enter_check.h"
 #include "base/text.h"
+#include "watch/group.h"
 #include "watch/preload.h"
 #include "watch/session.h"
 
@@ -27,17 +28,17 @@ void scry_tell(const struct scry_session *s, enum scry_news kind, int value, con
 		send(s->fd, text, head.size, MSG_NOSIGNAL);
 }
 
-uint32_t scry_session_string(struct scry_session *s, const char *text)
+static uint32_t watch_string(const struct scry_watch *w, const char *text)
 {
 	uint32_t id = 0;
 
-	scry_writer_string(s->writer, text, strlen(text), &id);
+	scry_writer_string(w->writer, text, strlen(text), &id);
 	return id;
 }
 
-void scry_session_event(struct scry_session *s, uint16_t type, const void *payload, size_t size)
+static void watch_event(const struct scry_watch *w, uint16_t type, const void *payload, size_t size)
 {
-	scry_writer_payload(s->writer, &(struct scry_event){.time_ns = scry_now_ns(), .type = type},
+	scry_writer_payload(w->writer, &(struct scry_event){.time_ns = scry_now_ns(), .type = type},
 			    payload, size);
 }
 
@@ -53,8 +54,8 @@ void scry_watch_note(struct scry_watch *w, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text + n, sizeof(text) - (size_t)n, fmt, ap);
 	va_end(ap);
-	note.text_str = scry_session_string(w->session, text);
-	scry_session_event(w->session, SCRY_EVENT_NOTE, &note, sizeof(note));
+	note.text_str = watch_string(w, text);
+	watch_event(w, SCRY_EVENT_NOTE, &note, sizeof(note));
 }
 
 void scry_watch_waited(struct scry_watch *w, uint64_t waits)
@@ -74,15 +75,15 @@ void scry_watch_lost(struct scry_watch *w, uint64_t count, const char *why)
 	if (!count)
 		return;
 	w->lost += count;
-	lost.why_str = scry_session_string(w->session, why);
-	scry_session_event(w->session, SCRY_EVENT_LOST, &lost, sizeof(lost));
+	lost.why_str = watch_string(w, why);
+	watch_event(w, SCRY_EVENT_LOST, &lost, sizeof(lost));
 }
 
 void scry_watch_lost_some(struct scry_watch *w, const char *why)
 {
-	const struct scry_ev_lost lost = {.why_str = scry_session_string(w->session, why)};
+	const struct scry_ev_lost lost = {.why_str = watch_string(w, why)};
 
-	scry_session_event(w->session, SCRY_EVENT_LOST, &lost, sizeof(lost));
+	watch_event(w, SCRY_EVENT_LOST, &lost, sizeof(lost));
 }
 
 struct scry_watch *scry_watch_new(struct scry_session *s)
@@ -94,13 +95,14 @@ struct scry_watch *scry_watch_new(struct scry_session *s)
 			  SCRY_WATCHES_MAX);
 		return NULL;
 	}
-	w->opts = s->opts;
-	w->instrument = s->instrument;
+	w->opts = &s->sections[0].opts;
+	w->instrument = s->sections[0].instrument;
 	w->writer = s->writer;
 	w->session = s;
 	w->proc.pidfd = -1;
 	w->execs.fd = -1;
-	w->inj = (struct scry_inject){.lock = -1, .mem.fd = -1};
+	w->own = (struct scry_inject){.lock = -1, .mem.fd = -1};
+	w->inj = &w->own;
 	s->watches[s->count++] = w;
 	return w;
 }
@@ -109,18 +111,23 @@ void scry_watch_free(struct scry_watch *w)
 {
 	struct scry_session *s = w->session;
 
+	while (w->other_count)
+		scry_watch_free(w->others[w->other_count - 1]);
 	for (size_t i = 0; i < s->count; i++)
 		if (s->watches[i] == w)
 			s->watches[i] = s->watches[--s->count];
+	if (w->first)
+		w->first->other_count--; /* the newest one goes first */
 	if (w->state)
 		w->instrument->done(w);
 	if (w->pool.head)
 		scry_pulse_forget(s->pulse, scry_pool_control(&w->pool, 0));
-	if (w->inj.control && !w->root) /* a child's lies in that pool */
-		scry_pulse_forget(s->pulse, w->inj.control);
+	if (w->channel.control && !w->root) /* a child's lies in that pool */
+		scry_pulse_forget(s->pulse, w->channel.control);
 	scry_pool_close(&w->pool);
+	scry_pool_close(&w->pages);
 	scry_execs_close(&w->execs);
-	scry_inject_done(&w->inj);
+	scry_inject_done(&w->own);
 	scry_proc_close(&w->proc);
 	free(w);
 }
@@ -130,8 +137,8 @@ static void audit(const struct scry_watch *w, const char *what, const struct scr
 	syslog(LOG_NOTICE,
 	       "%s: uid %u %s process %d (%s): %llu bytes changed, longest pause %llu us, undo %s",
 	       what, getuid(), w->instrument->name, w->proc.pid, scry_text_shown(w->proc.comm).text,
-	       (unsigned long long)w->inj.edit.bytes_changed,
-	       (unsigned long long)w->inj.pause_max_ns / 1000,
+	       (unsigned long long)w->inj->edit.bytes_changed,
+	       (unsigned long long)w->inj->pause_max_ns / 1000,
 	       !undo			       ? "pending"
 	       : undo->failed || undo->foreign ? "INCOMPLETE"
 					       : "verified");
@@ -143,7 +150,7 @@ bool scry_watch_has_execed(struct scry_watch *w)
 {
 	uint64_t magic;
 
-	return scry_mem_u64(&w->inj.mem, w->inj.header.text, &magic) < 0 ||
+	return scry_mem_u64(&w->inj->mem, w->inj->header.text, &magic) < 0 ||
 	       magic != SCRY_AGENT_MAGIC;
 }
 
@@ -153,15 +160,15 @@ void scry_watch_lease(struct scry_watch *w)
 
 	if (w->pool.head)
 		scry_pool_lease(&w->pool, s->lease_tsc, s->lease_end_tsc);
-	if (!w->inj.control || w->root)
+	if (!w->channel.control || w->root)
 		return;
-	w->inj.control->lease_end_tsc = s->lease_end_tsc;
-	__atomic_store_n(&w->inj.control->lease_tsc, s->lease_tsc, __ATOMIC_RELEASE);
+	w->channel.control->lease_end_tsc = s->lease_end_tsc;
+	__atomic_store_n(&w->channel.control->lease_tsc, s->lease_tsc, __ATOMIC_RELEASE);
 }
 
 int scry_watch_keep_fresh(struct scry_watch *w)
 {
-	const struct scry_pulse_controls own = {w->inj.control, 0, 1};
+	const struct scry_pulse_controls own = {w->channel.control, 0, 1};
 	int r = own.first ? scry_pulse_keep(w->session->pulse, &own) : 0;
 
 	if (r < 0 || !w->pool.head)
@@ -174,7 +181,7 @@ int scry_watch_keep_fresh(struct scry_watch *w)
 void scry_watch_introduce(struct scry_watch *w)
 {
 	struct scry_session *s = w->session;
-	const struct scry_agent_header *h = &w->inj.header;
+	const struct scry_agent_header *h = &w->inj->header;
 	struct scry_ev_process p = {.pid = (uint32_t)w->proc.pid,
 				    .uid = w->proc.uid,
 				    .start_ticks = w->proc.start_ticks};
@@ -182,14 +189,15 @@ void scry_watch_introduce(struct scry_watch *w)
 				    .threads = (uint32_t)w->proc.threads,
 				    .agent_address = h->text,
 				    .agent_bytes = scry_agent_bytes(h),
-				    .bytes_changed = w->inj.edit.bytes_changed};
+				    .bytes_changed = w->inj->edit.bytes_changed};
 
-	if (s->own == SCRY_OWN_MAX)
+	/* sums have no section: of several instruments each process has rows of its own */
+	if (s->own == SCRY_OWN_MAX && s->section_count == 1)
 		return;
-	p.exe_str = scry_session_string(s, w->proc.exe);
-	p.runtime_str = w->runtime ? scry_session_string(s, w->runtime) : 0;
-	scry_session_event(s, SCRY_EVENT_PROCESS, &p, sizeof(p));
-	scry_session_event(s, SCRY_EVENT_ATTACH, &at, sizeof(at));
+	p.exe_str = watch_string(w, w->proc.exe);
+	p.runtime_str = w->runtime ? watch_string(w, w->runtime) : 0;
+	watch_event(w, SCRY_EVENT_PROCESS, &p, sizeof(p));
+	watch_event(w, SCRY_EVENT_ATTACH, &at, sizeof(at));
 	w->is_own = true;
 	s->own++;
 	audit(w, "attach", NULL);
@@ -200,7 +208,7 @@ static void open_pool(struct scry_watch *w)
 {
 	if (!w->opts->follow || !w->instrument->adopt)
 		return;
-	if (scry_pool_open(&w->pool, &w->inj, w->held) < 0) {
+	if (scry_pool_open(&w->pool, w->inj, w->held) < 0) {
 		scry_watch_note(w, "fork children of process %d are not watched: %s", w->proc.pid,
 				scry_error());
 		scry_error_clear();
@@ -223,32 +231,47 @@ uint32_t scry_session_part(struct scry_session *s, uint32_t pid)
 	return n;
 }
 
-static int put_in(struct scry_watch *w)
+/* Pages, leases, and what is counted from now on. */
+static int make_ready(struct scry_watch *w)
 {
-	char text[256];
+	struct scry_watch *one;
 	int r;
 
-	w->inj.max_pause_ns = w->opts->max_pause_ns;
-	w->inj.purpose = w->instrument->name;
-	w->inj.parts = w->instrument->parts;
-	r = scry_inject_enter(&w->inj, w->near, w->held);
+	w->watch = (uint32_t)w->inj->control->armed + 1;
+	w->channel = scry_channel_own(w->inj, w->instrument->channel);
+	open_pool(w);
+	r = scry_group_get_pages(w);
 	if (r < 0)
 		return r;
-	w->watch = (uint32_t)w->inj.control->armed + 1;
-	open_pool(w);
 	scry_session_lease(w->session, SCRY_LEASE_NS);
-	r = scry_watch_keep_fresh(w);
+	for (size_t i = 0; r == 0 && (one = scry_group_at(w, i)); i++)
+		r = scry_watch_keep_fresh(one);
 	if (r < 0)
 		return r;
 	if (w->pool.head)
 		scry_pool_follow(&w->pool, w->watch);
 	w->cpu_began_ns = scry_proc_cpu_ns(w->proc.pid);
-	w->began_ns = scry_now_ns();
 	w->image = scry_session_part(w->session, (uint32_t)w->proc.pid);
 	/* Where it is watched on: an event of perf costs its first thread 0.7 us at each switch. */
-	if (w->opts->follow || (w->instrument->follows_exec && w->opts->command))
+	if (w->opts->follow || (w->session->instrument->follows_exec && w->opts->command))
 		scry_execs_open(&w->execs, w->proc.pid);
-	r = w->instrument->enter(w);
+	return 0;
+}
+
+static int put_in(struct scry_watch *w)
+{
+	struct scry_watch *one;
+	char text[256];
+	int r;
+
+	w->inj->max_pause_ns = w->opts->max_pause_ns;
+	w->inj->purpose = w->session->instrument->name;
+	r = scry_inject_enter(w->inj, w->near, w->held);
+	if (r == 0)
+		r = make_ready(w);
+	if (r < 0)
+		return r;
+	r = scry_group_enter(w);
 	if (r < 0 && scry_watch_has_execed(w)) {
 		w->target_gone = true;
 		r = scry_fail(
@@ -256,31 +279,37 @@ static int put_in(struct scry_watch *w)
 			"process %d ran another program (exec) or ended while scry entered it",
 			w->proc.pid);
 	}
-	scry_watch_introduce(w);
+	for (size_t i = 0; (one = scry_group_at(w, i)); i++)
+		scry_watch_introduce(one);
 	snprintf(
 		text, sizeof(text),
 		"process %d: agent %s at %#llx, %llu KiB, near %#llx; longest pause so far %.2f ms",
-		w->proc.pid, w->inj.adopted ? "adopted" : "mapped",
-		(unsigned long long)w->inj.header.text,
-		(unsigned long long)scry_agent_bytes(&w->inj.header) / 1024,
-		(unsigned long long)w->near, (double)w->inj.pause_max_ns / 1e6);
+		w->proc.pid, w->inj->adopted ? "adopted" : "mapped",
+		(unsigned long long)w->inj->header.text,
+		(unsigned long long)scry_agent_bytes(&w->inj->header) / 1024,
+		(unsigned long long)w->near, (double)w->inj->pause_max_ns / 1e6);
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
 	return r;
 }
 
 void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint64_t *ret_left)
 {
+	struct scry_watch *one;
 	int r;
 
 	if (w->pool.head)
 		scry_pool_follow(&w->pool, 0);
-	w->instrument->leave(w);
+	w->is_put_in |= !w->other_count; /* a child, and a rehearsal, which enter otherwise */
+	scry_group_leave(w);
 	if (scry_preload_has(w)) { /* nothing was changed; its lease is over */
 		*ret_left = 0;
 		return;
 	}
-	w->instrument->drain(w); /* before an agent that stays gives its ring's memory back */
-	r = scry_inject_leave(&w->inj, undo, ret_left);
+	/* before an agent that stays gives its ring's memory back */
+	for (size_t i = 0; (one = scry_group_at(w, i)); i++)
+		if (!one->is_written)
+			one->instrument->drain(one);
+	r = scry_inject_leave(w->inj, undo, ret_left);
 	if (r == -ESRCH) { /* it ended meanwhile: nothing is left */
 		w->target_gone = true;
 		*ret_left = 0;
@@ -293,11 +322,11 @@ void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint6
 /* What stays in the process, for who reads it. */
 static void describe_left(const struct scry_watch *w, uint64_t left, char *ret, size_t size)
 {
-	size_t standing = w->inj.edit.mem ? scry_edit_standing(&w->inj.edit) : 0;
+	size_t standing = w->inj->edit.mem ? scry_edit_standing(&w->inj->edit) : 0;
 	const unsigned long long kib = left / 1024;
 	const int pid = w->proc.pid;
 
-	if (w->inj.header.stage == SCRY_AGENT_IDLE)
+	if (w->inj->header.stage == SCRY_AGENT_IDLE)
 		snprintf(ret, size,
 			 "%llu KiB of the agent stay mapped in process %d, without effect, as Ruby "
 			 "still has its address; fix: scry undo -p %d once one of its threads has "
@@ -338,7 +367,7 @@ static void back_out(struct scry_watch *w)
 int scry_watch_enter(struct scry_watch *w)
 {
 	/* The lock first: what another scry does at this moment looks like a foreign tracer. */
-	int r = scry_inject_lock(&w->inj, &w->proc);
+	int r = scry_inject_lock(w->inj, &w->proc);
 
 	if (r == 0)
 		r = scry_proc_refresh(&w->proc);
@@ -353,11 +382,15 @@ int scry_watch_enter(struct scry_watch *w)
 	if (r == 0 && w->session->count > 1)
 		scry_session_lease(w->session, LEARNING_NS); /* the others go on meanwhile */
 	if (r == 0)
-		r = w->instrument->prepare(w);
+		r = scry_group_form(w);
+	if (r == 0)
+		r = scry_group_prepare(w);
 	if (r == 0)
 		r = put_in(w);
-	if (r < 0 && w->inj.control)
+	if (r < 0 && w->inj->control)
 		back_out(w);
+	for (size_t i = 1; scry_group_at(w, i); i++)
+		scry_group_at(w, i)->held = NULL;
 	if (r == 0)
 		w->session->entered++;
 	return r;
@@ -367,7 +400,7 @@ int scry_watch_enter(struct scry_watch *w)
  * says, and on this machine it may be less. */
 static uint64_t overhead_ns(const struct scry_watch *w, uint64_t cpu_ns, uint64_t watched_ns)
 {
-	uint64_t all = w->cost_ns + scry_inject_lost_ns(&w->inj, cpu_ns, watched_ns);
+	uint64_t all = w->cost_ns + scry_inject_lost_ns(w->inj, cpu_ns, watched_ns);
 
 	return all < cpu_ns ? all : cpu_ns;
 }
@@ -375,9 +408,8 @@ static uint64_t overhead_ns(const struct scry_watch *w, uint64_t cpu_ns, uint64_
 static void write_end(struct scry_watch *w, const char *why, const struct scry_undo_report *undo,
 		      uint64_t left)
 {
-	struct scry_session *s = w->session;
-	struct scry_ev_pause pause = {.duration_ns = w->inj.pause_max_ns,
-				      .threads = w->inj.pause_threads};
+	struct scry_ev_pause pause = {.duration_ns = w->inj->pause_max_ns,
+				      .threads = w->inj->pause_threads};
 	struct scry_ev_detach d = {.pid = (uint32_t)w->proc.pid,
 				   .verified = w->target_gone || !(undo->failed || undo->foreign),
 				   .bytes_restored = undo->bytes,
@@ -388,15 +420,15 @@ static void write_end(struct scry_watch *w, const char *why, const struct scry_u
 	uint32_t status;
 
 	if (w->proc.pid) { /* else: many, summed */
-		pause.why_str = scry_session_string(s, "entering and leaving");
-		scry_session_event(s, SCRY_EVENT_PAUSE, &pause, sizeof(pause));
+		pause.why_str = watch_string(w, "entering and leaving");
+		watch_event(w, SCRY_EVENT_PAUSE, &pause, sizeof(pause));
 		if (w->start_ns) {
 			pause = (struct scry_ev_pause){.duration_ns = w->start_ns};
-			pause.why_str = scry_session_string(s, "before its first instruction");
-			scry_session_event(s, SCRY_EVENT_PAUSE, &pause, sizeof(pause));
+			pause.why_str = watch_string(w, "before its first instruction");
+			watch_event(w, SCRY_EVENT_PAUSE, &pause, sizeof(pause));
 		}
-		d.reason_str = scry_session_string(s, why);
-		scry_session_event(s, SCRY_EVENT_DETACH, &d, sizeof(d));
+		d.reason_str = watch_string(w, why);
+		watch_event(w, SCRY_EVENT_DETACH, &d, sizeof(d));
 	}
 	t.pid = (uint32_t)w->proc.pid;
 	if (w->target_gone && scry_proc_exit(&w->proc, &status) == 0)
@@ -405,14 +437,14 @@ static void write_end(struct scry_watch *w, const char *why, const struct scry_u
 	t.lost = w->lost;
 	t.errors = w->errors;
 	t.frees_older = w->frees_older;
-	t.pause_max_ns = w->inj.pause_max_ns;
-	t.pause_total_ns = w->inj.pause_total_ns;
+	t.pause_max_ns = w->inj->pause_max_ns;
+	t.pause_total_ns = w->inj->pause_total_ns;
 	t.watched_ns = w->ended_ns - w->began_ns;
 	t.target_cpu_ns = cpu > w->cpu_began_ns ? cpu - w->cpu_began_ns : 0;
 	if (t.target_cpu_ns < CPU_TICKS_TRUSTED_NS)
 		t.target_cpu_ns = 0; /* unknown: it is counted in ticks of 10 ms */
 	t.overhead_cpu_ns = overhead_ns(w, t.target_cpu_ns, t.watched_ns);
-	scry_session_event(s, SCRY_EVENT_TOTALS, &t, sizeof(t));
+	watch_event(w, SCRY_EVENT_TOTALS, &t, sizeof(t));
 }
 
 static int sum_up(struct scry_watch *w)
@@ -427,15 +459,16 @@ static int sum_up(struct scry_watch *w)
 		s->others->instrument = s->instrument;
 		s->others->writer = s->writer;
 		s->others->session = s;
+		s->others->inj = &s->others->own;
 		s->others->proc.pidfd = -1;
 		s->others->target_gone = true;
 	}
 	s->others_count++;
-	s->others->inj.pause_total_ns += w->inj.pause_total_ns;
-	s->others->inj.pause_cpu_ns += w->inj.pause_cpu_ns;
-	s->others->inj.pause_wall_ns += w->inj.pause_wall_ns;
-	if (w->inj.pause_max_ns > s->others->inj.pause_max_ns)
-		s->others->inj.pause_max_ns = w->inj.pause_max_ns;
+	s->others->inj->pause_total_ns += w->inj->pause_total_ns;
+	s->others->inj->pause_cpu_ns += w->inj->pause_cpu_ns;
+	s->others->inj->pause_wall_ns += w->inj->pause_wall_ns;
+	if (w->inj->pause_max_ns > s->others->inj->pause_max_ns)
+		s->others->inj->pause_max_ns = w->inj->pause_max_ns;
 	return s->instrument->merge(s->others, w);
 }
 
@@ -447,19 +480,27 @@ static void give_lane_back(struct scry_watch *w)
 	w->root->lanes_taken--;
 	if (w->target_gone)
 		scry_pool_free(&w->root->pool, w->lane);
-	w->inj.control = NULL;
+	w->inj->control = NULL;
 }
 
 bool scry_watch_must_wait(const struct scry_watch *w)
 {
-	return w->instrument->must_wait && w->instrument->must_wait(w);
+	const struct scry_watch *first = w->first ? w->first : w, *one = first;
+	bool must = false;
+
+	for (size_t i = 0; i <= first->other_count && !must; i++) {
+		one = i ? first->others[i - 1] : first;
+		must = !one->is_over && one->instrument->must_wait &&
+		       one->instrument->must_wait(one);
+	}
+	return must;
 }
 
 void scry_watch_seccomp(struct scry_watch *w)
 {
 	char text[64];
 
-	if (!scry_calling_turn(&w->calling, &w->inj))
+	if (!scry_calling_turn(&w->calling, w->inj))
 		return;
 	snprintf(text, sizeof(text), "process %d put itself under seccomp", w->proc.pid);
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
@@ -469,45 +510,94 @@ void scry_watch_seccomp(struct scry_watch *w)
 			   "read, stacks and lines that are new are not shown");
 }
 
-int scry_watch_end(struct scry_watch *w, const char *why)
+/* It is over, or about to be: what is still done there is not its. */
+static void begin_end(struct scry_watch *w, const char *why)
 {
-	struct scry_undo_report undo = {0};
-	uint64_t left = 0;
 	char text[256];
-	int r;
 
-	if (w->is_over)
-		return 0;
-	if (!w->proc.pid) /* found nowhere: nothing to leave */
-		w->target_gone = true;
 	w->calling.look_ns = 0;
 	scry_watch_seccomp(w);
 	w->is_over = true;
 	w->ended_ns = scry_now_ns();
 	snprintf(text, sizeof(text), "process %d ended: %s", w->proc.pid, why);
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
+}
+
+struct ending {
+	const char *why;
+	struct scry_undo_report undo;
+	uint64_t left;
+};
+
+/* It is left: what it has counted is written. */
+static int write_down(struct scry_watch *w, const struct ending *end)
+{
+	char text[256];
+	int r;
+
+	scry_group_turn_to(w);
+	w->is_written = true;
+	w->instrument->drain(w);
+	if (!w->is_own)
+		return sum_up(w);
+	audit(w, "detach", &end->undo);
+	r = w->instrument->finish(w);
+	if (w->target_gone && !w->root && !w->opts->command)
+		scry_watch_note(w, "the watch ended before its time: %s", end->why);
+	if (end->left) {
+		describe_left(w, end->left, text, sizeof(text));
+		scry_watch_note(w, "%s", text);
+	}
+	write_end(w, end->why, &end->undo, end->left);
+	return r;
+}
+
+int scry_watch_end(struct scry_watch *w, const char *why)
+{
+	struct scry_watch *first = scry_group_first(w), *one;
+	struct scry_watch *live[SCRY_SECTIONS_MAX];
+	struct ending end = {.why = why};
+	size_t count = 0;
+	int r = 0, e;
+
+	if (w->is_over)
+		return 0;
+	if (!w->proc.pid) /* found nowhere: nothing to leave */
+		w->target_gone = true;
+	for (size_t i = 0; (one = scry_group_at(first, i)); i++) {
+		one->target_gone = w->target_gone;
+		if (one->is_over)
+			continue;
+		begin_end(one, why);
+		live[count++] = one;
+	}
 	if (w->proc.pid && !w->target_gone)
 		scry_spawns_drop(&w->session->spawns, w->proc.pid);
 	if (!w->target_gone)
-		scry_watch_leave(w, &undo, &left);
+		scry_watch_leave(first, &end.undo, &end.left);
+	w->target_gone = first->target_gone;
 	w->session->gone += w->target_gone && w->proc.pid;
 	w->session->left += !w->target_gone;
-	w->instrument->drain(w);
-	if (w->is_own) {
-		audit(w, "detach", &undo);
-		r = w->instrument->finish(w);
-		if (w->target_gone && !w->root && !w->opts->command)
-			scry_watch_note(w, "the watch ended before its time: %s", why);
-		if (left) {
-			describe_left(w, left, text, sizeof(text));
-			scry_watch_note(w, "%s", text);
-		}
-		write_end(w, why, &undo, left);
-	} else {
-		r = sum_up(w);
+	for (size_t i = 0; i < count; i++) {
+		live[i]->target_gone = first->target_gone;
+		e = write_down(live[i], &end);
+		r = r ? r : e;
+		give_lane_back(live[i]);
 	}
-	give_lane_back(w);
 	return r;
+}
+
+int scry_watch_end_alone(struct scry_watch *w, const char *why)
+{
+	const struct ending end = {.why = why};
+
+	if (w->is_over || w->target_gone || !scry_group_goes_on(w))
+		return scry_watch_end(w, why);
+	begin_end(w, why);
+	scry_group_leave_one(w);
+	scry_watch_note(w, "other instruments went on: what they share with it was put back when "
+			   "they had ended, and their sections tell of that");
+	return write_down(w, &end);
 }
 
 int scry_session_end(struct scry_session *s)

@@ -15,6 +15,7 @@
 #include "base/opt.h"
 #include "hook/calling.h"
 #include "hook/lanes.h"
+#include "hook/threads.h"
 #include "rec/writer.h"
 #include "sys/execs.h"
 #include "sys/proc.h"
@@ -36,18 +37,33 @@ struct scry_watch_opts {
 	bool is_live;		  /* the report is shown while the watch goes on */
 	const char *command_line; /* scry's own, for the recording */
 	void *instrument_opts;
+	/* of further instruments, on the same processes, each with a section of the recording. In
+	 * the order in which they are entered: whose stubs go on to others' comes last */
+	const struct scry_also {
+		const struct scry_instrument *instrument;
+		void *opts;
+	} * also;
+	size_t also_count;
 };
 
 struct scry_watch {
 	const struct scry_watch_opts *opts;
 	const struct scry_instrument *instrument;
 	struct scry_proc proc;
-	struct scry_inject inj;
+	struct scry_inject own;
+	struct scry_inject *inj;     /* own; the first one's, where several watch its process */
+	struct scry_channel channel; /* where its handlers record */
 	struct scry_writer *writer;
 	uint64_t start_ns; /* held for so long before its first instruction; 0: it was live */
 	struct scry_tracee *held; /* the stopped thread of a program being started; NULL live */
 	void *state;		  /* the instrument's */
 	struct scry_session *session;
+	/* of several instruments (watch/group.h): the watch that has entered; NULL: this one */
+	struct scry_watch *first, *others[SCRY_SECTIONS_MAX - 1];
+	size_t other_count;
+	struct scry_pool pages; /* the others' channels */
+	uint32_t section;
+	bool is_put_in, is_written;
 	struct scry_watch *root; /* a fork child: who was entered, whose pool it uses */
 	uint32_t lane;		 /* there */
 	struct scry_pool pool;	 /* of an entered process, when its children are followed */
@@ -88,6 +104,7 @@ struct scry_instrument {
 	bool follows_exec;	     /* the program of `-- CMD` is watched on, whatever it execs */
 	bool waits;		     /* handlers wait for a keeper that lives: hook/pulse.h */
 	uint32_t parts;		     /* of the agent, that each watch needs: enum scry_agent_part */
+	enum scry_agent_channels channel; /* of its handlers, that record into tracks */
 	/* Reads only: learn, plan, refuse. */
 	int (*prepare)(struct scry_watch *w);
 	void (*describe)(struct scry_watch *w, FILE *out); /* what --dry-run prints after that */
@@ -114,29 +131,6 @@ struct scry_instrument {
 	void (*done)(struct scry_watch *w);
 	int (*close)(struct scry_watch *speaker); /* all are written: it may note; or NULL */
 };
-
-/* Messages of the keeper to the front: a head, then `size` bytes of text. */
-enum scry_news {
-	SCRY_NEWS_SAY = 1, /* talk for stderr */
-	SCRY_NEWS_DETAIL,  /* shown with -v */
-	SCRY_NEWS_ENTERED, /* hooks are on */
-	SCRY_NEWS_FAILED,  /* the sentence; `value` is -errno */
-	SCRY_NEWS_GO,	   /* -- CMD: it may exec now; the text: what it preloads */
-	SCRY_NEWS_SHORT,   /* before DONE: the recording lacks its end */
-	SCRY_NEWS_GONE,	   /* before DONE: nothing that was watched was there any more */
-	SCRY_NEWS_LACKS,   /* of several -p one is not watched, and was said; `value` is -errno */
-	SCRY_NEWS_DONE,	   /* the recording is complete and the target restored */
-};
-struct scry_news_head {
-	uint32_t kind;
-	int32_t value;
-	uint32_t size, reserved;
-};
-/* Messages of the front to the keeper: single bytes. End of file: the front is gone, undo. */
-#define SCRY_ORDER_STOP 's'
-/* The keeper's life. `fd`: the front's socket, `rec_fd`: an empty file. */
-void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instrument *instrument,
-		     int fd, int rec_fd) __attribute__((noreturn));
 
 /* For every report: a NOTE; how many events are lost, or that some are; that threads waited. */
 void scry_watch_note(struct scry_watch *w, const char *fmt, ...)

@@ -27,10 +27,19 @@ enum scry_chunk_kind {
 	SCRY_CHUNK_OBJECTS = 2, /* packed ALLOC/FREE stream: u64 words, see below */
 	SCRY_CHUNK_MALLOC = 4,	/* packed MALLOC events: rec/malloc_pack.h (3: an older form) */
 };
+/*
+ * In the upper half of a chunk's kind: its section, 0 where one instrument has recorded. What each
+ * of several has recorded is a section: read alone it is a whole recording, with a SESSION, strings
+ * and ids of its own. An older scry shows the first one and skips the others as unknown kinds. The
+ * first chunks of the file are one of each section, in order.
+ */
+#define SCRY_CHUNK_SECTION_AT 16
+#define SCRY_CHUNK_KIND_MASK ((1u << SCRY_CHUNK_SECTION_AT) - 1)
+#define SCRY_SECTIONS_MAX 8u
 
 struct scry_chunk {
 	uint32_t magic; /* SCRY_CHUNK_MAGIC */
-	uint32_t kind;
+	uint32_t kind;	/* enum scry_chunk_kind; above it the section */
 	uint32_t producer_pid;
 	uint32_t producer_ring;
 	uint64_t producer_start; /* start ticks of that process */

@@ -16,7 +16,9 @@ enum scry_edit_state { SCRY_EDIT_NONE, SCRY_EDIT_PLANNED, SCRY_EDIT_APPLIED, SCR
 enum scry_edit_kind { SCRY_EDIT_TEXT = 1, SCRY_EDIT_SLOT, SCRY_EDIT_PAD };
 struct scry_journal_entry {
 	uint64_t address;
-	uint32_t size;
+	uint16_t size;
+	uint8_t is_over; /* 1: `old` is what an earlier entry put there, which goes back after it */
+	uint8_t set;	 /* of several instruments, whose it is */
 	uint16_t state;
 	uint16_t kind;
 	uint8_t old[SCRY_EDIT_MAX];

@@ -55,6 +55,14 @@
 #define SCRY_TRACK_HEAD 8u
 #define SCRY_TRACKS (SCRY_RING_WORDS / SCRY_TRACK_WORDS) /* 1024 */
 
+/* Handlers of one kind, with rows of threads of their own: agent/threads.h. */
+enum scry_agent_channels {
+	SCRY_CHANNEL_CORE,  /* malloc, entries: rows in scry_agent_rows */
+	SCRY_CHANNEL_CALLS, /* entries and returns that are followed: rows in scry_agent_call_rows
+			     */
+	SCRY_CHANNELS,
+};
+
 enum scry_track_state {
 	SCRY_TRACK_FREE,
 	SCRY_TRACK_OPEN,

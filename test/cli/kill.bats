@@ -114,6 +114,14 @@ malloc_at() {
 	ends_right "$PID" malloc_known
 }
 
+# Two instruments, the changes of one over those of the other.
+both_at() {
+	target malloc_known steady
+	kill_at "$1" "$(share 16 100000)" "$PID" record -e malloc,calls -x malloc -x free -p "$PID" -d 0.02s --force -o "$T/o.scry"
+	scry_ends 0 record -e malloc,calls -x malloc -x free -p "$PID" -d 0.05s --force -o "$T/o.scry"
+	ends_right "$PID" malloc_known
+}
+
 ruby_at() { # WHO [OPTIONS...]
 	local who=$1
 	shift
@@ -153,6 +161,9 @@ gvl_at() {
 @test "malloc in busy threads, keeper killed at any syscall" { malloc_at keeper; }
 @test "malloc in busy threads, both killed at any syscall" { malloc_at both; }
 @test "malloc in busy threads, front killed at any syscall" { malloc_at front; }
+@test "malloc and calls of one process, keeper killed at any syscall" { both_at keeper; }
+@test "malloc and calls of one process, both killed at any syscall" { both_at both; }
+@test "malloc and calls of one process, front killed at any syscall" { both_at front; }
 @test "objects of a running ruby, keeper killed at any syscall" { ruby_at keeper; }
 @test "objects of a running ruby, both killed at any syscall" { ruby_at both; }
 @test "objects by hooks, keeper killed at any syscall" { ruby_at keeper --source hooks; }

@@ -41,8 +41,8 @@ has() {
 	target busy
 	has 12288 1 patch count exit
 	has 12288 1 patch log exit
-	has 28672 10 patch time exit
-	has 28672 10 calls -x exit
+	has 28672 11 patch time exit
+	has 28672 11 calls -x exit
 	has 36864 25 calls -x exit -w 8
 	has 28672 1 malloc record --force -o "$T/o.scry"
 	has 36864 16 malloc record --stack=8 --force -o "$T/o.scry"

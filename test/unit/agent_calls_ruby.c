@@ -2,7 +2,7 @@
  * The agent's Ruby stacks of calls, run in this process on control frames that are made up: what is
  * told once, what anew, and what not.
  */
-#include "agent/calls_ruby.h"
+#include "agent/calls.h"
 #include "agent/lines.h"
 #include "wire/call_ring.h"
 
@@ -17,7 +17,8 @@
 #define DEEP 600u
 #define UNREADABLE 0x9000u
 
-struct scry_agent_vm scry_agent_vm; /* in the agent: code.c */
+struct scry_agent_vm scry_agent_vm;			     /* in the agent: code.c */
+struct scry_agent_thread scry_agent_call_rows[SCRY_THREADS]; /* in the agent: shadow.c */
 int scry_lane_claim(struct scry_gate *g,
 		    void (*moved)(struct scry_gate *g)) /* in the agent: lane.c */
 {
@@ -73,7 +74,7 @@ static int set_up(void **state)
 	for (size_t i = 0; i < SCRY_TRACKS; i++)
 		memset(track_at(i), 0, sizeof(struct scry_track));
 	memset(&scry_agent, 0, sizeof(scry_agent));
-	memset(&scry_agent_rows, 0, sizeof(scry_agent_rows));
+	memset(scry_agent_call_rows, 0, sizeof(scry_agent_call_rows));
 	memset(&scry_agent_lines, 0, sizeof(scry_agent_lines));
 	memset(&scry_agent_ruby_calls, 0, sizeof(scry_agent_ruby_calls));
 	memset(&scry_agent_vm, 0, sizeof(scry_agent_vm));
@@ -82,12 +83,17 @@ static int set_up(void **state)
 	gate = (struct scry_gate){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
 	scry_agent.gate = &gate;
 	scry_agent.control = control;
-	scry_agent.tracking = (struct scry_agent_tracking){.time_op = SCRY_CALL_TIME, .is_on = 1};
+	scry_agent.tracking = (struct scry_agent_tracking){
+		.channels[SCRY_CHANNEL_CALLS] = {.control = control,
+						 .pool = (struct scry_track *)ring,
+						 .rows = scry_agent_call_rows,
+						 .time_op = SCRY_CALL_TIME,
+						 .is_on = 1}};
 	scry_agent.forbidden = 0;
 	__asm__("mov %%fs:0, %0" : "=r"(fs));
 	scry_agent_vm.hooks.tls_offset = (int64_t)((uint64_t)(uintptr_t)&current_ec - fs);
 	scry_agent.line_plan = (struct scry_agent_line_plan){
-		.on = 1,
+		.on = SCRY_USER_CALLS,
 		.watch = 77,
 		.frames = {.frame_iseq = 8, .frame_size = 16, .ec_stack = 8, .ec_stack_size = 16}};
 	current_ec = &ec;
@@ -169,10 +175,10 @@ static void code_that_ends(void **state)
 	call_from(a, 3);
 	assert_int_not_equal(number, first);
 	assert_int_equal(told[SCRY_CALL_RUBY_LINE], 2);
-	assert_int_equal(scry_agent_ruby_calls.generation, 1);
+	assert_int_equal(scry_agent_lines.generation, 1);
 	scry_call_ruby_freed(0x3000);
 	scry_call_ruby_freed(0x3000); /* once */
-	assert_int_equal(scry_agent_ruby_calls.generation, 2);
+	assert_int_equal(scry_agent_lines.generation, 2);
 }
 
 static void not_known(void **state)

@@ -158,7 +158,12 @@ static int set_up(void **state)
 	scry_agent.gate = gate;
 	scry_agent.control = control;
 	scry_agent.tracking = (struct scry_agent_tracking){
-		.tid_offset = TID_AT_GLIBC, .time_op = SCRY_MALLOC_OP_TIME, .is_on = 1};
+		.tid_offset = TID_AT_GLIBC,
+		.channels[SCRY_CHANNEL_CORE] = {.control = control,
+						.pool = (struct scry_track *)ring,
+						.rows = scry_agent_rows.threads,
+						.time_op = SCRY_MALLOC_OP_TIME,
+						.is_on = 1}};
 	scry_agent_family = (struct scry_agent_malloc){
 		.usable = (uint64_t)(uintptr_t)malloc_usable_size, .is_glibc = 1};
 	in_malloc = malloc;
@@ -388,7 +393,7 @@ static void nobody_waits_without_a_lease(void **state)
 	control->lease_tsc = control->lease_end_tsc = 0; /* and never again */
 	for (int i = 0; i < 2000; i++)
 		hooked_free(hooked_malloc(10));
-	assert_int_equal(scry_agent.tracking.is_on, 0);
+	assert_int_equal(scry_agent.tracking.channels[SCRY_CHANNEL_CORE].is_on, 0);
 	assert_true(control->lost <= 6);
 }
 
@@ -541,7 +546,7 @@ static void left_in_a_turn(void **state)
 	shut = mmap(NULL, sizeof(*shut), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 		    0);
 	*shut = *control;
-	scry_agent.control = shut;
+	scry_agent.tracking.channels[SCRY_CHANNEL_CORE].control = shut;
 	assert_int_equal(stamp_of_call(), stamp_of_call());
 	shut->turn = 0;
 	between = scry_tsc();

@@ -46,7 +46,11 @@ static void clear(void)
 	gate = (struct scry_gate){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
 	scry_agent.gate = &gate;
 	scry_agent.control = &control;
-	scry_agent.tracking.is_on = 1;
+	scry_agent.tracking.channels[SCRY_CHANNEL_CORE] =
+		(struct scry_agent_channel){.control = &control,
+					    .pool = (struct scry_track *)ring,
+					    .rows = scry_agent_rows.threads,
+					    .is_on = 1};
 	scry_agent.tracking.none.state = SCRY_TRACK_CLOSED;
 }
 
@@ -312,7 +316,7 @@ static void many_threads(void **state)
 {
 	(void)state;
 	look_once(SCRY_TRACK_OPEN);
-	scry_agent.tracking.all_open = control.track_freed + 1;
+	scry_agent.tracking.channels[SCRY_CHANNEL_CORE].all_open = control.track_freed + 1;
 	track_at(4)->state = SCRY_TRACK_FREE;
 	assert_non_null(record()); /* it closes its own: then there is */
 }
@@ -324,14 +328,14 @@ static void end_of_the_lease(void **state)
 	(void)state;
 	control.lease_tsc = control.lease_end_tsc = 0;
 	assert_null(record());
-	scry_track_lost();
-	assert_int_equal(scry_agent.tracking.is_on, 0);
+	scry_track_lost(scry_channel(SCRY_CHANNEL_CORE));
+	assert_int_equal(scry_agent.tracking.channels[SCRY_CHANNEL_CORE].is_on, 0);
 	assert_int_equal(control.lost + control.lost_lease + control.track_over, 0);
 	clear();
 	control.lease_tsc = control.lease_end_tsc = 1;
 	for (int i = 0; i < 3; i++) {
 		assert_null(record());
-		scry_track_lost();
+		scry_track_lost(scry_channel(SCRY_CHANNEL_CORE));
 	}
 	control.lease_tsc = control.lease_end_tsc = UINT64_MAX;
 	assert_null(record());

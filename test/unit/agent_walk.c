@@ -157,10 +157,16 @@ static int set_up(void **state)
 	*gate = (struct scry_gate){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
 	scry_agent.gate = gate;
 	scry_agent.control = control;
-	scry_agent.tracking = (struct scry_agent_tracking){.tid_offset = TID_AT_GLIBC, .is_on = 1};
+	scry_agent.tracking = (struct scry_agent_tracking){
+		.tid_offset = TID_AT_GLIBC,
+		.channels[SCRY_CHANNEL_CORE] = {.control = control,
+						.pool = (struct scry_track *)ring,
+						.rows = scry_agent_rows.threads,
+						.is_on = 1}};
 	scry_agent.unwinding = (struct scry_agent_unwinding){.map = (uint64_t)(uintptr_t)&area,
 							     .words = MAP_WORDS,
 							     .depth = SCRY_WALK_DEPTH_MAX,
+							     .users = SCRY_USER_MALLOC,
 							     .pid = (uint32_t)getpid()};
 	tellings = 0;
 	fill(false);

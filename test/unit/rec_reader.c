@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "rec/check.h"
 #include "rec/fields.h"
+#include "rec/sections.h"
 #include "rec/writer.h"
 
 #include <errno.h>
@@ -383,6 +384,91 @@ static void heads(void **state)
 }
 
 /* Every byte of every payload struct has one row in the field table. */
+/* The session of a section, with its first string: both have the same ids in all sections. */
+static void begin_section(struct scry_writer *w, const char *name)
+{
+	struct scry_ev_session session = {0};
+
+	assert_int_equal(scry_writer_string(w, name, strlen(name), &session.instrument_str), 0);
+	assert_int_equal(session.instrument_str, 1);
+	put(w, SCRY_EVENT_SESSION, &session, sizeof(session));
+	assert_int_equal(scry_writer_flush(w), 0);
+}
+
+/* Each is a recording of its own: its strings, its totals, nothing of the other. */
+static void sections(void **state)
+{
+	const struct scry_ev_totals totals[2] = {{.events = 3}, {.events = 5}};
+	const char *const names[] = {"malloc", "calls"};
+	struct scry_writer *w, *second;
+	struct scry_sections found;
+	const struct scry_event *event;
+	struct scry_reader *r;
+	int fd = memfd_create("sections", MFD_CLOEXEC);
+
+	(void)state;
+	assert_int_equal(scry_writer_open(fd, 0, &w), 0);
+	assert_int_equal(scry_writer_section(w, 1, &second), 0);
+	begin_section(w, names[0]);
+	begin_section(second, names[1]);
+	put(second, SCRY_EVENT_TOTALS, &totals[1], sizeof(totals[1]));
+	put(w, SCRY_EVENT_TOTALS, &totals[0], sizeof(totals[0]));
+	assert_int_equal(scry_writer_close(second), 0);
+	assert_int_equal(scry_writer_close(w), 0);
+	assert_int_equal(scry_sections_read(fd, &found), 0);
+	assert_int_equal(found.count, 2);
+	for (uint32_t i = 0; i < 2; i++) {
+		size_t count = 0;
+
+		assert_string_equal(found.names[i], names[i]);
+		assert_int_equal(scry_sections_open(fd, names[i], &r), 0);
+		while (scry_reader_next(r, &event) > 0) {
+			count++;
+			if (event->type == SCRY_EVENT_TOTALS)
+				assert_memory_equal(event + 1, &totals[i], sizeof(totals[i]));
+		}
+		assert_int_equal(count, 3);
+		assert_string_equal(scry_reader_string(r, 1, NULL), names[i]);
+		scry_reader_close(r);
+	}
+	assert_int_equal(scry_sections_find(&found, "locks"), -1);
+	close(fd);
+}
+
+/* A section's writer ends with the file, and each tells what it has lost. */
+static void sections_end_together(void **state)
+{
+	const struct scry_ev_totals totals = {.events = 3};
+	struct scry_writer *w, *second;
+	struct scry_writer_stats stats;
+	struct scry_reader *r;
+	const struct scry_event *event;
+	int fd = memfd_create("sections", MFD_CLOEXEC);
+
+	(void)state;
+	assert_int_equal(scry_writer_open(fd, 600, &w), 0);
+	assert_int_equal(scry_writer_section(w, 1, &second), 0);
+	begin_section(w, "malloc");
+	begin_section(second, "calls");
+	for (int i = 0; i < 20; i++)
+		put(second, SCRY_EVENT_NOTE, &(struct scry_ev_note){0},
+		    sizeof(struct scry_ev_note));
+	assert_true(scry_writer_flush(second) < 0);
+	scry_error_clear();
+	put(w, SCRY_EVENT_TOTALS, &totals, sizeof(totals)); /* kept for the end */
+	scry_writer_stats(w, &stats);
+	assert_true(stats.is_full);
+	scry_writer_close(second);
+	scry_writer_close(w);
+	scry_error_clear();
+	assert_int_equal(scry_sections_open(fd, "malloc", &r), 0);
+	while (scry_reader_next(r, &event) > 0)
+		assert_true(event->type != SCRY_EVENT_NOTE);
+	assert_false(scry_reader_is_torn(r));
+	scry_reader_close(r);
+	close(fd);
+}
+
 static void fields_cover_payloads(void **state)
 {
 	size_t covered, i;
@@ -414,6 +500,8 @@ int main(void)
 		cmocka_unit_test(forged_ids_become_unknown),
 		cmocka_unit_test(stacks_are_trees),
 		cmocka_unit_test(bad_events),
+		cmocka_unit_test(sections),
+		cmocka_unit_test(sections_end_together),
 		cmocka_unit_test(heads),
 		cmocka_unit_test(fields_cover_payloads),
 	};

@@ -98,6 +98,80 @@ static void test_switch(void **state)
 	assert_int_equal(code[1], 0xc3);
 }
 
+/* A change over one that stands, by another set: `fresh` in the place of what the first has put. */
+static void change_over(uint64_t *slot, uint64_t fresh)
+{
+	const uint64_t old = *slot;
+	const struct scry_change c = {.addr = at(slot),
+				      .size = 8,
+				      .kind = SCRY_EDIT_SLOT,
+				      .old = &old,
+				      .new_ = &fresh,
+				      .is_over = true};
+
+	assert_int_equal(scry_edit_change(&t.edit, &c), 0);
+	assert_int_equal(*slot, fresh);
+}
+
+/* Slots 0 and 1 by the first set, slot 1 by the second too. */
+static void change_twice(void)
+{
+	change(0, NULL, &t.slots[0]);
+	change(1, NULL, &t.slots[1]);
+	t.edit.set = 1;
+	assert_ptr_equal(scry_edit_under(&t.edit, at(&t.slots[1]), at(&t.slots[2])),
+			 &t.edit.entries[1]);
+	assert_null(scry_edit_under(&t.edit, at(&t.slots[2]), at(&t.slots[3])));
+	change_over(&t.slots[1], 2001);
+	assert_null(scry_edit_under(&t.edit, at(&t.slots[3]), at(&t.slots[4])));
+}
+
+static void test_over(void **state)
+{
+	struct scry_undo_report report;
+	struct scry_maps maps;
+
+	(void)state;
+	assert_int_equal(scry_maps_read(getpid(), &maps), 0);
+	change_twice();
+	/* the first leaves: what the second stands over stays, and is no failure */
+	assert_int_equal(scry_edit_undo_some(&t.edit, &maps, 0, 2, &report), 0);
+	assert_int_equal(report.foreign + report.failed, 0);
+	assert_int_equal(t.slots[0], 0);
+	assert_int_equal(t.slots[1], 2001);
+	expect_journal(3, 2);
+	/* then all: by what the first had put to what was there */
+	assert_int_equal(scry_edit_undo(&t.edit, &maps, &report), 0);
+	assert_int_equal(t.slots[1], 1);
+	expect_journal(0, 0);
+	scry_maps_done(&maps);
+}
+
+/* The second leaves first; and after a crash another scry finds the same order. */
+static void test_over_is_first(void **state)
+{
+	struct scry_undo_report report;
+	struct scry_maps maps;
+	struct scry_edit other;
+
+	(void)state;
+	assert_int_equal(scry_maps_read(getpid(), &maps), 0);
+	change_twice();
+	assert_int_equal(scry_edit_undo_some(&t.edit, &maps, 2, 1, &report), 0);
+	assert_int_equal(t.slots[1], 1001);
+	assert_int_equal(scry_edit_undo(&t.edit, &maps, &report), 0);
+	assert_int_equal(t.slots[1], 1);
+	t.edit.set = 0;
+	change_twice();
+	assert_int_equal(scry_edit_open(&other, &t.mem, at(t.journal)), 0);
+	assert_int_equal(scry_edit_undo(&other, &maps, &report), 0);
+	assert_int_equal(report.restored, 3);
+	assert_int_equal(t.slots[0], 0);
+	assert_int_equal(t.slots[1], 1);
+	scry_edit_close(&other);
+	scry_maps_done(&maps);
+}
+
 static void test_compact(void **state)
 {
 	struct scry_undo_report report;
@@ -237,6 +311,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_switch, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_over, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_over_is_first, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_compact, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_is_there, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_unmapped, setup, teardown),

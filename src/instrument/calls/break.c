@@ -469,7 +469,7 @@ static struct scry_fetch_from fetch_from(struct scry_calls_break *b, const struc
 					.rdx = r->rdx,
 					.string_max = b->opts.string_size,
 					.read = read_memory,
-					.arg = &b->opts.watch->inj.mem};
+					.arg = &b->opts.watch->inj->mem};
 }
 
 /* The parts of a plan, their number of words first; 0: there are none. */
@@ -499,7 +499,7 @@ static uint64_t number_of(struct scry_calls_break *b, const uint64_t *frames, ui
 
 static void record_stack(struct scry_calls_break *b, const struct scry_tracee *t)
 {
-	const struct scry_unwind_outside from = {.mem = &b->opts.watch->inj.mem,
+	const struct scry_unwind_outside from = {.mem = &b->opts.watch->inj->mem,
 						 .slot = t->regs.rsp,
 						 .bp = t->regs.rbp,
 						 .bx = t->regs.rbx};
@@ -596,7 +596,7 @@ static uint64_t next(void *arg, uint64_t address)
  * wait, its default, and so takes the agent's handler from all threads. */
 static void handle_again(struct scry_calls_break *b, struct scry_tracee *t)
 {
-	int r = scry_inject_trap(&b->opts.watch->inj, t);
+	int r = scry_inject_trap(b->opts.watch->inj, t);
 
 	b->is_unset = false;
 	b->is_handled = r != -EBUSY;
@@ -671,8 +671,8 @@ int scry_calls_break_enter(struct scry_calls_break *b)
 	struct scry_hooks *h = b->opts.hooks;
 	int r, trap;
 
-	b->breaks.inj = &w->inj;
-	trap = scry_inject_trap(&w->inj, w->held);
+	b->breaks.inj = w->inj;
+	trap = scry_inject_trap(w->inj, w->held);
 	b->is_handled = trap == 0;
 	r = trap == -EBUSY ? 0 : trap;
 	if (r == 0)

@@ -47,8 +47,8 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 		r = scry_calls_functions_fill(
 			t, fresh, NULL); /* a thread waits: no time for debug information */
 	if (r == 0)
-		r = scry_call_plans_write(&t->plans, &t->watch->inj);
-	return r ? r : scry_shadow_renew(&t->watch->inj, &t->hooks, fresh);
+		r = scry_call_plans_write(&t->plans, t->watch->inj);
+	return r ? r : scry_shadow_renew(t->watch->inj, &t->hooks, fresh);
 }
 
 /* The unwinders come first, guards of Ruby's code last. */
@@ -183,24 +183,26 @@ static void describe(struct scry_watch *w, FILE *out)
 static int start_recording(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-	int r = scry_threads_start(&w->inj, w->held, SCRY_CALL_TIME);
+	int r = scry_threads_start(w->inj, &w->channel, w->held, SCRY_CALL_TIME);
 
 	if (r == 0)
-		r = scry_tracks_new(w->inj.control, w->inj.ring, w->proc.pid, false, &t->tracks);
+		r = scry_tracks_new(w->channel.control, w->channel.ring, w->proc.pid, false,
+				    &t->tracks);
 	if (r == 0)
-		scry_tracks_ask(t->tracks, scry_threads_tid, &w->inj);
+		scry_tracks_ask(t->tracks, scry_threads_tid, w->inj);
 	if (r == 0)
-		r = scry_shadow_start(&w->inj, w->held, &t->hooks, &t->stats);
+		r = scry_shadow_start(w->inj, w->held, &t->hooks, &t->stats);
 	if (r == 0)
-		r = scry_shadow_record(&w->inj, (uint32_t)cli->string_size);
+		r = scry_shadow_record(w->inj, (uint32_t)cli->string_size);
+	t->unwinding.user = SCRY_USER_CALLS;
 	if (r == 0 && cli->depth)
-		r = scry_unwind_start(&t->unwinding, &w->inj, w->held, (uint32_t)cli->depth);
+		r = scry_unwind_start(&t->unwinding, w->inj, w->held, (uint32_t)cli->depth);
 	if (r == 0 && t->ruby.stacks)
 		r = scry_calls_ruby_tell(&t->ruby);
 	if (r == 0)
-		r = scry_call_plans_write(&t->plans, &w->inj);
+		r = scry_call_plans_write(&t->plans, w->inj);
 	if (r == 0)
-		r = scry_threads_record(&w->inj, true);
+		r = scry_threads_record(w->inj, &w->channel, true);
 	return r;
 }
 
@@ -209,13 +211,13 @@ static int enter_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 	int r = start_recording(w, t);
 
 	if (r == 0 && w->pool.head)
-		r = scry_pool_tell(&w->pool, &w->inj, &(struct scry_agent_frames){0});
+		r = scry_pool_tell(&w->pool, w->inj, &(struct scry_agent_frames){0});
 	if (r < 0)
 		return r;
 	if (scry_watch_is_late(w))
 		scry_watch_came_late(w);
 	r = scry_loading_put_on(w, &t->hooks);
-	return r < 0 ? r : scry_shadow_follow(&w->inj);
+	return r < 0 ? r : scry_shadow_follow(w->inj);
 }
 
 static int enter(struct scry_watch *w)
@@ -261,8 +263,8 @@ static void turn(struct scry_watch *w)
 		scry_calls_break_turn(t->breaks, is_ahead(w, t));
 		return;
 	}
-	if (scry_loads_turn(&t->hooks, &w->inj) < 0 ||
-	    scry_shadow_go_on(&w->inj, &t->hooks) < 0) /* gone: the keeper sees it by itself */
+	if (scry_loads_turn(&t->hooks, w->inj) < 0 ||
+	    scry_shadow_go_on(w->inj, &t->hooks) < 0) /* gone: the keeper sees it by itself */
 		scry_error_clear();
 	if (!w->target_gone && !t->is_left)
 		scry_loading_look(w, &t->hooks, &t->look);
@@ -283,8 +285,8 @@ static int tell_functions(struct scry_watch *w, struct scry_calls_watch *t)
 /* Of a fork child that took a lane: as it says; 0: not yet. */
 static uint32_t lane_pid(const struct scry_watch *w)
 {
-	return w->inj.control
-		       ? (uint32_t)__atomic_load_n(&w->inj.control->lane_pid, __ATOMIC_ACQUIRE)
+	return w->channel.control
+		       ? (uint32_t)__atomic_load_n(&w->channel.control->lane_pid, __ATOMIC_ACQUIRE)
 		       : 0;
 }
 
@@ -299,9 +301,9 @@ static int adopt(struct scry_watch *w)
 	t->watch = w;
 	t->root = w->root->state;
 	w->state = t;
-	r = scry_tracks_new(w->inj.control, w->inj.ring, 0, false, &t->tracks);
+	r = scry_tracks_new(w->channel.control, w->channel.ring, 0, false, &t->tracks);
 	if (r == 0)
-		scry_tracks_ask(t->tracks, scry_threads_tid, &w->inj);
+		scry_tracks_ask(t->tracks, scry_threads_tid, w->inj);
 	return r;
 }
 
@@ -539,7 +541,7 @@ static void conclude(struct scry_watch *w)
 	const struct scry_calls_watch *t = w->state;
 
 	if (t->tracks)
-		scry_shadow_pause(&w->inj);
+		scry_shadow_pause(w->inj);
 }
 
 /* No new calls; those that wait for us go on; then returns lead home again. */
@@ -554,17 +556,17 @@ static void leave(struct scry_watch *w)
 		scry_calls_break_leave(t->breaks);
 	if (!t->tracks)
 		return;
-	scry_shadow_pause(&w->inj);
+	scry_shadow_pause(w->inj);
 	t->is_leaving = true;
 	for (int i = 0; i < LAST_TURNS; i++) {
 		if (drain(w) < 100)
 			break;
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	}
-	scry_threads_record(&w->inj, false);
-	scry_loads_end(&t->hooks, &w->inj);
+	scry_threads_record(w->inj, &w->channel, false);
+	scry_loads_end(&t->hooks, w->inj);
 	if (t->stats || t->root)
-		scry_shadow_settle(&w->inj); /* not now: leaving tries again */
+		scry_shadow_leave(w->inj); /* not now: leaving tries again */
 	scry_error_clear();
 	t->is_left = true;
 }
@@ -580,9 +582,9 @@ static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 	scry_tracks_stats(t->tracks, &tracks);
 	w->cost_ns = w->events * (CALL_NS + (cli->ruby_stacks ? RUBY_STACK_NS : 0));
 	w->errors += tracks.bad;
-	scry_watch_lost(w, w->inj.control->lost,
+	scry_watch_lost(w, w->channel.control->lost,
 			"entries and returns that found no room, or no keeper that took them");
-	scry_watch_lost(w, w->inj.control->busy,
+	scry_watch_lost(w, w->channel.control->busy,
 			"entries and returns in signal handlers that interrupted scry's own");
 	scry_watch_lost(w, t->stats ? t->stats->missed : 0,
 			"calls whose return could not be followed");
@@ -684,6 +686,7 @@ const struct scry_instrument scry_instrument_calls = {
 	.name = "calls",
 	.summary = "calls of library functions",
 	.parts = SCRY_PART_CALLS,
+	.channel = SCRY_CHANNEL_CALLS,
 	.follows_exec = true,
 	.prepare = prepare,
 	.describe = describe,

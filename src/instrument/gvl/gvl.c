@@ -341,7 +341,7 @@ static int find_lock(struct scry_gvl *g)
 	const struct scry_ruby_layout *l = &g->ruby->layout;
 	const struct scry_gvl_plan plan = {.mutex = 0};
 	struct scry_gvl_plan told = plan;
-	const uint64_t at = scry_inject_symbol(&g->watch->inj, "scry_agent_gvl");
+	const uint64_t at = scry_inject_symbol(g->watch->inj, "scry_agent_gvl");
 	struct scry_ruby_thread *threads;
 	ssize_t n = scry_ruby_threads(g->ruby, &threads);
 	uint64_t mutex;
@@ -367,9 +367,9 @@ static int find_lock(struct scry_gvl *g)
 				 "process %d (%s): its threads do not say which native thread runs "
 				 "them",
 				 g->watch->proc.pid, g->ruby->description);
-	r = scry_edit_poke(g->watch->inj.mem.fd, at, &told, sizeof(told));
+	r = scry_edit_poke(g->watch->inj->mem.fd, at, &told, sizeof(told));
 	if (r == 0) /* from here on it counts */
-		r = scry_edit_poke(g->watch->inj.mem.fd, at, &mutex, sizeof(mutex));
+		r = scry_edit_poke(g->watch->inj->mem.fd, at, &mutex, sizeof(mutex));
 	return r < 0 ? scry_fail(r, "cannot write into process %d", g->watch->proc.pid) : 0;
 }
 
@@ -417,15 +417,15 @@ static int enter(struct scry_watch *w)
 {
 	const struct scry_gvl_opts *opts = w->opts->instrument_opts;
 	struct scry_gvl *g = w->state;
-	int r = scry_threads_start(&w->inj, w->held, 0);
+	int r = scry_threads_start(w->inj, &w->channel, w->held, 0);
 
-	g->table = (struct scry_gvl_table *)w->inj.ring;
+	g->table = (struct scry_gvl_table *)w->inj->ring;
 	memset(g->table, 0, sizeof(*g->table));
 	g->has_stacks = opts && opts->stacks;
 	if (r == 0 && w->pool.head)
-		r = scry_pool_tell(&w->pool, &w->inj, &(struct scry_agent_frames){0});
+		r = scry_pool_tell(&w->pool, w->inj, &(struct scry_agent_frames){0});
 	if (r == 0)
-		r = scry_hooks_on(&g->hooks, &w->inj, w->held);
+		r = scry_hooks_on(&g->hooks, w->inj, w->held);
 	if (r == 0 && g->is_booting && w->writer)
 		g->unseen = scry_gvl_unseen_new(w);
 	if (r == 0 && !g->is_booting)
@@ -446,7 +446,7 @@ static int adopt(struct scry_watch *w)
 	w->state = g;
 	g->watch = w;
 	g->hooks.mem.fd = -1;
-	g->table = (struct scry_gvl_table *)w->inj.ring;
+	g->table = (struct scry_gvl_table *)w->inj->ring;
 	g->lock = root->lock;
 	g->has_stacks = root->has_stacks;
 	g->began = root->began;
@@ -551,7 +551,7 @@ static void leave(struct scry_watch *w)
 	if (!g->table)
 		return;
 	end(g);
-	scry_edit_poke(w->inj.mem.fd, scry_inject_symbol(&w->inj, "scry_agent_gvl"), &none,
+	scry_edit_poke(w->inj->mem.fd, scry_inject_symbol(w->inj, "scry_agent_gvl"), &none,
 		       sizeof(none));
 }
 

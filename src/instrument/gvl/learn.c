@@ -361,15 +361,15 @@ static int enter(struct stage *s, struct scry_watch *w)
 	snprintf(ruby->module, sizeof(ruby->module), "%s", s->child->module);
 	r = scry_gvl_prepare(w, ruby);
 	if (r == 0)
-		r = scry_inject_lock(&w->inj, &w->proc);
-	w->inj.max_pause_ns = PAUSE_NS;
-	w->inj.purpose = "rehearsal";
-	w->inj.parts = w->instrument->parts;
+		r = scry_inject_lock(w->inj, &w->proc);
+	w->inj->max_pause_ns = PAUSE_NS;
+	w->inj->purpose = "rehearsal";
+	w->inj->parts = w->instrument->parts;
 	if (r == 0)
-		r = scry_inject_enter(&w->inj, w->near, NULL);
+		r = scry_inject_enter(w->inj, w->near, NULL);
 	if (r < 0)
 		return r;
-	w->inj.control->lease_end_tsc = w->inj.control->lease_tsc = INT64_MAX;
+	w->inj->control->lease_end_tsc = w->inj->control->lease_tsc = INT64_MAX;
 	return w->instrument->enter(w);
 }
 
@@ -418,7 +418,8 @@ static int rehearse(struct stage *s)
 	struct scry_watch w = {.opts = &opts,
 			       .instrument = &scry_instrument_gvl,
 			       .proc = s->proc,
-			       .inj = {.lock = -1, .mem.fd = -1}};
+			       .own = {.lock = -1, .mem.fd = -1},
+			       .inj = &w.own};
 	struct scry_undo_report undo = {0};
 	uint64_t left = 0;
 	int r = enter(s, &w);
@@ -440,7 +441,7 @@ static int rehearse(struct stage *s)
 		r = contend(s);
 	if (w.state)
 		w.instrument->done(&w);
-	scry_inject_done(&w.inj);
+	scry_inject_done(w.inj);
 	return r;
 }
 

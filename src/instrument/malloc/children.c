@@ -27,8 +27,8 @@ struct scry_malloc_child {
 /* Of a fork child that took a lane: as it says; 0: not yet. */
 static uint32_t lane_pid(const struct scry_watch *w)
 {
-	return w->root && w->inj.control
-		       ? (uint32_t)__atomic_load_n(&w->inj.control->lane_pid, __ATOMIC_ACQUIRE)
+	return w->root && w->inj->control
+		       ? (uint32_t)__atomic_load_n(&w->inj->control->lane_pid, __ATOMIC_ACQUIRE)
 		       : 0;
 }
 
@@ -162,7 +162,7 @@ static bool has_begun(const struct scry_watch *w, uint32_t pid)
 
 		if (!other->is_over &&
 		    (other->root ? m && m->calls && lane_pid(other) == pid
-				 : other->inj.control && (uint32_t)other->proc.pid == pid))
+				 : other->inj->control && (uint32_t)other->proc.pid == pid))
 			return true;
 	}
 	return false;
@@ -172,7 +172,7 @@ struct scry_malloc_opts scry_malloc_children_opts(struct scry_watch *entered, ui
 						  uint64_t start_ticks)
 {
 	const struct scry_malloc_watch *m = entered->state;
-	const struct scry_inject *inj = &entered->inj;
+	const struct scry_inject *inj = entered->inj;
 
 	return (struct scry_malloc_opts){
 		.producer = {.pid = pid, .start_ticks = start_ticks},
@@ -281,7 +281,7 @@ int scry_malloc_child_take_up(struct scry_watch *w)
 	struct scry_malloc_watch *root = w->root->state;
 	/* once: others may write there */
 	const bool is_preloaded = __atomic_load_n(
-		&scry_account_of(w->inj.control)->malloc.preloaded, __ATOMIC_RELAXED);
+		&scry_account_of(w->inj->control)->malloc.preloaded, __ATOMIC_RELAXED);
 	uint32_t pid = lane_pid(w);
 	struct scry_malloc_opts opts;
 
@@ -321,9 +321,9 @@ int scry_malloc_child_adopt(struct scry_watch *w)
 	if (!w->root) /* of a pool that others join */
 		return 0;
 	m->looked_ns = scry_now_ns();
-	r = scry_tracks_new(w->inj.control, w->inj.ring, 0, false, &m->tracks);
+	r = scry_tracks_new(w->channel.control, w->channel.ring, 0, false, &m->tracks);
 	if (r == 0)
-		scry_tracks_ask(m->tracks, scry_threads_tid, &w->inj);
+		scry_tracks_ask(m->tracks, scry_threads_tid, w->inj);
 	return r;
 }
 

@@ -32,7 +32,7 @@ void scry_malloc_lines_turn(struct scry_ruby_lines *l, struct scry_malloc *calls
 
 void scry_malloc_lines_note(const struct scry_ruby_lines *l, const struct scry_malloc_stats *calls)
 {
-	const struct scry_control *c = l->watch->inj.control;
+	const struct scry_control *c = l->watch->inj->control;
 	uint64_t full = c ? scry_account_of(c)->lines.full : 0;
 
 	if (l->why[0])

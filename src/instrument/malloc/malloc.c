@@ -67,7 +67,7 @@ static void tell_preloaded(struct scry_watch *w)
 	char exe[32];
 
 	if (scry_malloc_family_at(&m->family, w->proc.pid,
-				  scry_account_of(w->inj.control)->malloc.preloaded) < 0) {
+				  scry_account_of(w->inj->control)->malloc.preloaded) < 0) {
 		scry_error_clear();
 		return;
 	}
@@ -91,7 +91,7 @@ static void identified(struct scry_watch *w)
 	struct scry_malloc_watch *m = w->state;
 
 	scry_tracks_identify(m->tracks, w->proc.pid);
-	if (!scry_preload_has(w) || !scry_account_of(w->inj.control)->malloc.preloaded)
+	if (!scry_preload_has(w) || !scry_account_of(w->inj->control)->malloc.preloaded)
 		return;
 	scry_malloc_children_next(w);
 	if (scry_malloc_child_take_up(w) < 0) /* while it waits, and has names; else in its turn */
@@ -111,6 +111,7 @@ static int prepare(struct scry_watch *w)
 	m->has_stacks = has_stacks(w);
 	scry_malloc_children_next(w);
 	m->lines.watch = w;
+	m->lines.user = SCRY_USER_MALLOC;
 	if (!opts->no_lines)
 		scry_ruby_lines_plan(&m->lines, w);
 	r = scry_loading_open(w, &m->hooks);
@@ -146,12 +147,13 @@ static int start_keeping(struct scry_watch *w, struct scry_malloc_watch *m)
 {
 	struct scry_malloc_opts opts =
 		scry_malloc_children_opts(w, (uint32_t)w->proc.pid, w->proc.start_ticks);
-	int r = scry_tracks_new(w->inj.control, w->inj.ring, w->proc.pid, false, &m->tracks);
+	int r = scry_tracks_new(w->channel.control, w->channel.ring, w->proc.pid, false,
+				&m->tracks);
 
 	opts.producer.ring = w->image;
-	w->inj.control->track_over = 0; /* of an older watch */
+	w->channel.control->track_over = 0; /* of an older watch */
 	if (r == 0)
-		scry_tracks_ask(m->tracks, scry_threads_tid, &w->inj);
+		scry_tracks_ask(m->tracks, scry_threads_tid, w->inj);
 	if (r == 0)
 		r = scry_malloc_new(&opts, &m->calls);
 	if (r == 0)
@@ -163,19 +165,20 @@ static int record(struct scry_watch *w)
 {
 	if (scry_watch_is_late(w))
 		scry_watch_came_late(w);
-	return scry_threads_record(&w->inj, true);
+	return scry_threads_record(w->inj, &w->channel, true);
 }
 
 static int enter(struct scry_watch *w)
 {
 	struct scry_malloc_watch *m = w->state;
-	int r = scry_threads_start(&w->inj, w->held, SCRY_MALLOC_OP_TIME);
+	int r = scry_threads_start(w->inj, &w->channel, w->held, SCRY_MALLOC_OP_TIME);
 
 	if (r == 0)
 		r = start_keeping(w, m);
+	m->unwinding.user = SCRY_USER_MALLOC;
 	if (r == 0 && has_stacks(w))
 		r = scry_unwind_start(
-			&m->unwinding, &w->inj, w->held,
+			&m->unwinding, w->inj, w->held,
 			(uint32_t)((const struct scry_malloc_record_opts *)w->opts->instrument_opts)
 				->depth);
 	if (r == 0)
@@ -183,13 +186,13 @@ static int enter(struct scry_watch *w)
 	if (r == 0)
 		scry_malloc_lines_read(&m->lines, m->calls);
 	if (r == 0)
-		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, false);
+		r = scry_malloc_family_tell(&m->family, &m->hooks, w->inj, false);
 	if (r == 0 && w->pool.head)
-		r = scry_pool_tell(&w->pool, &w->inj, &(struct scry_agent_frames){0});
+		r = scry_pool_tell(&w->pool, w->inj, &(struct scry_agent_frames){0});
 	if (r == 0)
-		r = scry_hooks_on(&m->hooks, &w->inj, w->held);
+		r = scry_hooks_on(&m->hooks, w->inj, w->held);
 	if (r == 0)
-		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, true);
+		r = scry_malloc_family_tell(&m->family, &m->hooks, w->inj, true);
 	if (r == 0) /* before the first call: what is older than the recording */
 		r = scry_malloc_memory(m->calls, scry_now_ns(), true);
 	if (r == 0)
@@ -275,14 +278,14 @@ static void leave(struct scry_watch *w)
 	if (!m->end_tsc && m->tracks)
 		m->end_tsc = scry_tracks_stamp(m->tracks);
 	if (scry_preload_has(w)) { /* it goes by at its next segment */
-		w->inj.control->lease_end_tsc = 0;
-		__atomic_store_n(&w->inj.control->lease_tsc, 0, __ATOMIC_RELEASE);
+		w->inj->control->lease_end_tsc = 0;
+		__atomic_store_n(&w->inj->control->lease_tsc, 0, __ATOMIC_RELEASE);
 		return;
 	}
-	if (!w->root && scry_hooks_off(&m->hooks, &w->inj) < 0) /* leaving tries again */
+	if (!w->root && scry_hooks_off(&m->hooks, w->inj) < 0) /* leaving tries again */
 		scry_error_clear();
-	scry_threads_record(&w->inj, false);
-	scry_threads_await(&w->inj);
+	scry_threads_record(w->inj, &w->channel, false);
+	scry_threads_await(w->inj, &w->channel);
 }
 
 static int finish_calls(struct scry_watch *w, struct scry_malloc_watch *m)
@@ -317,8 +320,8 @@ static void tell_over(struct scry_watch *w, uint64_t lost)
 static void tell_held_up(struct scry_watch *w, const struct scry_malloc_stats *calls,
 			 const struct scry_tracks_stats *tracks)
 {
-	const uint64_t lost = w->inj.control->lost, gap_ns = scry_watch_gap_ns(w);
-	const bool is_over = w->inj.control->track_over;
+	const uint64_t lost = w->channel.control->lost, gap_ns = scry_watch_gap_ns(w);
+	const bool is_over = w->channel.control->track_over;
 
 	if (gap_ns > SCRY_LEASE_NS && tracks->waits)
 		scry_watch_note(w,
@@ -359,7 +362,7 @@ static void tell_disorder(struct scry_watch *w, const struct scry_malloc_stats *
 static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *calls,
 		      const struct scry_tracks_stats *tracks)
 {
-	const struct scry_control *c = w->inj.control;
+	const struct scry_control *c = w->channel.control;
 	char text[512];
 
 	scry_watch_lost(w, c->lost,

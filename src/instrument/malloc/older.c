@@ -35,17 +35,17 @@ static int hold_and_read(struct scry_watch *w, int (*on)(struct scry_watch *w), 
 	int r = scry_maps_read(w->proc.pid, &maps), e;
 
 	if (r == 0)
-		r = scry_inject_stop(&w->inj, &world);
+		r = scry_inject_stop(w->inj, &world);
 	if (r < 0) {
 		scry_maps_done(&maps);
 		note_none(w, scry_error());
 		r = on(w);
 		return r < 0 ? r : 1;
 	}
-	r = scry_glibc_arenas_read(&w->inj.mem, &maps, world.deadline_ns, ret);
+	r = scry_glibc_arenas_read(&w->inj->mem, &maps, world.deadline_ns, ret);
 	is_last |= ret->is_late || (r < 0 && r != -ENOTSUP);
 	e = is_last || (r == 0 && !ret->broken) ? on(w) : -EAGAIN;
-	scry_inject_go(&w->inj, &world);
+	scry_inject_go(w->inj, &world);
 	scry_maps_done(&maps);
 	if (r == 0)
 		scry_glibc_arenas_settle(ret);

@@ -34,7 +34,7 @@ int scry_objects_ask(struct scry_watch *w, enum scry_asked who,
 				     scry_proc_task_state(w->proc.pid, tid) != 'R'))
 				continue;
 			threads[i].tid = 0; /* once each: its state is another one each time */
-			r = scry_inject_run(&w->inj, tid, "scry_agent_register");
+			r = scry_inject_run(w->inj, tid, "scry_agent_register");
 			is_busy |= r == -EAGAIN;
 			asked += r == 0;
 			finished = r == 0 && done(w, 300000);
@@ -42,7 +42,7 @@ int scry_objects_ask(struct scry_watch *w, enum scry_asked who,
 	}
 	free(threads);
 	o->asked_cpu_ns = scry_proc_cpu_ns(w->proc.pid);
-	if (scry_inject_state(&w->inj, &agent) == 0)
+	if (scry_inject_state(w->inj, &agent) == 0)
 		o->table_full = agent.jobs_refused != 0;
 	scry_error_clear();
 	return asked || is_busy ? asked : -1;

@@ -6,7 +6,7 @@
 
 bool scry_objects_is_armed(const struct scry_watch *w)
 {
-	return __atomic_load_n(&w->inj.control->armed, __ATOMIC_ACQUIRE) == w->watch;
+	return __atomic_load_n(&w->inj->control->armed, __ATOMIC_ACQUIRE) == w->watch;
 }
 
 void scry_objects_note_all(struct scry_watch *w, const struct scry_objects_watch *o,
@@ -37,7 +37,7 @@ void scry_objects_note_all(struct scry_watch *w, const struct scry_objects_watch
 		scry_watch_note(
 			w, "%llu object%s beyond --memory: made counted, not followed to the end",
 			(unsigned long long)t->untracked, scry_text_s(t->untracked));
-	if (scry_account_of(w->inj.control)->objects.ended)
+	if (scry_account_of(w->inj->control)->objects.ended)
 		scry_objects_note_ended(w, o->ruby, o->hooks.plan.on);
 	if (t->nowhere)
 		scry_watch_note(w,

@@ -143,9 +143,9 @@ static bool wait_for_armed(const struct scry_watch *w, uint64_t ns)
 /* The call or slot by which the program starts leads to the agent first. */
 static int hook_boot(struct scry_watch *w, struct scry_objects_watch *o)
 {
-	uint64_t to = scry_inject_symbol(&w->inj, "scry_agent_boot_slot");
+	uint64_t to = scry_inject_symbol(w->inj, "scry_agent_boot_slot");
 	struct scry_change change = {.addr = o->boot.addr,
-				     .mapping = scry_maps_at(&w->inj.maps, o->boot.addr)};
+				     .mapping = scry_maps_at(&w->inj->maps, o->boot.addr)};
 	uint8_t old[8], new_[8] = {0xe8}; /* call rel32 */
 	int32_t distance = (int32_t)(to - (o->boot.addr + 5));
 	int r;
@@ -154,7 +154,7 @@ static int hook_boot(struct scry_watch *w, struct scry_objects_watch *o)
 	change.kind = o->boot.is_call ? SCRY_EDIT_TEXT : SCRY_EDIT_SLOT;
 	change.old = old;
 	change.new_ = new_;
-	if (!o->boot.addr || scry_mem_read(&w->inj.mem, o->boot.addr, old, change.size) < 0)
+	if (!o->boot.addr || scry_mem_read(&w->inj->mem, o->boot.addr, old, change.size) < 0)
 		return -ENOENT;
 	if (o->boot.is_call && (old[0] != 0xe8 || o->boot.addr + 5 + (int64_t)distance != to))
 		return -ENOENT;
@@ -162,16 +162,16 @@ static int hook_boot(struct scry_watch *w, struct scry_objects_watch *o)
 		memcpy(new_ + 1, &distance, sizeof(distance));
 	else
 		memcpy(new_, &to, sizeof(to));
-	r = scry_edit_poke(w->inj.mem.fd, scry_inject_symbol(&w->inj, "scry_agent_boot_original"),
+	r = scry_edit_poke(w->inj->mem.fd, scry_inject_symbol(w->inj, "scry_agent_boot_original"),
 			   &o->boot.function, 8);
-	return r < 0 ? r : scry_edit_change(&w->inj.edit, &change);
+	return r < 0 ? r : scry_edit_change(&w->inj->edit, &change);
 }
 
 static int enter(struct scry_watch *w)
 {
 	const struct scry_objects_opts *opts = w->opts->instrument_opts;
 	struct scry_objects_watch *o = w->state;
-	const struct scry_control *c = w->inj.control;
+	const struct scry_control *c = w->inj->control;
 	struct scry_account *account = scry_account_of(c);
 	struct scry_agent_frames frames;
 	uint64_t by_bytes = o->sampling.by_bytes;
@@ -183,30 +183,32 @@ static int enter(struct scry_watch *w)
 				 !o->plan.each_objects && !o->sampling.on, &frames);
 	if (o->hooks.plan.on)
 		frames.pc_advanced = 0; /* that is around events only */
-	r = scry_edit_poke(w->inj.mem.fd,
-			   scry_inject_symbol(&w->inj, "scry_agent_vm") +
+	r = scry_edit_poke(w->inj->mem.fd,
+			   scry_inject_symbol(w->inj, "scry_agent_vm") +
 				   offsetof(struct scry_agent_vm, ruby),
 			   &o->plan, sizeof(o->plan));
 	if (r == 0)
-		r = scry_edit_poke(w->inj.mem.fd,
-				   scry_inject_symbol(&w->inj, "scry_agent_objects") +
+		r = scry_edit_poke(w->inj->mem.fd,
+				   scry_inject_symbol(w->inj, "scry_agent_objects") +
 					   offsetof(struct scry_agent_objects, sampling),
 				   &o->sampling, sizeof(o->sampling));
+	w->inj->vm_is_told = true;
 	if (r == 0) /* of an older watch that was killed: code is described by plain loads */
-		r = scry_edit_poke(w->inj.mem.fd,
-				   w->inj.data + offsetof(struct scry_agent_data, line_plan.on),
+		r = scry_edit_poke(w->inj->mem.fd,
+				   w->inj->data + offsetof(struct scry_agent_data, line_plan.on),
 				   &no, sizeof(no));
 	if (r == 0)
 		r = scry_objects_tell_source(w, &o->hooks);
 	if (r == 0)
-		r = scry_edit_poke(w->inj.mem.fd,
-				   w->inj.gate + offsetof(struct scry_gate, by_bytes), &by_bytes,
+		r = scry_edit_poke(w->inj->mem.fd,
+				   w->inj->gate + offsetof(struct scry_gate, by_bytes), &by_bytes,
 				   sizeof(by_bytes));
 	if (r == 0)
-		r = scry_edit_poke(w->inj.mem.fd, w->inj.gate + offsetof(struct scry_gate, frames),
-				   &frames, sizeof(frames));
+		r = scry_edit_poke(w->inj->mem.fd,
+				   w->inj->gate + offsetof(struct scry_gate, frames), &frames,
+				   sizeof(frames));
 	if (r == 0 && w->pool.head)
-		r = scry_pool_tell(&w->pool, &w->inj, &frames);
+		r = scry_pool_tell(&w->pool, w->inj, &frames);
 	if (r < 0)
 		return scry_fail(r, "cannot write the plan into process %d", w->proc.pid);
 	account->objects.ended = 0;
@@ -215,10 +217,10 @@ static int enter(struct scry_watch *w)
 	o->base_untracked = account->objects.untracked;
 	o->blind = account->objects.blind;
 	o->base_lease = c->lost_lease, o->base_busy = c->busy, o->base_bad = account->vm.bad;
-	r = scry_ring_open(&o->ring, &w->inj);
+	r = scry_ring_open(&o->ring, w->inj);
 	if (r < 0)
 		return r;
-	r = scry_inject_want(&w->inj, w->watch);
+	r = scry_inject_want(w->inj, w->watch);
 	if (r < 0)
 		return scry_fail(r, "process %d is gone", w->proc.pid);
 	r = scry_objects_hook(w, &o->hooks);
@@ -256,12 +258,12 @@ static void check_booted(struct scry_watch *w, struct scry_objects_watch *o)
 	}
 	o->booting = false;
 	if (r == 0) {
-		__atomic_store_n(&scry_account_of(w->inj.control)->objects.judged, 1,
+		__atomic_store_n(&scry_account_of(w->inj->control)->objects.judged, 1,
 				 __ATOMIC_RELEASE);
 		scry_objects_ractors_look(&o->ractors, o->ruby);
 		return;
 	}
-	scry_inject_want(&w->inj, 0);
+	scry_inject_want(w->inj, 0);
 	o->refused = true;
 	scry_ruby_drop(o->ruby);
 	w->errors++;
@@ -423,8 +425,8 @@ static int take(struct scry_watch *w, struct scry_objects_watch *o)
 										    : fill;
 	release(w, o);
 	feed(w, o, o->batch, (size_t)count);
-	if (o->blind != scry_account_of(w->inj.control)->objects.blind) {
-		o->blind = scry_account_of(w->inj.control)->objects.blind;
+	if (o->blind != scry_account_of(w->inj->control)->objects.blind) {
+		o->blind = scry_account_of(w->inj->control)->objects.blind;
 		scry_objects_lose_sight(o->names);
 	}
 	return fill;
@@ -519,7 +521,7 @@ static int adopt(struct scry_watch *w)
 	o->sample_mean = root->sample_mean;
 	o->armed_ns = scry_now_ns();
 	w->runtime = w->root->runtime;
-	scry_ring_open_lane(&o->ring, w->inj.control, w->inj.ring);
+	scry_ring_open_lane(&o->ring, w->inj->control, w->inj->ring);
 	r = scry_ruby_like(root->ruby, &o->ruby);
 	if (r < 0)
 		return r;
@@ -540,7 +542,7 @@ static bool wait_for_unhooked(const struct scry_watch *w, uint64_t ns)
 	uint64_t until = scry_now_ns() + ns;
 	struct scry_agent_state state = {.hooked = 1};
 
-	while (scry_inject_state(&w->inj, &state) == 0 &&
+	while (scry_inject_state(w->inj, &state) == 0 &&
 	       (state.hooked || state.jobs_registered != state.jobs_run) && scry_now_ns() < until)
 		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 	return !state.hooked && state.jobs_registered == state.jobs_run;
@@ -548,9 +550,9 @@ static bool wait_for_unhooked(const struct scry_watch *w, uint64_t ns)
 
 static bool is_gc_done(const struct scry_watch *w)
 {
-	return __atomic_load_n(&scry_account_of(w->inj.control)->objects.forced_gcs,
+	return __atomic_load_n(&scry_account_of(w->inj->control)->objects.forced_gcs,
 			       __ATOMIC_ACQUIRE) ==
-	       scry_account_of(w->inj.control)->objects.force_gcs;
+	       scry_account_of(w->inj->control)->objects.force_gcs;
 }
 
 static bool wait_for_gc(const struct scry_watch *w, uint64_t ns)
@@ -583,8 +585,9 @@ static void conclude(struct scry_watch *w)
 		return;
 	drain(w);
 	scry_objects_totals(o->names, &before);
-	__atomic_store_n(&scry_account_of(w->inj.control)->objects.force_gcs,
-			 scry_account_of(w->inj.control)->objects.forced_gcs + 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&scry_account_of(w->inj->control)->objects.force_gcs,
+			 scry_account_of(w->inj->control)->objects.forced_gcs + 1,
+			 __ATOMIC_RELEASE);
 	while (!scry_objects_ask(w, SCRY_ASK_ALL, wait_for_gc) &&
 	       !wait_for_gc(w, SCRY_ASK_EVERY_NS) && scry_now_ns() < until)
 		drain(w);
@@ -597,11 +600,11 @@ static void conclude(struct scry_watch *w)
 	o->gc_refused = !o->gc_missed && after.full_gcs == before.full_gcs;
 	o->gc_forced = !o->gc_missed && !o->gc_refused;
 	if (o->gc_forced)
-		o->forced_gc_ns = forced_ns(scry_account_of(w->inj.control)->objects.forced_gc_tsc,
+		o->forced_gc_ns = forced_ns(scry_account_of(w->inj->control)->objects.forced_gc_tsc,
 					    &began, &ended);
 	if (o->gc_missed)
-		__atomic_store_n(&scry_account_of(w->inj.control)->objects.force_gcs,
-				 scry_account_of(w->inj.control)->objects.forced_gcs,
+		__atomic_store_n(&scry_account_of(w->inj->control)->objects.force_gcs,
+				 scry_account_of(w->inj->control)->objects.forced_gcs,
 				 __ATOMIC_RELEASE);
 }
 
@@ -609,7 +612,7 @@ static void leave(struct scry_watch *w)
 {
 	struct scry_objects_watch *o = w->state;
 
-	scry_inject_want(&w->inj, 0);
+	scry_inject_want(w->inj, 0);
 	if (!wait_for_unhooked(w, 20000000) && !(w->held && !o->hooks.plan.on)) {
 		/* nothing allocates: a job takes it off at the next safepoint */
 		scry_objects_ask_again(w, wait_for_unhooked);
@@ -621,7 +624,7 @@ static void leave(struct scry_watch *w)
 /* What the agent counted in this watch; a lane is somebody else's afterwards. */
 static void take_counters(struct scry_watch *w, struct scry_objects_watch *o)
 {
-	const struct scry_control *c = w->inj.control;
+	const struct scry_control *c = w->inj->control;
 
 	struct scry_objects_totals t;
 

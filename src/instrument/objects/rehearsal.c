@@ -58,7 +58,7 @@ struct step {
 
 static int look(struct stage *s, struct seen *ret)
 {
-	const struct scry_control *c = s->w.inj.control;
+	const struct scry_control *c = s->w.inj->control;
 	const struct scry_account *a = scry_account_of(c);
 	const struct scry_instrument *i = s->w.instrument;
 	int r;
@@ -142,7 +142,7 @@ static int play_exactly(struct stage *s, const char *what, unsigned n, struct se
 
 static bool is_armed(const struct stage *s)
 {
-	return s->w.inj.control->armed == s->w.watch;
+	return s->w.inj->control->armed == s->w.watch;
 }
 
 static int map_agent(struct stage *s)
@@ -150,18 +150,18 @@ static int map_agent(struct stage *s)
 	struct scry_watch *w = &s->w;
 	int r;
 
-	w->inj = (struct scry_inject){.lock = -1, .mem.fd = -1};
-	r = scry_inject_lock(&w->inj, &w->proc);
-	w->inj.max_pause_ns = PAUSE_NS;
-	w->inj.purpose = "rehearsal";
-	w->inj.parts = SCRY_PART_VM | SCRY_PART_OBJECTS;
+	*w->inj = (struct scry_inject){.lock = -1, .mem.fd = -1};
+	r = scry_inject_lock(w->inj, &w->proc);
+	w->inj->max_pause_ns = PAUSE_NS;
+	w->inj->purpose = "rehearsal";
+	w->inj->parts = SCRY_PART_VM | SCRY_PART_OBJECTS;
 	if (r == 0)
-		r = scry_inject_enter(&w->inj, w->near, NULL);
+		r = scry_inject_enter(w->inj, w->near, NULL);
 	if (r < 0)
 		return r;
-	w->watch = (uint32_t)w->inj.control->armed + 1;
-	w->inj.control->lease_end_tsc = INT64_MAX;
-	w->inj.control->lease_tsc = INT64_MAX;
+	w->watch = (uint32_t)w->inj->control->armed + 1;
+	w->inj->control->lease_end_tsc = INT64_MAX;
+	w->inj->control->lease_tsc = INT64_MAX;
 	s->is_entered = true;
 	return 0;
 }
@@ -194,8 +194,8 @@ static void forget_entered(struct stage *s)
 {
 	if (s->w.state)
 		s->w.instrument->done(&s->w);
-	scry_inject_done(&s->w.inj);
-	s->w.inj = (struct scry_inject){.lock = -1, .mem.fd = -1};
+	scry_inject_done(s->w.inj);
+	*s->w.inj = (struct scry_inject){.lock = -1, .mem.fd = -1};
 	s->is_entered = false;
 }
 
@@ -209,7 +209,7 @@ static int play_leave(struct stage *s)
 	s->w.instrument->leave(&s->w);
 	r = scry_alloc_counts_ask(s->c, "strings", EACH, NULL); /* a safepoint */
 	if (r == 0)
-		r = scry_inject_state(&s->w.inj, &state);
+		r = scry_inject_state(s->w.inj, &state);
 	if (r == 0 && (state.hooked || state.jobs_run != state.jobs_registered))
 		r = scry_fail(-EPROTO, "the VM's list still has the hook");
 	if (r < 0)
@@ -309,7 +309,7 @@ static int play_compact_end(struct stage *s)
 
 	if (r == 0)
 		r = scry_alloc_counts_ask(s->c, "all", EACH, NULL);
-	if (r == 0 && scry_account_of(s->w.inj.control)->objects.ended != SCRY_ENDED_COMPACTION)
+	if (r == 0 && scry_account_of(s->w.inj->control)->objects.ended != SCRY_ENDED_COMPACTION)
 		r = scry_fail(-EPROTO, "the watch did not end");
 	if (r == 0)
 		r = play_leave(s);
@@ -352,7 +352,8 @@ static int play_ractors(struct stage *s)
 		r = scry_alloc_counts_ask(s->c, "ractors", 10 * EACH, NULL);
 	if (r == 0) /* what ractors have made, the VM sums up in a GC */
 		r = scry_alloc_counts_ask(s->c, "collect", 0, NULL);
-	if (r == 0 && ends && scry_account_of(s->w.inj.control)->objects.ended != SCRY_ENDED_RACTOR)
+	if (r == 0 && ends &&
+	    scry_account_of(s->w.inj->control)->objects.ended != SCRY_ENDED_RACTOR)
 		r = scry_fail(-EPROTO, "the watch did not end");
 	if (r < 0 || ends || !l->hooks_of_all_ractors)
 		return r;
@@ -438,7 +439,8 @@ static void set_stage(struct stage *s, struct scry_alloc_counts *c, uint32_t way
 		.max_pause_ns = PAUSE_NS, .memory = MEMORY_BYTES, .instrument_opts = &s->objects};
 	s->w = (struct scry_watch){.opts = &s->opts,
 				   .instrument = &scry_instrument_objects,
-				   .inj = {.lock = -1, .mem.fd = -1}};
+				   .own = {.lock = -1, .mem.fd = -1},
+				   .inj = &s->w.own};
 }
 
 enum outcome {

@@ -64,7 +64,7 @@ void scry_objects_note_ended(struct scry_watch *w, const struct scry_ruby *ruby,
 	const struct scry_ruby_rehearsal *known = &ruby->layout.rehearsed[way_of(w, hooks)];
 
 	scry_watch_lost_some(w, "what the program did after the watch had to end");
-	if (scry_account_of(w->inj.control)->objects.ended == SCRY_ENDED_COMPACTION)
+	if (scry_account_of(w->inj->control)->objects.ended == SCRY_ENDED_COMPACTION)
 		scry_watch_note(w,
 				"the watch ended when the program compacted its heap: with this "
 				"Ruby that went wrong in a child (%s)",

@@ -177,8 +177,8 @@ int scry_objects_choose(struct scry_watch *w, struct scry_ruby *ruby,
 
 int scry_objects_tell_source(struct scry_watch *w, const struct scry_objects_hooks *h)
 {
-	return scry_edit_poke(w->inj.mem.fd,
-			      scry_inject_symbol(&w->inj, "scry_agent_vm") +
+	return scry_edit_poke(w->inj->mem.fd,
+			      scry_inject_symbol(w->inj, "scry_agent_vm") +
 				      offsetof(struct scry_agent_vm, hooks),
 			      &h->plan, sizeof(h->plan));
 }
@@ -203,7 +203,7 @@ static ssize_t find_places(struct scry_watch *w, struct place **ret)
 {
 	struct scry_world world;
 	size_t n;
-	int r = scry_inject_stop(&w->inj, &world);
+	int r = scry_inject_stop(w->inj, &world);
 
 	if (r < 0)
 		return r;
@@ -213,7 +213,7 @@ static ssize_t find_places(struct scry_watch *w, struct place **ret)
 		if (world.threads[i].stopped)
 			(*ret)[i] =
 				(struct place){world.threads[i].tid, world.threads[i].regs.fs_base};
-	scry_inject_go(&w->inj, &world);
+	scry_inject_go(w->inj, &world);
 	return *ret ? (ssize_t)n : -ENOMEM;
 }
 
@@ -261,7 +261,7 @@ int scry_objects_hook(struct scry_watch *w, struct scry_objects_hooks *h)
 		return r;
 	if (h->is_late)
 		r = plan_hooks(w, h->ruby, h);
-	return r < 0 ? r : scry_hooks_on(&h->hooks, &w->inj, w->held);
+	return r < 0 ? r : scry_hooks_on(&h->hooks, w->inj, w->held);
 }
 
 void scry_objects_source_done(struct scry_objects_hooks *h)

@@ -66,13 +66,13 @@ static size_t put_swept(const struct scry_ruby *ruby, const struct scry_sampled 
 size_t scry_objects_swept(const struct scry_watch *w, const struct scry_objects_watch *o,
 			  uint64_t **ret)
 {
-	const uint64_t table = scry_inject_symbol(&w->inj, "scry_agent_tables") +
+	const uint64_t table = scry_inject_symbol(w->inj, "scry_agent_tables") +
 			       offsetof(struct scry_agent_tables, sampled.entries);
 	struct scry_sampled *samples;
 	size_t count, n = 0;
 
 	*ret = NULL;
-	if (!o->sampling.on || o->plan.is_marked || !o->ruby || !w->inj.data)
+	if (!o->sampling.on || o->plan.is_marked || !o->ruby || !w->inj->data)
 		return 0;
 	samples = malloc(SCRY_TRACKED * sizeof(*samples));
 	if (samples &&

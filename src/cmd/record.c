@@ -1,0 +1,278 @@
+/*
+ * `scry record -e LIST`: several instruments on the same processes, in one recording with a section
+ * for each. Which go together is decided here, by what each needs alone: see `table`.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/walk.h"
+#include "base/err.h"
+#include "cmd/calls_named.h"
+#include "cmd/cmd.h"
+#include "cmd/run.h"
+#include "cmd/watch_opts.h"
+#include "instrument/calls/protos.h"
+#include "instrument/instruments.h"
+#include "instrument/malloc/malloc.h"
+#include "instrument/objects/objects.h"
+#include "instrument/objects/source.h"
+#include "wire/call_format.h"
+
+#define DEPTH_DEFAULT 16
+
+/* What there is once in a process. Two that need the same do not go together. */
+enum needs {
+	NEEDS_RING = 1,	   /* the agent's own, which the VM's lock orders */
+	NEEDS_CHANNEL = 2, /* the core's: rows of threads, and their pages */
+	NEEDS_LOADER = 4,  /* libraries that come later are hooked while their loader waits */
+};
+static const char *const needed_once[] = {
+	"both record in the agent's own ring", "both record in one table of threads",
+	"both hook what is loaded later, and a loader waits for one of them"};
+
+enum { OBJECTS, GVL, MALLOC, LOG, COUNT, LOCKS, CALLS, INSTRUMENTS };
+
+/* In the order in which they are entered: what calls the handlers of others comes behind them. */
+static const struct row {
+	const char *name;
+	const struct scry_instrument *instrument;
+	unsigned int needs;
+} table[INSTRUMENTS] = {
+	[OBJECTS] = {"objects", &scry_instrument_objects, NEEDS_RING},
+	[MALLOC] = {"malloc", &scry_instrument_malloc, NEEDS_CHANNEL},
+	[LOCKS] = {"locks", &scry_instrument_locks, NEEDS_LOADER},
+	[CALLS] = {"calls", &scry_instrument_calls, NEEDS_LOADER},
+};
+
+struct record {
+	const char *list;
+	bool is_wanted[INSTRUMENTS];
+	struct scry_malloc_record_opts malloc;
+	struct scry_objects_opts objects;
+	struct scry_calls_cli calls;
+	struct scry_calls_named named;
+	uint64_t depth; /* -w: of calls and locks */
+	const char *sample;
+	int args;
+	struct scry_also also[SCRY_SECTIONS_MAX];
+};
+
+static const char usage[] = "scry record -e LIST [OPTIONS] -p PID [-d TIME] | -- CMD...";
+
+static int want(struct record *r, const char *name, size_t length)
+{
+	for (size_t i = 0; i < INSTRUMENTS; i++)
+		if (table[i].name && strlen(table[i].name) == length &&
+		    !strncmp(table[i].name, name, length)) {
+			r->is_wanted[i] = true;
+			return 0;
+		}
+	return scry_fail(-EINVAL,
+			 "-e: there is no instrument '%.*s' that is recorded beside others; fix: "
+			 "objects, malloc, and calls or locks",
+			 (int)length, name);
+}
+
+static int read_list(struct record *r)
+{
+	const char *at = r->list;
+	int e = at ? 0
+		   : scry_fail(-EINVAL, "say what is to be recorded: -e LIST; usage: %s", usage);
+
+	while (e == 0 && *at) {
+		size_t length = strcspn(at, ",");
+
+		e = want(r, at, length);
+		at += length + (at[length] == ',');
+	}
+	return e;
+}
+
+static int check_together(const struct record *r)
+{
+	for (size_t i = 0; i < INSTRUMENTS; i++)
+		for (size_t k = i + 1; k < INSTRUMENTS; k++)
+			for (size_t n = 0; n < sizeof(needed_once) / sizeof(needed_once[0]); n++)
+				if (r->is_wanted[i] && r->is_wanted[k] &&
+				    table[i].needs & table[k].needs & 1u << n)
+					return scry_fail(-EINVAL,
+							 "-e: %s and %s cannot be recorded "
+							 "together: %s; fix: one after the other",
+							 table[i].name, table[k].name,
+							 needed_once[n]);
+	return 0;
+}
+
+/* An option of an instrument that is not recorded. */
+static int check_options(const struct record *r)
+{
+	const struct {
+		bool is_given, is_right;
+		const char *name, *of;
+	} rows[] = {
+		{r->named.functions.count > 0, r->is_wanted[CALLS], "-x", "calls"},
+		{r->named.libraries.count > 0, r->is_wanted[CALLS], "-l", "calls"},
+		{r->calls.ruby_stacks, r->is_wanted[CALLS], "-k", "calls"},
+		{r->args, r->is_wanted[CALLS], "--args", "calls"},
+		{r->depth, r->is_wanted[CALLS] || r->is_wanted[LOCKS], "-w", "calls and locks"},
+		{r->malloc.depth, r->is_wanted[MALLOC], "--stack", "malloc"},
+		{r->malloc.no_lines, r->is_wanted[MALLOC], "--no-lines", "malloc"},
+		{r->malloc.prefix, r->is_wanted[MALLOC], "--prefix", "malloc"},
+		{r->sample, r->is_wanted[OBJECTS], "--sample", "objects"},
+		{r->objects.stacks, r->is_wanted[OBJECTS], "--stacks", "objects"},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (rows[i].is_given && !rows[i].is_right)
+			return scry_fail(-EINVAL, "%s is an option of %s, which -e does not name",
+					 rows[i].name, rows[i].of);
+	return 0;
+}
+
+static int settle_depths(struct record *r)
+{
+	if (r->malloc.depth == UINT64_MAX)
+		r->malloc.depth = DEPTH_DEFAULT;
+	if (r->malloc.depth && r->depth)
+		return scry_fail(-EINVAL,
+				 "--stack and -w: one instrument's native stacks are recorded at a "
+				 "time; fix: one of them");
+	if (r->malloc.depth > SCRY_WALK_DEPTH_MAX || r->depth > SCRY_WALK_DEPTH_MAX)
+		return scry_fail(-EINVAL, "at most %u frames of a stack are recorded",
+				 SCRY_WALK_DEPTH_MAX);
+	if (r->malloc.prefix && strlen(r->malloc.prefix) > 15)
+		return scry_fail(-EINVAL, "--prefix '%s' is longer than 15 letters",
+				 r->malloc.prefix);
+	if (r->calls.string_size > SCRY_CALL_TEXT_MAX)
+		return scry_fail(-EINVAL, "-s %llu: strings are read up to %u bytes",
+				 (unsigned long long)r->calls.string_size, SCRY_CALL_TEXT_MAX);
+	return 0;
+}
+
+static int settle_calls(struct record *r, const char *output)
+{
+	int e = scry_calls_protos_read(NULL, 0, &r->calls.protos);
+
+	if (e == 0)
+		e = scry_calls_named_add(&r->calls, &r->named);
+	r->calls.args = scry_calls_args_of(r->args, output);
+	r->calls.depth = r->depth;
+	r->calls.reads_unsure = r->calls.depth || r->calls.ruby_stacks;
+	return e;
+}
+
+static int check(struct record *r, const struct scry_watch_opts *opts)
+{
+	int e = read_list(r);
+
+	if (e == 0)
+		e = check_together(r);
+	if (e == 0)
+		e = check_options(r);
+	if (e == 0)
+		e = settle_depths(r);
+	if (e == 0 && r->sample)
+		e = scry_objects_read_sample(r->sample, &r->objects.sample);
+	if (e == 0 && r->is_wanted[CALLS])
+		e = settle_calls(r, opts->output);
+	return e;
+}
+
+/* x.json and x.folded are of one instrument. */
+static int check_form(const struct record *r, const struct scry_watch_opts *opts,
+		      struct scry_report_opts *report)
+{
+	size_t wanted = 0;
+	int e = scry_report_opts_check(report, opts->output);
+
+	for (size_t i = 0; i < INSTRUMENTS; i++)
+		wanted += r->is_wanted[i];
+	if (e == 0 && wanted > 1 && (report->json || report->folded || report->flame))
+		e = scry_fail(-EINVAL,
+			      "'%s' is a form of one instrument's report; fix: -o x.scry, and scry "
+			      "report --section for each",
+			      opts->output);
+	return e;
+}
+
+static int run(struct record *r, struct scry_watch_opts *opts,
+	       const struct scry_report_opts *report)
+{
+	void *const own[INSTRUMENTS] = {[OBJECTS] = &r->objects,
+					[MALLOC] = &r->malloc,
+					[LOCKS] = &r->depth,
+					[CALLS] = &r->calls};
+	const struct scry_instrument *first = NULL;
+	int status;
+
+	opts->also = r->also;
+	for (size_t i = 0; i < INSTRUMENTS; i++) {
+		if (!r->is_wanted[i])
+			continue;
+		if (first)
+			r->also[opts->also_count++] =
+				(struct scry_also){table[i].instrument, own[i]};
+		else
+			opts->instrument_opts = own[i];
+		first = first ? first : table[i].instrument;
+	}
+	status = scry_run(opts, first, report);
+	for (int i = 0; i < r->calls.request_count; i++)
+		free(r->calls.requests[i].text);
+	scry_protos_free(r->calls.protos);
+	return status;
+}
+
+int scry_cmd_record(int argc, char **argv)
+{
+	static struct record record = {.calls.string_size = 256};
+	struct scry_watch_opts opts = {0};
+	struct scry_talk_opts talk = {0};
+	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
+	const struct scry_opt rows[] = {
+		{'e', "record", SCRY_OPT_STRING, &record.list, "LIST",
+		 "what is recorded, by commas: objects, malloc, and calls or locks", NULL},
+		SCRY_WATCH_ROWS(&opts, &talk),
+		{'x', "function", SCRY_OPT_STRINGS, &record.named.functions, "FILTER",
+		 "calls: trace these functions, SYMBOL[@LIB]; may be repeated", NULL},
+		{'l', "library", SCRY_OPT_STRINGS, &record.named.libraries, "LIB",
+		 "calls: trace all functions that this library exports; may be repeated", NULL},
+		{'k', "ruby-stack", SCRY_OPT_FLAG, &record.calls.ruby_stacks, NULL,
+		 "calls: with the lines of Ruby below each", NULL},
+		{'w', "where", SCRY_OPT_U64, &record.depth, "N",
+		 "calls, locks: with N frames of native code at most", NULL},
+		{'s', "string-size", SCRY_OPT_U64, &record.calls.string_size, "N",
+		 "calls: at most N bytes of a string (default 256)", NULL},
+		{0, "args", SCRY_OPT_CHOICE, &record.args, NULL,
+		 "calls: strings in full, without literals, or no arguments (default full; digest "
+		 "with -o)",
+		 SCRY_CALLS_ARGS_CHOICES},
+		{0, "stack", SCRY_OPT_U64_MAYBE, &record.malloc.depth, "N",
+		 "malloc: with N frames of native code at most (default 16)", NULL},
+		{0, "prefix", SCRY_OPT_STRING, &record.malloc.prefix, "PREFIX",
+		 "malloc: of an allocator that is built in (je_)", NULL},
+		{0, "no-lines", SCRY_OPT_FLAG, &record.malloc.no_lines, NULL,
+		 "malloc: callers are native code only, not lines of Ruby", NULL},
+		{0, "sample", SCRY_OPT_STRING, &record.sample, "N|SIZE",
+		 "objects: one in N, or in so many bytes of heap, scaled up", NULL},
+		{0, "stacks", SCRY_OPT_FLAG, &record.objects.stacks, NULL,
+		 "objects: with the stacks that made them", NULL},
+	};
+	const struct scry_watch_cli cli = {
+		.rows = rows,
+		.count = sizeof(rows) / sizeof(rows[0]),
+		.opts = &opts,
+		.talk = &talk,
+		.usage = usage,
+	};
+	int r = scry_watch_parse(&cli, argc, argv);
+
+	if (r == 1)
+		return 0;
+	if (r == 0)
+		r = check(&record, &opts);
+	if (r == 0)
+		r = check_form(&record, &opts, &report);
+	return r < 0 ? SCRY_EXIT_USAGE : run(&record, &opts, &report);
+}

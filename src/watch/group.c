@@ -1,0 +1,255 @@
+/* See group.h. */
+#include "watch/group.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+#define PURPOSE_MAX 15 /* of the control page */
+
+/* What holds for all instruments of a session. One keeper, one session. */
+static struct {
+	const struct scry_session *session;
+	struct scry_instrument all;
+	char names[64];
+} group;
+
+static bool wants_all(pid_t pid, const struct scry_maps *maps)
+{
+	bool is = true;
+
+	for (uint32_t i = 0; i < group.session->section_count && is; i++) {
+		const struct scry_instrument *in = group.session->sections[i].instrument;
+
+		is = !in->wants || in->wants(pid, maps);
+	}
+	return is;
+}
+
+static void combine(struct scry_session *s)
+{
+	size_t n = 0;
+
+	group.session = s;
+	group.all = (struct scry_instrument){.follows_exec = true};
+	for (uint32_t i = 0; i < s->section_count; i++) {
+		const struct scry_instrument *in = s->sections[i].instrument;
+
+		n += (size_t)snprintf(group.names + n, sizeof(group.names) - n, "%s%s",
+				      i ? "," : "", in->name);
+		n = n < sizeof(group.names) ? n : sizeof(group.names) - 1;
+		group.all.follows_exec &= in->follows_exec;
+		group.all.waits |= in->waits;
+		if (in->wants) {
+			group.all.wants = wants_all;
+			group.all.wanted = in->wanted;
+			group.all.unseen = in->unseen;
+		}
+	}
+	group.all.name = n <= PURPOSE_MAX ? group.names : "record";
+	s->instrument = &group.all;
+}
+
+int scry_group_open(struct scry_session *s)
+{
+	const struct scry_watch_opts *opts = s->opts;
+	int r = 0;
+
+	s->section_count = (uint32_t)opts->also_count + 1;
+	for (uint32_t i = 0; i < s->section_count && r == 0; i++) {
+		struct scry_section *section = &s->sections[i];
+
+		section->opts = *opts;
+		section->instrument = i ? opts->also[i - 1].instrument : s->instrument;
+		section->writer = s->writer;
+		if (!i)
+			continue;
+		section->opts.instrument_opts = opts->also[i - 1].opts;
+		r = scry_writer_section(s->writer, i, &section->writer);
+	}
+	if (s->section_count > 1)
+		combine(s);
+	return r;
+}
+
+/* Of each section; where there are several, so that a reader finds them at the beginning. */
+static void write_session(struct scry_session *s, uint32_t section)
+{
+	struct scry_watch speaker = {.session = s, .writer = s->sections[section].writer};
+	struct scry_ev_session ev = {0};
+	struct utsname un;
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	uname(&un);
+	ev.instrument_str = scry_watch_string(&speaker, s->sections[section].instrument->name);
+	ev.command_str = scry_watch_string(&speaker, s->opts->command_line);
+	ev.version_str = scry_watch_string(&speaker, SCRY_VERSION);
+	ev.host_str = scry_watch_string(&speaker, un.nodename);
+	ev.wall_ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	scry_watch_event(&speaker, SCRY_EVENT_SESSION, &ev, sizeof(ev));
+	if (s->section_count > 1)
+		scry_writer_flush(speaker.writer);
+}
+
+void scry_group_begin(struct scry_session *s)
+{
+	for (uint32_t i = 0; i < s->section_count; i++)
+		write_session(s, i);
+}
+
+void scry_group_close(struct scry_session *s)
+{
+	for (uint32_t i = 1; i < s->section_count; i++)
+		if (scry_writer_close(s->sections[i].writer) < 0)
+			scry_tell(s, SCRY_NEWS_SAY, 0, scry_error());
+}
+
+struct scry_watch *scry_group_at(struct scry_watch *first, size_t i)
+{
+	return !i ? first : i <= first->other_count ? first->others[i - 1] : NULL;
+}
+
+struct scry_watch *scry_group_first(struct scry_watch *w)
+{
+	return w->first ? w->first : w;
+}
+
+size_t scry_group_count(const struct scry_watch *first)
+{
+	return first->other_count + 1;
+}
+
+bool scry_group_goes_on(struct scry_watch *w)
+{
+	struct scry_watch *first = scry_group_first(w), *other;
+	bool goes_on = false;
+
+	for (size_t i = 0; (other = scry_group_at(first, i)); i++)
+		goes_on |= other != w && !other->is_over;
+	return goes_on;
+}
+
+int scry_group_form(struct scry_watch *first)
+{
+	struct scry_session *s = first->session;
+
+	for (uint32_t i = 1; i < s->section_count; i++) {
+		struct scry_watch *w = scry_watch_new(s);
+
+		if (!w)
+			return -ENOMEM;
+		w->opts = &s->sections[i].opts;
+		w->instrument = s->sections[i].instrument;
+		w->writer = s->sections[i].writer;
+		w->section = i;
+		w->first = first;
+		w->inj = first->inj;
+		w->proc = first->proc;
+		w->proc.pidfd = fcntl(first->proc.pidfd, F_DUPFD_CLOEXEC, 0);
+		w->is_caught = first->is_caught;
+		first->others[first->other_count++] = w;
+	}
+	return 0;
+}
+
+int scry_group_prepare(struct scry_watch *first)
+{
+	struct scry_watch *w;
+	int r = 0;
+
+	for (size_t i = 0; (w = scry_group_at(first, i)) && r == 0; i++) {
+		w->held = first->held;
+		r = w->instrument->prepare(w);
+		if (!first->near)
+			first->near = w->near;
+		first->inj->parts |= w->instrument->parts;
+	}
+	return r;
+}
+
+/* A lane for each, which nobody else takes: children are not told of the pool. */
+int scry_group_get_pages(struct scry_watch *first)
+{
+	struct scry_watch *w;
+	int r;
+
+	if (!first->other_count)
+		return 0;
+	first->inj->is_shared = true;
+	r = scry_pool_open(&first->pages, first->inj, first->held);
+	for (size_t i = 1; r == 0 && (w = scry_group_at(first, i)); i++) {
+		struct scry_control *c = scry_pool_control(&first->pages, (uint32_t)i - 1);
+
+		w->channel = (struct scry_channel){.number = w->instrument->channel,
+						   .address = first->pages.address + SCRY_PAGE +
+							      (i - 1) * SCRY_LANE_BYTES,
+						   .control = c,
+						   .ring = (uint64_t *)c + SCRY_SHARED_HEAD / 8};
+		w->watch = first->watch;
+	}
+	return r;
+}
+
+int scry_group_enter(struct scry_watch *first)
+{
+	struct scry_watch *w;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && (w = scry_group_at(first, i)); i++) {
+		w->image = first->image;
+		w->began_ns = scry_now_ns();
+		w->cpu_began_ns = first->cpu_began_ns;
+		scry_group_drain_others(w);
+		w->is_put_in = true;
+		scry_group_turn_to(w);
+		r = w->instrument->enter(w);
+	}
+	return r;
+}
+
+void scry_group_turn_to(struct scry_watch *w)
+{
+	w->inj->edit.set = (uint8_t)w->section;
+}
+
+void scry_group_drain_others(struct scry_watch *w)
+{
+	struct scry_watch *first = scry_group_first(w), *other;
+
+	if (!first->other_count)
+		return;
+	scry_session_lease(w->session, SCRY_LEASE_NS);
+	for (size_t i = 0; (other = scry_group_at(first, i)); i++) {
+		if (other == w || !other->is_put_in || other->is_over)
+			continue;
+		scry_group_turn_to(other);
+		if (other->instrument->drain(other) < 0) /* its next turn says so again */
+			scry_error_clear();
+	}
+	scry_group_turn_to(w);
+}
+
+void scry_group_leave_one(struct scry_watch *w)
+{
+	scry_group_turn_to(w);
+	w->instrument->leave(w);
+	w->is_put_in = false;
+}
+
+void scry_group_leave(struct scry_watch *first)
+{
+	for (size_t i = scry_group_count(first); i-- > 0;) {
+		struct scry_watch *w = scry_group_at(first, i);
+
+		if (w->is_put_in)
+			scry_group_leave_one(w);
+	}
+}
