@@ -40,16 +40,36 @@ static void on_process(struct scry_honesty *h, const void *payload)
 	h->process_count++;
 }
 
+/* Behind "process N: ", if it begins so. */
+static const char *without_process(const char *text)
+{
+	unsigned int pid;
+	int n = 0;
+
+	return text && sscanf(text, "process %u: %n", &pid, &n) == 1 && n ? text + n : text;
+}
+
+/* Of many children the same is often to be said. */
 static void on_note(struct scry_honesty *h, const void *payload)
 {
 	const struct scry_ev_note *note = payload;
+	const char *text = scry_reader_string(h->reader, note->text_str, NULL);
+	const char *what = without_process(text);
 	uint32_t i;
 
-	for (i = 0; i < h->note_count && i < SCRY_HONESTY_NOTES; i++)
-		if (h->notes[i] == note->text_str)
+	for (i = 0; i < h->note_count && i < SCRY_HONESTY_NOTES; i++) {
+		const char *other = scry_reader_string(h->reader, h->notes[i].text_str, NULL);
+
+		if (h->notes[i].text_str == note->text_str)
 			return;
+		if (text && other && what != text && without_process(other) != other &&
+		    !strcmp(what, without_process(other))) {
+			h->notes[i].others++;
+			return;
+		}
+	}
 	if (i < SCRY_HONESTY_NOTES)
-		h->notes[i] = note->text_str;
+		h->notes[i] = (struct scry_honesty_note){.text_str = note->text_str};
 	h->note_count++;
 }
 
@@ -333,8 +353,16 @@ void scry_honesty_notes(const struct scry_honesty *h, struct scry_doc *doc)
 
 	for (i = 0; i < h->note_count && i < SCRY_HONESTY_NOTES; i++) {
 		size_t len = 0;
-		const char *text = scry_reader_string(h->reader, h->notes[i], &len);
+		const char *text = scry_reader_string(h->reader, h->notes[i].text_str, &len);
+		const char *what = without_process(text);
 
+		if (text && h->notes[i].others) {
+			scry_buf_printf(&buf, "%.*s and %u other%s: %s", (int)(what - text) - 2,
+					text, h->notes[i].others, scry_text_s(h->notes[i].others),
+					what);
+			note_printed(doc, &buf);
+			continue;
+		}
 		doc->ops->note(doc, text ? text : "(a note that cannot be read)", text ? len : 28);
 	}
 	if (h->note_count > SCRY_HONESTY_NOTES) {

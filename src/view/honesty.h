@@ -36,11 +36,14 @@ struct scry_honesty {
 	uint64_t shown;
 	uint32_t instrument_str;
 	struct scry_honesty_process processes[SCRY_HONESTY_PROCESSES];
-	uint32_t process_count;		    /* may exceed what is listed */
-	uint32_t exec_count;		    /* of them: what one ran in its place */
-	uint32_t nameless_count;	    /* beside them: without an event, set by the view */
-	uint32_t notes[SCRY_HONESTY_NOTES]; /* string ids, each once */
-	uint32_t note_count;		    /* may exceed what is listed */
+	uint32_t process_count;	 /* may exceed what is listed */
+	uint32_t exec_count;	 /* of them: what one ran in its place */
+	uint32_t nameless_count; /* beside them: without an event, set by the view */
+	/* Each once: what is said of several processes, too. `text_str` as it is of the first. */
+	struct scry_honesty_note {
+		uint32_t text_str, others;
+	} notes[SCRY_HONESTY_NOTES];
+	uint32_t note_count; /* may exceed what is listed */
 	struct scry_honesty_cause causes[SCRY_HONESTY_CAUSES];
 	uint32_t cause_count;
 	bool has_totals, has_pause;

@@ -47,6 +47,14 @@ static int objects_recording(void)
 	note = (struct scry_ev_note){.text_str = golden_str(&rec, "1 ractor was not watched")};
 	golden_put(&rec, SCRY_EVENT_NOTE, &note, sizeof(note));
 	golden_put(&rec, SCRY_EVENT_NOTE, &note, sizeof(note));
+	for (i = 0; i < 4; i++) { /* the same of three, something else of one more */
+		static const char *const said[] = {
+			"process 4711: it made a ractor", "process 4712: it made a ractor",
+			"process 4713: it ended early", "process 4714: it made a ractor"};
+
+		note.text_str = golden_str(&rec, said[i]);
+		golden_put(&rec, SCRY_EVENT_NOTE, &note, sizeof(note));
+	}
 	lost = (struct scry_ev_lost){.count = 12, .why_str = golden_str(&rec, "the ring was full")};
 	golden_put(&rec, SCRY_EVENT_LOST, &lost, sizeof(lost));
 	pause = (struct scry_ev_pause){600000, 3, golden_str(&rec, "mapping the agent")};
