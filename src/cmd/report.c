@@ -178,6 +178,8 @@ int scry_report_live(int fd, const struct scry_report_opts *opts, FILE *out,
 	} else {
 		err = scry_view_recorded(fd, &view);
 	}
+	if (!err && opts->rows.pid && !live)
+		err = scry_view_refuse_absent(fd, (uint32_t)opts->rows.pid);
 	if (!err)
 		err = scry_reader_open(fd, &reader);
 	if (err)

@@ -11,4 +11,7 @@ int scry_view_recorded(int fd, const struct scry_view **ret_view);
 /* -EINVAL for a view of what is not in the recording: it would say that there were 0. */
 int scry_view_refuse_foreign(int fd, const struct scry_view *view);
 
+/* -EINVAL, which says who is there, where no event is of process `pid`. */
+int scry_view_refuse_absent(int fd, uint32_t pid);
+
 #endif
