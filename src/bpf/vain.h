@@ -21,6 +21,8 @@ static __always_inline void found(struct scry_syscalls_sum *s, __u32 what, bool 
 	k->what = what;
 	k->asked++;
 	k->vain += is_vain;
+	if (is_vain)
+		k->ticks += s->pending;
 }
 
 static __always_inline void ask_localtime(struct scry_syscalls_sum *s,
@@ -36,6 +38,25 @@ static __always_inline void ask_localtime(struct scry_syscalls_sum *s,
 	found(s, SCRY_VAIN_LOCALTIME, path[0] == want[0] && path[1] == want[1]);
 }
 
+/* Is `now` what was asked for? A filter may have answered in the kernel's place. Where the old mask
+ * was stored over the new one, that is read: they are the same if the call was in vain. */
+static __always_inline bool is_mask_asked_for(const struct pt_regs___kernel *regs, __u64 now)
+{
+	const __u64 never = 1ull << (SIGKILL - 1) | 1ull << (SIGSTOP - 1);
+	__u64 want = 0;
+
+	if (bpf_probe_read_user(&want, sizeof(want), (void *)regs->si))
+		return false;
+	want &= ~never;
+	switch ((int)regs->di) {
+	case SIG_BLOCK:
+		return (want & ~now) == 0;
+	case SIG_UNBLOCK:
+		return (want & now) == 0;
+	}
+	return want == now;
+}
+
 /* The mask is the thread's own: nobody else changes it, but for a signal that is delivered, and a
  * tracer. */
 static __always_inline void ask_mask(struct scry_syscalls_sum *s, struct task_struct *task,
@@ -47,7 +68,7 @@ static __always_inline void ask_mask(struct scry_syscalls_sum *s, struct task_st
 	if (!e)
 		return;
 	if (regs->si && e->has_mask && !result && !task->ptrace)
-		found(s, SCRY_VAIN_MASK, e->mask == now);
+		found(s, SCRY_VAIN_MASK, e->mask == now && is_mask_asked_for(regs, now));
 	e->mask = now;
 	e->has_mask = !task->ptrace;
 }
@@ -110,14 +131,19 @@ static __always_inline void ask(struct scry_syscalls_sum *s, const struct scry_s
 		found(s, SCRY_VAIN_TELL, regs->dx == 1 && regs->si == 0 && result >= 0);
 		break;
 	case NR_BRK:
-		found(s, SCRY_VAIN_TRIM, (__u64)result < s->last);
-		s->last = (__u64)result;
+		/* what a filter answers is no end of the heap */
+		found(s, SCRY_VAIN_TRIM,
+		      result > 0 && (__u64)result == regs->di && (__u64)result < s->last);
+		if (result > 0)
+			s->last = (__u64)result;
 		break;
 	case NR_MADVISE:
-		found(s, SCRY_VAIN_TRIM, regs->dx == MADV_DONTNEED || regs->dx == MADV_FREE);
+		found(s, SCRY_VAIN_TRIM,
+		      result == 0 &&
+			      ((int)regs->dx == MADV_DONTNEED || (int)regs->dx == MADV_FREE));
 		break;
 	case NR_YIELD:
-		found(s, SCRY_VAIN_YIELD, true);
+		found(s, SCRY_VAIN_YIELD, result == 0);
 		break;
 	case NR_SETSOCKOPT:
 		found(s, SCRY_VAIN_OPTION, result == 0);
@@ -133,7 +159,7 @@ static __always_inline void ask(struct scry_syscalls_sum *s, const struct scry_s
 		break;
 	case NR_GETTIMEOFDAY:
 	case NR_TIME:
-		found(s, SCRY_VAIN_CLOCK, true);
+		found(s, SCRY_VAIN_CLOCK, result >= 0);
 		break;
 	case NR_EPOLL_CTL:
 		found(s, SCRY_VAIN_EPOLL, regs->si == EPOLL_CTL_MOD && result == 0);

@@ -338,6 +338,7 @@ static void add_kind(struct scry_syscalls_sum *to, const struct scry_syscalls_ki
 		k->what = by->what;
 		k->asked += by->asked;
 		k->vain += by->vain;
+		k->ticks += by->ticks;
 		return;
 	}
 }
@@ -349,6 +350,8 @@ static void add_sum(struct scry_syscalls_sum *to, const struct scry_syscalls_sum
 	to->again += by->again;
 	to->absent += by->absent;
 	to->ticks += by->ticks;
+	to->again_ticks += by->again_ticks;
+	to->absent_ticks += by->absent_ticks;
 	to->error = by->error ? by->error : to->error;
 	for (int i = 0; i < 2; i++)
 		add_kind(to, &by->kinds[i]);
@@ -444,6 +447,9 @@ static int write_row(struct scry_syscall_sums *s, const struct row *row)
 		.timed = row->timed,
 		.total_ns = row->total_ns,
 		.max_ns = row->max_ns,
+		.vain_ticks = row->sum.kinds[0].ticks,
+		.again_ticks = row->sum.again_ticks,
+		.absent_ticks = row->sum.absent_ticks,
 	};
 
 	const struct scry_ev_syscall second = {
@@ -454,6 +460,7 @@ static int write_row(struct scry_syscall_sums *s, const struct row *row)
 		.asked = row->sum.kinds[1].asked,
 		.vain = row->sum.kinds[1].vain,
 		.what = row->sum.kinds[1].what,
+		.vain_ticks = row->sum.kinds[1].ticks,
 	};
 	int err = put(s, SCRY_EVENT_SYSCALL, &ev, sizeof(ev));
 

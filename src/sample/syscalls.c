@@ -550,7 +550,7 @@ static uint64_t sum(struct scry_syscalls_watch *w, uint32_t what)
 
 static uint32_t flags(const struct scry_syscalls_watch *w)
 {
-	return (w->opts.exact ? SCRY_SYSCALLS_EXACT : 0) |
+	return (w->opts.exact ? SCRY_SYSCALLS_EXACT | SCRY_SYSCALLS_VAIN_TICKS : 0) |
 	       (w->opts.latency ? SCRY_SYSCALLS_LATENCY : 0) |
 	       (w->opts.follows ? SCRY_SYSCALLS_FOLLOW : 0) | (w->perf ? SCRY_SYSCALLS_PERF : 0) |
 	       (w->is_from_exec && !w->members.count ? SCRY_SYSCALLS_WHOLE : 0);
