@@ -111,6 +111,12 @@ json_parses() {
 	says "not-there"
 	echo "not a program" >"$T/plain"
 	scry_ends 126 objects -- "$T/plain"
+	for how in syscalls "syscalls --exact" stacks locks "patch count getppid"; do
+		# shellcheck disable=SC2086
+		scry_ends 125 $how -o "$T/no/such/folder.scry" -- true
+		# shellcheck disable=SC2086
+		scry_ends 1 $how -o "$T/no/such/folder.scry" -p $$
+	done
 	scry_ends 125 objects -o "$T/no/such/folder.scry" -- "$RUBY" -e 'puts "ran"'
 	no grep -q "^ran" "$T/scry.out"
 }

@@ -696,7 +696,7 @@ skips() {
 	no ls "$T/x.txt" "$T/x.scry"
 	refused --nothing -- echo ran
 	touch "$T/there.json"
-	scry_ends 1 syscalls -o "$T/there.json" -- echo ran
+	scry_ends 125 syscalls -o "$T/there.json" -- echo ran
 	says "exists.*--force"
 	[ ! -s "$T/scry.out" ]
 }
