@@ -285,7 +285,7 @@ static void note_missing(struct scry_syscall_view *v)
 		     "each place's sums are shared out among its lines by %llu samples of "
 		     "stacks",
 		     (unsigned long long)s->line_samples);
-	if (s->children && !(s->flags & SCRY_SYSCALLS_FOLLOW))
+	if (s->children && !(s->flags & (SCRY_SYSCALLS_FOLLOW | SCRY_SYSCALLS_AT_SITES)))
 		note(v, "%llu child process%s not watched; fix: -f",
 		     (unsigned long long)s->children, s->children == 1 ? " was" : "es were");
 	if (s->strangers)

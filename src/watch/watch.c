@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "hook/enter_check.h"
 #include "base/text.h"
+#include "watch/heirs.h"
 #include "watch/preload.h"
 #include "watch/session.h"
 
@@ -268,8 +269,28 @@ static int put_in(struct scry_watch *w)
 	return r;
 }
 
+/* Whatever instrument changed it: a copy of changed code is in a fork child for life. */
+static void note_heirs(struct scry_watch *w, const struct scry_agent_header *of)
+{
+	const struct scry_heirs heirs = scry_heirs_find(w, of);
+	char text[160];
+
+	if (!heirs.count)
+		return;
+	snprintf(text, sizeof(text),
+		 w->target_gone ? "%zu fork child%s of process %d keep%s changed code, without "
+				  "effect; fix: scry undo -p %d (scry ps lists all)"
+				: "%zu fork child%s of process %d keep%s changed code, without "
+				  "effect; fix: scry undo -f -p %d",
+		 heirs.count, heirs.count == 1 ? "" : "ren", w->proc.pid,
+		 heirs.count == 1 ? "s" : "", w->target_gone ? heirs.first : w->proc.pid);
+	scry_watch_note(w, "%s", text);
+	scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+}
+
 void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint64_t *ret_left)
 {
+	struct scry_agent_header header;
 	int r;
 
 	if (w->pool.head)
@@ -280,6 +301,7 @@ void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint6
 		return;
 	}
 	w->instrument->drain(w); /* before an agent that stays gives its ring's memory back */
+	header = w->inj.header;
 	r = scry_inject_leave(&w->inj, undo, ret_left);
 	if (r == -ESRCH) { /* it ended meanwhile: nothing is left */
 		w->target_gone = true;
@@ -288,6 +310,7 @@ void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint6
 		scry_tell(w->session, SCRY_NEWS_SAY, 0, scry_error());
 	}
 	scry_error_clear();
+	note_heirs(w, &header);
 }
 
 /* What stays in the process, for who reads it. */
