@@ -54,7 +54,6 @@ enum { /* numbers of system calls */
        NR_FACCESSAT2 = 439,
        NR_EPOLL_PWAIT2 = 441,
 };
-#define NR_EXECVE_32 11 /* of the other ABI; what execveat becomes too */
 #define F_SETFD 2
 #define O_NONBLOCK 04000
 #define SETFL_MASK 01046000u /* O_APPEND, O_NONBLOCK, O_DIRECT, O_NOATIME */
@@ -67,10 +66,6 @@ enum { /* numbers of system calls */
 #define MAP_ANONYMOUS 0x20
 #define MADV_DONTNEED 4
 #define MADV_FREE 8
-#define SIG_BLOCK 0
-#define SIG_UNBLOCK 1
-#define SIGKILL 9
-#define SIGSTOP 19
 #define CLOCKS_OF_VDSO 0x8e3u /* CLOCK_REALTIME, MONOTONIC, their COARSE ones, BOOTTIME, TAI */
 
 struct entered {   /* the call that a thread is in, or was in last */

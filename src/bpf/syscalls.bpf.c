@@ -9,6 +9,7 @@
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
 
+#include "bpf/execs.h"
 #include "bpf/limits.h"
 #include "bpf/mapped.h"
 #include "bpf/ruby.h"
@@ -457,23 +458,6 @@ static __always_inline bool is_birth(const struct scry_syscalls_slot *slot, long
 static __always_inline bool is_none(const struct scry_syscalls_slot *slot, long result)
 {
 	return slot->number == SCRY_SYSCALLS_RETURNED && result == -ENOSYS;
-}
-
-static __always_inline bool is_exec(const struct scry_syscalls_slot *slot, long result)
-{
-	if (slot->abi == SCRY_ABI_32)
-		return !result && slot->number == NR_EXECVE_32;
-	return !result && (slot->number == NR_EXECVE || slot->number == NR_EXECVEAT);
-}
-
-/* It has no place; nor the ABI that it was made with, as that is the new program's now. */
-static __always_inline void displace(struct scry_syscalls_slot *slot)
-{
-	slot->ip = 0;
-	if (slot->abi == SCRY_ABI_32 && slot->number == NR_EXECVE_32) {
-		slot->abi = SCRY_ABI_64;
-		slot->number = NR_EXECVE;
-	}
 }
 
 /*

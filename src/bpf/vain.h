@@ -5,25 +5,9 @@
 #ifndef SCRY_BPF_VAIN_H
 #define SCRY_BPF_VAIN_H
 
-#include "bpf/calls.h"
+#include "bpf/masks.h"
 #include "bpf/task.h"
 #include "wire/bpf_syscalls.h"
-
-/* A call of two kinds at one address (fcntl) has both; a third one is not asked. */
-static __always_inline void found(struct scry_syscalls_sum *s, __u32 what, bool is_vain)
-{
-	struct scry_syscalls_kind_sum *k = &s->kinds[0];
-
-	if (k->what && k->what != what)
-		k = &s->kinds[1];
-	if (k->what && k->what != what)
-		return;
-	k->what = what;
-	k->asked++;
-	k->vain += is_vain;
-	if (is_vain)
-		k->ticks += s->pending;
-}
 
 static __always_inline void ask_localtime(struct scry_syscalls_sum *s,
 					  const struct scry_syscalls_key *key,
@@ -36,41 +20,6 @@ static __always_inline void ask_localtime(struct scry_syscalls_sum *s,
 	if (bpf_probe_read_user_str(path, sizeof(path), (void *)path_of(key->number, regs)) < 0)
 		return;
 	found(s, SCRY_VAIN_LOCALTIME, path[0] == want[0] && path[1] == want[1]);
-}
-
-/* Is `now` what was asked for? A filter may have answered in the kernel's place. Where the old mask
- * was stored over the new one, that is read: they are the same if the call was in vain. */
-static __always_inline bool is_mask_asked_for(const struct pt_regs___kernel *regs, __u64 now)
-{
-	const __u64 never = 1ull << (SIGKILL - 1) | 1ull << (SIGSTOP - 1);
-	__u64 want = 0;
-
-	if (bpf_probe_read_user(&want, sizeof(want), (void *)regs->si))
-		return false;
-	want &= ~never;
-	switch ((int)regs->di) {
-	case SIG_BLOCK:
-		return (want & ~now) == 0;
-	case SIG_UNBLOCK:
-		return (want & now) == 0;
-	}
-	return want == now;
-}
-
-/* The mask is the thread's own: nobody else changes it, but for a signal that is delivered, and a
- * tracer. */
-static __always_inline void ask_mask(struct scry_syscalls_sum *s, struct task_struct *task,
-				     const struct pt_regs___kernel *regs, long result,
-				     struct entered *e)
-{
-	__u64 now = task->blocked.sig[0];
-
-	if (!e)
-		return;
-	if (regs->si && e->has_mask && !result && !task->ptrace)
-		found(s, SCRY_VAIN_MASK, e->mask == now && is_mask_asked_for(regs, now));
-	e->mask = now;
-	e->has_mask = !task->ptrace;
 }
 
 /* Memory that is mapped and given back in turn, as malloc does with great blocks. */

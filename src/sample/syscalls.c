@@ -445,6 +445,7 @@ static int attach(struct scry_syscalls_watch *w)
 
 int scry_syscalls_watch_begin(struct scry_syscalls_watch *w)
 {
+	scry_syscall_lines_turn(w->lines, false); /* what is to be learned, before time runs */
 	w->before_ns = w->opts.exact ? scry_syscalls_cost_ns() : 0;
 	w->cpu_began_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	w->began_ns = w->youngest_ns = clock_ns(CLOCK_MONOTONIC);

@@ -71,6 +71,12 @@ static void put_largest(struct scry_syscall_view *v, struct scry_buf *b)
 	const uint64_t all = scry_share(v->inside, v->sums.ticks, 1000);
 	const struct scry_ev_syscall_site *site = row ? scry_syscall_site_of(v, row) : NULL;
 
+	if (!v->has_sums) {
+		scry_buf_printf(b,
+				"the recording has no counts: scry ended before its watch did, or "
+				"had no room for them");
+		return;
+	}
 	if (!v->sums.ticks) {
 		scry_buf_printf(b, "it was not seen on a processor%s",
 				scry_syscall_is_exact(v) ? "" : "; calls that wait need --exact");
@@ -125,8 +131,6 @@ static void judge(struct scry_syscall_view *v, const struct scry_syscall_verdict
 	const bool is_known = v->sums.ticks >= FEW && scry_syscall_has_vain_ticks(v);
 	struct scry_buf b = {0};
 
-	if (!v->has_sums)
-		scry_buf_printf(&b, "as far as the recording goes: ");
 	if (count && verdicts[0].grade != SCRY_GRADE_HINT &&
 	    (!is_known || scry_share(verdicts[0].ticks, v->sums.ticks, 1000) >= LEAST_VAIN)) {
 		const struct scry_syscall_verdict *d = &verdicts[0];

@@ -10,6 +10,7 @@
 #include "view/grep.h"
 #include "view/honesty.h"
 #include "view/native_frames.h"
+#include "view/syscall_patterns.h"
 #include "view/view.h"
 
 #define SCRY_SYSCALL_KINDS 16
@@ -77,22 +78,6 @@ struct scry_syscall_view {
 int scry_syscall_read(struct scry_syscall_view *v, struct scry_reader *reader,
 		      const struct scry_view_opts *opts, struct scry_doc *doc);
 void scry_syscall_done(struct scry_syscall_view *v);
-
-enum scry_syscall_grade { SCRY_GRADE_PROVEN, SCRY_GRADE_OBSERVED, SCRY_GRADE_HINT };
-
-struct scry_syscall_verdict { /* of a row of places */
-	const struct scry_syscall_row *row;
-	const char *pattern; /* "mask", "eagain", ...: for programs */
-	enum scry_syscall_grade grade;
-	uint64_t vain, of;
-	uint64_t ticks;	 /* in those in vain alone; where the recording has them */
-	const char *did; /* "set the signal mask that was already in force" */
-	const char *cure, *risk;
-};
-
-/* The worst first, to be freed; how many. */
-size_t scry_syscall_judge(const struct scry_syscall_view *v, struct scry_syscall_verdict **ret);
-const char *scry_syscall_grade_name(enum scry_syscall_grade grade);
 
 /* "libc.so.6 swapcontext+0x8b". */
 void scry_syscall_put_place(const struct scry_syscall_view *v,

@@ -165,7 +165,7 @@ row() { # FILE FUNCTION EXPRESSION in x
 }
 
 @test "--top and --grep are for calls in vain too: those that are not shown are counted" {
-	kinds="again=1200 absent=1200 mask=1200 clock=1200 dontneed=1200 wake=1200 yield=1200 byte=1200 tell=1200 poll=1200 epoll=1200 brk=1200"
+	kinds="again=1200 absent=1200 mask=1200 clock=1200 dontneed=1200 wake=1200 yield=1200 byte=1200 tell=1200 poll=1200 epoll=1200 brk=1200 sleep=200"
 	# shellcheck disable=SC2086
 	scry_ends 0 syscalls --exact -o "$T/o.scry" -- "$TARGETS/target_syscaller" $kinds
 	"$SCRY" report -o "$T/o.json" "$T/o.scry"
@@ -183,7 +183,7 @@ row() { # FILE FUNCTION EXPRESSION in x
 
 @test "diff of two whole programs that were counted: each other count is a change, the same ones are none" {
 	for n in 1 20 100000 101000; do
-		scry_ends 0 syscalls --exact -o "$T/$n.scry" -- "$TARGETS/target_syscaller" "getppid=$n"
+		scry_ends 0 syscalls --exact -o "$T/$n.scry" -- "$TARGETS/target_syscaller" "getppid=$n" sleep=200 # so that it lives when its places are named
 	done
 	for pair in "1 20" "100000 101000"; do
 		read -r a b <<<"$pair"
@@ -344,6 +344,15 @@ RUBY
 	"$T/x32" /bin/true || skip "this kernel runs no programs of 32 bits"
 	scry_ends 0 syscalls -c -o "$T/o.json" -- sh -c "exec '$T/x32' '$T/x32' '$TARGETS/target_syscaller' getppid=1000"
 	json_is "$T/o.json" '(x = rows.select { |y| y["name"] == "execve" }).size == 1 && x[0]["count"] == 4 && rows.none? { |y| y["abi"] == "32" }'
+}
+
+@test "a symbol that begins within the instruction names nothing" {
+	printf '%s\n' '.globl _start' '.type _start, @function' '_start: mov $1000000, %ebx' '1: mov $110, %eax' '.byte 0x0f' '.type C, @function' 'C: .byte 0x05' '.size C, 1' \
+		'dec %ebx' 'jnz 1b' 'mov $60, %eax' 'xor %edi, %edi' 'syscall' '.size _start, . - _start' >"$T/c.s"
+	as -o "$T/c.o" "$T/c.s"
+	ld -o "$T/c" "$T/c.o"
+	scry_ends 0 syscalls --exact -o "$T/o.json" -- "$T/c"
+	json_is "$T/o.json" '(x = rows.find { |y| y["name"] == "getppid" }) && x["count"] == 1000000 && x["module"].end_with?("/c") && x["symbol"].nil? && x["offset"] > 0 && x["offset"] < 1 << 32'
 }
 
 @test "-p -d: counts while it watches, ends with 0, and has written nothing" {
