@@ -449,7 +449,7 @@ has_taken_int() { # PID
 	scry_ends 1 report "$T/objects.scry" --at peak
 	# what they have does something
 	scry_ends 1 report "$T/count.scry" --pid 1
-	says "process 1 is not in this recording; fix: --pid PID, of $busy ("
+	says "process 1 is not in this recording; fix: --pid PID, of $busy "
 	[ ! -s "$T/scry.out" ]
 	scry_ends 0 report "$T/count.scry" --pid "$busy"
 	grep -q work_mix "$T/scry.out"
