@@ -9,6 +9,7 @@
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
 
+#include "bpf/execs.h"
 #include "bpf/limits.h"
 #include "bpf/mapped.h"
 #include "bpf/ruby.h"
@@ -406,7 +407,8 @@ static __attribute__((noinline)) int make(const struct scry_syscalls_slot *slot,
 	return 0;
 }
 
-static __always_inline void add_time(struct scry_syscalls_sum *s, const struct entered *e)
+static __always_inline void add_time(struct scry_syscalls_sum *s, const struct entered *e,
+				     __u64 now)
 {
 	struct scry_syscalls_timed *timed_sum = (struct scry_syscalls_timed *)s;
 	struct scry_syscalls_times *t = &timed_sum->times;
@@ -417,7 +419,7 @@ static __always_inline void add_time(struct scry_syscalls_sum *s, const struct e
 		t->unsure++;
 		return;
 	}
-	ns = bpf_ktime_get_ns() - e->ns;
+	ns = now - e->ns;
 	t->total_ns += ns;
 	if (ns > t->max_ns)
 		t->max_ns = ns;
@@ -434,8 +436,10 @@ static __always_inline void add_error(struct scry_syscalls_sum *s,
 	s->errors++;
 	if (result == -11) {
 		s->again++;
+		s->again_ticks += s->pending;
 	} else if (result == -2) {
 		s->absent++;
+		s->absent_ticks += s->pending;
 		path = s->key.abi == SCRY_ABI_64 ? path_of(s->key.number, regs) : 0;
 		if (path && (s->absent < 8 || (bpf_get_prandom_u32() & 15) == 0))
 			tell_path(&s->key, path, SCRY_SYSCALLS_PATH_ABSENT);
@@ -454,12 +458,6 @@ static __always_inline bool is_birth(const struct scry_syscalls_slot *slot, long
 static __always_inline bool is_none(const struct scry_syscalls_slot *slot, long result)
 {
 	return slot->number == SCRY_SYSCALLS_RETURNED && result == -ENOSYS;
-}
-
-static __always_inline bool is_exec(const struct scry_syscalls_slot *slot, long result)
-{
-	return !result && slot->abi == SCRY_ABI_64 &&
-	       (slot->number == NR_EXECVE || slot->number == NR_EXECVEAT);
 }
 
 /*
@@ -533,16 +531,18 @@ int syscalls_exit(unsigned long long *ctx)
 	struct scry_syscalls_slot slot;
 	struct scry_syscalls_sum *s;
 	struct entered *e = NULL;
+	__u64 now;
 	__u32 image;
 
 	if (!may_be_member(task))
 		return 0;
+	now = scry_setup.latency ? bpf_ktime_get_ns() : 0; /* before anything else is done */
 	set_slot(&slot, task, regs);
 	if ((!result && may_be_birth(&slot) && is_birth(&slot, result)) || is_none(&slot, result) ||
 	    is_skipped(&slot, task))
 		return 0;
 	if (slot.number >= SCRY_SYSCALLS_UNKNOWN || is_exec(&slot, result))
-		slot.ip = 0;
+		displace(&slot);
 	s = find(&slot);
 	if (!s) {
 		image = image_of(task);
@@ -579,10 +579,11 @@ int syscalls_exit(unsigned long long *ctx)
 			ask(s, &s->key, regs, result);
 	}
 	if (scry_setup.latency) {
-		add_time(s, e);
+		add_time(s, e, now);
 		if (e)
 			e->ns = 0;
 	}
+	s->pending = 0;
 	if (slot.ip && s->calls == 1)
 		sample_first(&s->key, regs);
 	else if (slot.ip)
@@ -661,6 +662,7 @@ int syscalls_tick(struct bpf_perf_event_data *ctx)
 		}
 	}
 	s->ticks++;
+	s->pending++;
 	if (!scry_setup.exact && spend())
 		tell_stack(&s->key, regs, 1);
 	return 0;

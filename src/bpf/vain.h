@@ -5,23 +5,9 @@
 #ifndef SCRY_BPF_VAIN_H
 #define SCRY_BPF_VAIN_H
 
-#include "bpf/calls.h"
+#include "bpf/masks.h"
 #include "bpf/task.h"
 #include "wire/bpf_syscalls.h"
-
-/* A call of two kinds at one address (fcntl) has both; a third one is not asked. */
-static __always_inline void found(struct scry_syscalls_sum *s, __u32 what, bool is_vain)
-{
-	struct scry_syscalls_kind_sum *k = &s->kinds[0];
-
-	if (k->what && k->what != what)
-		k = &s->kinds[1];
-	if (k->what && k->what != what)
-		return;
-	k->what = what;
-	k->asked++;
-	k->vain += is_vain;
-}
 
 static __always_inline void ask_localtime(struct scry_syscalls_sum *s,
 					  const struct scry_syscalls_key *key,
@@ -34,22 +20,6 @@ static __always_inline void ask_localtime(struct scry_syscalls_sum *s,
 	if (bpf_probe_read_user_str(path, sizeof(path), (void *)path_of(key->number, regs)) < 0)
 		return;
 	found(s, SCRY_VAIN_LOCALTIME, path[0] == want[0] && path[1] == want[1]);
-}
-
-/* The mask is the thread's own: nobody else changes it, but for a signal that is delivered, and a
- * tracer. */
-static __always_inline void ask_mask(struct scry_syscalls_sum *s, struct task_struct *task,
-				     const struct pt_regs___kernel *regs, long result,
-				     struct entered *e)
-{
-	__u64 now = task->blocked.sig[0];
-
-	if (!e)
-		return;
-	if (regs->si && e->has_mask && !result && !task->ptrace)
-		found(s, SCRY_VAIN_MASK, e->mask == now);
-	e->mask = now;
-	e->has_mask = !task->ptrace;
 }
 
 /* Memory that is mapped and given back in turn, as malloc does with great blocks. */
@@ -110,14 +80,19 @@ static __always_inline void ask(struct scry_syscalls_sum *s, const struct scry_s
 		found(s, SCRY_VAIN_TELL, regs->dx == 1 && regs->si == 0 && result >= 0);
 		break;
 	case NR_BRK:
-		found(s, SCRY_VAIN_TRIM, (__u64)result < s->last);
-		s->last = (__u64)result;
+		/* what a filter answers is no end of the heap */
+		found(s, SCRY_VAIN_TRIM,
+		      result > 0 && (__u64)result == regs->di && (__u64)result < s->last);
+		if (result > 0)
+			s->last = (__u64)result;
 		break;
 	case NR_MADVISE:
-		found(s, SCRY_VAIN_TRIM, regs->dx == MADV_DONTNEED || regs->dx == MADV_FREE);
+		found(s, SCRY_VAIN_TRIM,
+		      result == 0 &&
+			      ((int)regs->dx == MADV_DONTNEED || (int)regs->dx == MADV_FREE));
 		break;
 	case NR_YIELD:
-		found(s, SCRY_VAIN_YIELD, true);
+		found(s, SCRY_VAIN_YIELD, result == 0);
 		break;
 	case NR_SETSOCKOPT:
 		found(s, SCRY_VAIN_OPTION, result == 0);
@@ -133,7 +108,7 @@ static __always_inline void ask(struct scry_syscalls_sum *s, const struct scry_s
 		break;
 	case NR_GETTIMEOFDAY:
 	case NR_TIME:
-		found(s, SCRY_VAIN_CLOCK, true);
+		found(s, SCRY_VAIN_CLOCK, result >= 0);
 		break;
 	case NR_EPOLL_CTL:
 		found(s, SCRY_VAIN_EPOLL, regs->si == EPOLL_CTL_MOD && result == 0);

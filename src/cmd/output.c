@@ -119,9 +119,11 @@ int scry_output_open(struct scry_output *o, const char *path, bool force)
 	fd = old ? open_new(o)
 		 : open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0) {
+		const int err = errno == ENOENT ? EIO : errno; /* it is not what is watched */
+
 		o->path = NULL;
 		return old ? fd
-			   : scry_fail(-errno, "cannot create '%s': %s%s", path, strerror(errno),
+			   : scry_fail(-err, "cannot create '%s': %s%s", path, strerror(errno),
 				       errno == EROFS ? scry_container_fix(SCRY_CONTAINER_FILES)
 						      : "");
 	}

@@ -180,6 +180,9 @@ int scry_report_fd(int fd, const struct scry_report_opts *opts, FILE *out)
 
 	if (!err)
 		err = scry_view_choose(fd, &choice);
+	if (!err && opts->rows.pid)
+		err = scry_view_refuse_absent(fd, choice.parts[0].section,
+					      (uint32_t)opts->rows.pid);
 	if (!err && choice.count > 1 && (opts->json || opts->folded || opts->flame))
 		return scry_fail(-EINVAL,
 				 "%zu instruments have recorded, and this form is of one; fix: "

@@ -541,5 +541,7 @@ int scry_cmd_stacks(int argc, char **argv)
 	err = run(&s);
 	if (!err && !s.o.child)
 		err = scry_front_is_gone(s.is_gone && s.duration_ns);
-	return s.o.child ? scry_outside_status(&s.o, err) : scry_front_status(err);
+	if (s.o.child)
+		return scry_outside_status(&s.o, err);
+	return err && s.o.command ? SCRY_EXIT_OWN : scry_front_status(err);
 }

@@ -343,5 +343,7 @@ int scry_cmd_syscalls(int argc, char **argv)
 	if (!err && !s.o.child)
 		err = scry_front_is_gone(s.is_gone && s.duration_ns);
 	err = err ? err : s.first_err;
-	return s.o.child ? scry_outside_status(&s.o, err) : scry_front_status(err);
+	if (s.o.child)
+		return scry_outside_status(&s.o, err);
+	return err && s.o.command ? SCRY_EXIT_OWN : scry_front_status(err);
 }

@@ -11,6 +11,11 @@
  *
  * It must be the only way to the `syscall`, or calls would be missing (sys/syscall_number), and
  * the thread must have a stack there: what ends threads may have unmapped it.
+ *
+ * No unwind table covers the stub. A signal may end a thread there by unwinding it, with libc's
+ * cancellation: read() allows that by a call before its `syscall`, and forbids it behind. What
+ * would be unwound further up, clean-ups of C++ and -fexceptions, would be skipped. So where a
+ * program has any, no place is counted that has a call before it in its function.
  */
 #include "instrument/sites.h"
 
@@ -37,6 +42,7 @@ struct sites {
 	struct scry_hooks hooks;
 	const char *why[SCRY_SITES_MAX]; /* of the options' rows; NULL: counted */
 	size_t gone;			 /* rows whose code was unmapped meanwhile */
+	bool unwinds;			 /* the program has clean-ups for unwinders */
 	uint64_t on_ns, off_ns;
 };
 
@@ -59,7 +65,7 @@ static const char no_mov[] = "no mov of 5 bytes right before it sets its number"
 
 /* Why the code before `site` in object `o` may not become a jump; NULL: it may. */
 static const char *code_refusal(const struct scry_site *site, const struct scry_object *o,
-				const uint8_t *code)
+				const uint8_t *code, bool unwinds)
 {
 	const uint64_t mov = site->at.address - MOV_BYTES;
 	const struct scry_syscall_code end = {o->elf, mov + CODE_BYTES - o->bias};
@@ -70,21 +76,27 @@ static const char *code_refusal(const struct scry_site *site, const struct scry_
 	    !has_form(file, site->at.number))
 		return no_mov;
 	if (memcmp(file, code, sizeof(file)))
-		return "its bytes are not those of its file: another tool has changed them";
+		return "its bytes are not those of its file: another tool has changed them, or a "
+		       "scry that counted its parent (then fix: scry undo -p PID)";
 	number = scry_syscall_number(&end);
 	if (!number.is_known)
 		return "other code may lead to it past the mov before it";
 	if (number.from != mov - o->bias) /* these bytes are the end of another instruction */
 		return no_mov;
+	if (unwinds && number.is_behind_call)
+		return "a cancelled thread may be unwound from there, and would skip clean-ups "
+		       "(C++, "
+		       "-fexceptions)";
 	if (mov / SCRY_PAGE != (mov + MOV_BYTES - 1) / SCRY_PAGE)
 		return "the mov before it crosses a page";
 	return NULL;
 }
 
 /* The same of all; then *ret_object and `code` are filled. */
-static const char *refusal(struct scry_hooks *h, const struct scry_site *site, ssize_t *ret_object,
+static const char *refusal(struct sites *s, const struct scry_site *site, ssize_t *ret_object,
 			   uint8_t code[CODE_BYTES])
 {
+	struct scry_hooks *h = &s->hooks;
 	const uint64_t mov = site->at.address - MOV_BYTES;
 	const ssize_t object = site->at.address ? scry_linkmap_at(&h->objects, mov) : -ENOENT;
 	const struct scry_object *o = object < 0 ? NULL : &h->objects.objects[object];
@@ -102,7 +114,7 @@ static const char *refusal(struct scry_hooks *h, const struct scry_site *site, s
 	if (scry_mem_read(&h->mem, mov, code, CODE_BYTES) < 0)
 		return "its code cannot be read";
 	*ret_object = object;
-	return code_refusal(site, o, code);
+	return code_refusal(site, o, code, s->unwinds);
 }
 
 static bool has_row(const struct scry_hooks *h, uint64_t address)
@@ -113,9 +125,10 @@ static bool has_row(const struct scry_hooks *h, uint64_t address)
 	return false;
 }
 
-/* `h` has room. NULL: its row is there. */
-static const char *add_row(struct scry_hooks *h, const struct scry_site *site)
+/* There is room. NULL: its row is there. */
+static const char *add_row(struct sites *s, const struct scry_site *site)
 {
+	struct scry_hooks *h = &s->hooks;
 	struct scry_hook *row = &h->rows[h->count];
 	struct scry_x86_code code = {.size = CODE_BYTES, .avail = CODE_BYTES};
 	ssize_t object = -1;
@@ -128,7 +141,7 @@ static const char *add_row(struct scry_hooks *h, const struct scry_site *site)
 				  .way = SCRY_WAY_ENTRY,
 				  .jump = MOV_BYTES,
 				  .spares_red_zone = true};
-	why = refusal(h, site, &object, row->code);
+	why = refusal(s, site, &object, row->code);
 	scry_error_clear();
 	if (why)
 		return why;
@@ -178,8 +191,9 @@ static int prepare(struct scry_watch *w)
 	if (!h->rows)
 		return scry_fail(-ENOMEM, "not enough memory for the hooks");
 	h->room = opts->count;
+	s->unwinds = scry_linkmap_may_unwind(&h->objects);
 	for (size_t i = 0; i < opts->count; i++)
-		s->why[i] = add_row(h, &opts->rows[i]);
+		s->why[i] = add_row(s, &opts->rows[i]);
 	if (!h->count)
 		return none_counted(s, opts, w->proc.pid);
 	scry_hooks_sort(h);

@@ -237,11 +237,11 @@ void scry_native_name(struct scry_native *n, uint64_t address, struct scry_nativ
 		return;
 	}
 	ret->module = strdup(m->path);
-	ret->offset = address - m->start + m->offset;
+	ret->offset = ret->object_offset = address - m->start + m->offset;
 	f = m->inode || scry_elf_is_vdso(m) ? file_of(n, m) : NULL;
 	if (!f || !f->elf)
 		return;
-	ret->offset = address - f->bias;
+	ret->offset = ret->object_offset = address - f->bias;
 	function = function_at(f, address - 1 - f->bias);
 	if (!function)
 		return;

@@ -44,9 +44,10 @@ struct scry_native_place {
 uint64_t scry_native_address(const struct scry_native *n, const struct scry_native_place *place);
 
 struct scry_native_name {
-	char *module;	    /* path, "[anon]" or "[unmapped]"; to be freed by the caller */
-	const char *symbol; /* NULL: none; as long as `n` */
-	uint64_t offset;    /* of the address: from the symbol, else from the object */
+	char *module;		/* path, "[anon]" or "[unmapped]"; to be freed by the caller */
+	const char *symbol;	/* NULL: none; as long as `n` */
+	uint64_t offset;	/* of the address: from the symbol, else from the object */
+	uint64_t object_offset; /* from the object, where that is known */
 };
 
 /* What covers the byte before `address`, a return address. */

@@ -155,31 +155,6 @@ static bool is_function(const struct scry_object_entry *e)
 	return e->kind != SCRY_PATCH_COUNTER && e->kind != SCRY_PATCH_LOG;
 }
 
-/* Where there is no table of sections it cannot be told. */
-static bool may_unwind(struct scry_elf *elf)
-{
-	uint64_t at, size;
-
-	return scry_elf_section(elf, ".gcc_except_table", &at, &size) == 0 ||
-	       scry_elf_section(elf, ".text", &at, &size) < 0;
-}
-
-/* C++ in any of its ways, or code with clean-ups for exceptions and cancellation (-fexceptions): by
- * its tables, as names may be stripped. libc's own code is never above a replaced function but by a
- * callback. */
-static bool can_throw(struct scry_patch_file *f)
-{
-	struct scry_linkmap *lm = &f->hooks.objects;
-	bool can = false;
-
-	for (size_t i = 0; i < lm->count && !can; i++)
-		can = !scry_linkmap_is_named(&lm->objects[i], "libc.so.6") &&
-		      !lm->objects[i].is_loader && scry_linkmap_open(lm, i) == 0 &&
-		      may_unwind(lm->objects[i].elf);
-	scry_error_clear();
-	return can;
-}
-
 /* Calls from its own object: a compiler that sees both may keep values over the call in registers
  * that the function leaves alone (gcc's -fipa-ra, part of -O2), and another function does not. */
 static bool is_called_within(struct scry_patch_file *f, uint64_t address)
@@ -199,7 +174,7 @@ static bool is_called_within(struct scry_patch_file *f, uint64_t address)
 
 static int check_replaced(struct scry_patch_file *f, const struct scry_patch_risks *risks)
 {
-	f->throws = can_throw(f);
+	f->throws = scry_linkmap_may_unwind(&f->hooks.objects);
 	if (f->throws && !risks->no_exceptions)
 		return scry_fail(
 			-ENOTSUP,

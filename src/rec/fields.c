@@ -454,6 +454,9 @@ static const struct scry_field fields_scry_ev_syscall[] = {
 	FIELD(scry_ev_syscall, timed, "timed", NUMBER),
 	FIELD(scry_ev_syscall, total_ns, "total_ns", NUMBER),
 	FIELD(scry_ev_syscall, max_ns, "max_ns", NUMBER),
+	FIELD(scry_ev_syscall, vain_ticks, "vain_ticks", NUMBER),
+	FIELD(scry_ev_syscall, again_ticks, "again_ticks", NUMBER),
+	FIELD(scry_ev_syscall, absent_ticks, "absent_ticks", NUMBER),
 };
 static const struct scry_field fields_scry_ev_syscall_time[] = {
 	FIELD(scry_ev_syscall_time, site, "site", NUMBER),

@@ -395,10 +395,17 @@ void scry_syscall_programs_name(struct scry_syscall_programs *p,
 	p->name.module = NULL;
 	*ret = (struct scry_syscall_place){.module = "[not looked at]",
 					   .offset = ip - SYSCALL_BYTES};
-	if ((i && name_there(p, i, r)) || name_elsewhere(p, r))
-		*ret = (struct scry_syscall_place){p->name.module, p->name.symbol,
-						   p->name.offset - SYSCALL_BYTES};
-	else if (i && i->was_seen)
+	if ((i && name_there(p, i, r)) || name_elsewhere(p, r)) {
+		/* a symbol may begin within the instruction, if somebody wants to mislead */
+		const bool has_symbol = p->name.symbol && p->name.offset >= SYSCALL_BYTES;
+
+		*ret = (struct scry_syscall_place){p->name.module,
+						   has_symbol ? p->name.symbol : NULL,
+						   (has_symbol	     ? p->name.offset
+						    : p->name.symbol ? p->name.object_offset
+								     : p->name.offset) -
+							   SYSCALL_BYTES};
+	} else if (i && i->was_seen)
 		ret->module = "[unmapped]";
 }
 

@@ -16,6 +16,7 @@
 #define ROWS_MAX (1u << 20)
 #define THREADS_MAX (1u << 16)
 #define PATHS_MAX (1u << 16)
+#define BATCH 1024u /* slots of the kernel's at once */
 #define NAMES_BYTES (64u << 20)
 
 struct site {
@@ -338,6 +339,7 @@ static void add_kind(struct scry_syscalls_sum *to, const struct scry_syscalls_ki
 		k->what = by->what;
 		k->asked += by->asked;
 		k->vain += by->vain;
+		k->ticks += by->ticks;
 		return;
 	}
 }
@@ -349,6 +351,8 @@ static void add_sum(struct scry_syscalls_sum *to, const struct scry_syscalls_sum
 	to->again += by->again;
 	to->absent += by->absent;
 	to->ticks += by->ticks;
+	to->again_ticks += by->again_ticks;
+	to->absent_ticks += by->absent_ticks;
 	to->error = by->error ? by->error : to->error;
 	for (int i = 0; i < 2; i++)
 		add_kind(to, &by->kinds[i]);
@@ -398,23 +402,63 @@ static bool has_ended(const struct scry_syscall_sums *s, const struct scry_sysca
 	       scry_map_get(&s->ended_tids, (uint64_t)key->image << 32, &one);
 }
 
-void scry_syscall_sums_take(struct scry_syscall_sums *s, int map, bool is_timed, bool all)
-{
-	static struct scry_syscalls_timed t; /* or what it begins with */
-	struct scry_syscalls_slot slot, next;
-	bool is_there = bpf_map_get_next_key(map, NULL, &slot) == 0;
+struct batch { /* of what the kernel has summed */
+	struct scry_syscalls_slot *slots, *gone;
+	char *values;
+	size_t value_size;
+	uint32_t count, gone_count;
+};
 
-	while (is_there) {
-		/* asked first: what is deleted has no next */
-		is_there = bpf_map_get_next_key(map, &slot, &next) == 0;
-		if (bpf_map_lookup_elem(map, &slot, &t) == 0 && (all || has_ended(s, &t.sum.key))) {
-			take_one(s, &t.sum, is_timed ? &t.times : NULL);
-			bpf_map_delete_elem(map, &slot);
-		}
-		slot = next;
+static void take_batch(struct scry_syscall_sums *s, struct batch *b, bool is_timed, bool all)
+{
+	b->gone_count = 0;
+	for (uint32_t i = 0; i < b->count; i++) {
+		const void *value = b->values + i * b->value_size;
+		const struct scry_syscalls_sum *sum = value;
+		const struct scry_syscalls_timed *timed = value;
+
+		if (!all && !has_ended(s, &sum->key))
+			continue;
+		take_one(s, sum, is_timed ? &timed->times : NULL);
+		b->gone[b->gone_count++] = b->slots[i];
 	}
+}
+
+size_t scry_syscall_sums_take(struct scry_syscall_sums *s, int map, bool is_timed, bool all)
+{
+	struct batch b = {.value_size = is_timed ? sizeof(struct scry_syscalls_timed)
+						 : sizeof(struct scry_syscalls_sum)};
+	uint32_t cursor = 0;
+	bool is_first = true;
+	size_t seen = 0;
+	int err = -ENOMEM;
+
+	b.slots = calloc(BATCH, sizeof(*b.slots));
+	b.gone = calloc(BATCH, sizeof(*b.gone));
+	b.values = calloc(BATCH, b.value_size);
+	if (b.slots && b.gone && b.values)
+		err = 0;
+	while (!err) {
+		b.count = BATCH;
+		if (bpf_map_lookup_batch(map, is_first ? NULL : &cursor, &cursor, b.slots, b.values,
+					 &b.count, NULL))
+			err = -errno;
+		if (err && err != -ENOENT) /* that is the end, with what was left */
+			break;
+		is_first = false;
+		seen += b.count;
+		take_batch(s, &b, is_timed, all);
+		if (b.gone_count)
+			bpf_map_delete_batch(map, b.gone, &b.gone_count, NULL);
+	}
+	free(b.slots);
+	free(b.gone);
+	free(b.values);
+	if (err != -ENOENT) /* what has ended is still to be taken */
+		return seen;
 	scry_map_done(&s->ended_tids);
 	scry_map_init(&s->ended_tids, ROWS_MAX);
+	return seen;
 }
 
 /* --- the end --------------------------------------------------------------------------------- */
@@ -444,6 +488,9 @@ static int write_row(struct scry_syscall_sums *s, const struct row *row)
 		.timed = row->timed,
 		.total_ns = row->total_ns,
 		.max_ns = row->max_ns,
+		.vain_ticks = row->sum.kinds[0].ticks,
+		.again_ticks = row->sum.again_ticks,
+		.absent_ticks = row->sum.absent_ticks,
 	};
 
 	const struct scry_ev_syscall second = {
@@ -454,6 +501,7 @@ static int write_row(struct scry_syscall_sums *s, const struct row *row)
 		.asked = row->sum.kinds[1].asked,
 		.vain = row->sum.kinds[1].vain,
 		.what = row->sum.kinds[1].what,
+		.vain_ticks = row->sum.kinds[1].ticks,
 	};
 	int err = put(s, SCRY_EVENT_SYSCALL, &ev, sizeof(ev));
 

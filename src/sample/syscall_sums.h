@@ -59,8 +59,9 @@ void scry_syscall_sums_names(struct scry_syscall_sums *s, scry_syscall_sums_name
 bool scry_syscall_sums_tick(struct scry_syscall_sums *s, const struct scry_syscalls_key *key);
 
 /* Takes the sums of those that have ended out of the kernel's map; or of all. `is_timed`: it is
- * `timed`, not `sums`. And how many calls they have. */
-void scry_syscall_sums_take(struct scry_syscall_sums *s, int map, bool is_timed, bool all);
+ * `timed`, not `sums`. How many slots of it were in use. */
+size_t scry_syscall_sums_take(struct scry_syscall_sums *s, int map, bool is_timed, bool all);
+/* How many calls those have that were taken. */
 uint64_t scry_syscall_sums_calls(const struct scry_syscall_sums *s);
 uint64_t scry_syscall_sums_lost(const struct scry_syscall_sums *s); /* of them: beyond the limits */
 

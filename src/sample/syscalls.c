@@ -36,6 +36,7 @@
 #define ENDED_MAX 256u /* threads whose sums wait in the kernel */
 #define TAKE_NS 1000000000u
 #define GONE_AT_ONCE 1024u
+#define MUCH_PART 8 /* of the kernel's room: from there on it may be full soon */
 
 SCRY_BPF_OBJECT(syscalls);
 
@@ -444,6 +445,7 @@ static int attach(struct scry_syscalls_watch *w)
 
 int scry_syscalls_watch_begin(struct scry_syscalls_watch *w)
 {
+	scry_syscall_lines_turn(w->lines, false); /* what is to be learned, before time runs */
 	w->before_ns = w->opts.exact ? scry_syscalls_cost_ns() : 0;
 	w->cpu_began_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	w->began_ns = w->youngest_ns = clock_ns(CLOCK_MONOTONIC);
@@ -452,15 +454,24 @@ int scry_syscalls_watch_begin(struct scry_syscalls_watch *w)
 
 /* --- turns ----------------------------------------------------------------------------------- */
 
+/* Threads x places that the kernel has room for. */
+static size_t room(const struct scry_syscalls_watch *w)
+{
+	return w->opts.latency ? SCRY_SYSCALLS_TIMED : SCRY_SYSCALLS_SUMS;
+}
+
 static int take(struct scry_syscalls_watch *w, bool all)
 {
 	const int map = scry_bpf_map_fd(w->bpf, w->opts.latency ? "timed" : "sums");
 
+	size_t seen;
+
 	if (map < 0)
 		return map;
-	scry_syscall_sums_take(w->sums, map, w->opts.latency, all);
-	/* to look at all of them takes time, of which a tenth is enough */
-	w->take_rest_ns = 10 * (clock_ns(CLOCK_MONOTONIC) - w->took_ns);
+	seen = scry_syscall_sums_take(w->sums, map, w->opts.latency, all);
+	/* to look at all of them takes time, of which a tenth is enough; not where they fill up */
+	w->take_rest_ns =
+		(clock_ns(CLOCK_MONOTONIC) - w->took_ns) * (seen > room(w) / MUCH_PART ? 1 : 10);
 	return 0;
 }
 
@@ -550,7 +561,7 @@ static uint64_t sum(struct scry_syscalls_watch *w, uint32_t what)
 
 static uint32_t flags(const struct scry_syscalls_watch *w)
 {
-	return (w->opts.exact ? SCRY_SYSCALLS_EXACT : 0) |
+	return (w->opts.exact ? SCRY_SYSCALLS_EXACT | SCRY_SYSCALLS_VAIN_TICKS : 0) |
 	       (w->opts.latency ? SCRY_SYSCALLS_LATENCY : 0) |
 	       (w->opts.follows ? SCRY_SYSCALLS_FOLLOW : 0) | (w->perf ? SCRY_SYSCALLS_PERF : 0) |
 	       (w->is_from_exec && !w->members.count ? SCRY_SYSCALLS_WHOLE : 0);

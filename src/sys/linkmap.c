@@ -635,3 +635,23 @@ ssize_t scry_linkmap_brk_code(const struct scry_linkmap *lm, const struct scry_m
 	}
 	return returned ? (ssize_t)at : 0;
 }
+
+static bool may_unwind(struct scry_elf *elf)
+{
+	uint64_t at, size;
+
+	return scry_elf_section(elf, ".gcc_except_table", &at, &size) == 0 ||
+	       scry_elf_section(elf, ".text", &at, &size) < 0;
+}
+
+bool scry_linkmap_may_unwind(struct scry_linkmap *lm)
+{
+	bool may = false;
+
+	for (size_t i = 0; i < lm->count && !may; i++)
+		may = !scry_linkmap_is_named(&lm->objects[i], "libc.so.6") &&
+		      !lm->objects[i].is_loader && scry_linkmap_open(lm, i) == 0 &&
+		      may_unwind(lm->objects[i].elf);
+	scry_error_clear();
+	return may;
+}

@@ -114,4 +114,10 @@ bool scry_linkmap_is_named(const struct scry_object *object, const char *text);
 ssize_t scry_linkmap_brk_code(const struct scry_linkmap *lm, const struct scry_mem *mem,
 			      uint8_t ret_code[16]);
 
+/* Can anything in the process unwind its code: C++ in any of its ways, or C with clean-ups for
+ * exceptions and cancellation (-fexceptions)? By the tables of its objects, as names may be
+ * stripped; where one has no table of sections it may. libc's own are left out, which are above
+ * others but by a callback. */
+bool scry_linkmap_may_unwind(struct scry_linkmap *lm);
+
 #endif

@@ -24,7 +24,7 @@ struct reading {
 	ZydisDecodedInstruction insn;
 	ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
 	struct value ax, di;
-	bool has_moved_stack;
+	bool has_moved_stack, has_called;
 };
 
 static ZydisRegister whole(ZydisRegister reg)
@@ -73,6 +73,7 @@ static void step(struct reading *r, uint64_t address)
 	const struct value ax = set(r, address, ZYDIS_REGISTER_RAX);
 	const struct value di = set(r, address, ZYDIS_REGISTER_RDI);
 
+	r->has_called |= is_call;
 	r->has_moved_stack |= is_call ? false : writes(r, ZYDIS_REGISTER_RSP);
 	if (sets_ax)
 		r->ax = ax;
@@ -158,6 +159,7 @@ struct scry_syscall_number scry_syscall_number(const struct scry_syscall_code *a
 			n.is_known = r.ax.kind == NUMBER;
 			n.from = r.ax.from;
 			n.number = r.ax.number;
+			n.is_behind_call = r.has_called;
 			n.is_argument = r.ax.kind == ARGUMENT && !r.has_moved_stack;
 		}
 	}

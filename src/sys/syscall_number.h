@@ -28,7 +28,8 @@ struct scry_syscall_number {
 		SCRY_SYSCALL_CODE_32,	   /* `int $0x80` */
 	} code;
 	bool is_known;
-	uint64_t from;	  /* known: the instruction that sets it, and nothing leads past that */
+	uint64_t from;	     /* known: the instruction that sets it, and nothing leads past that */
+	bool is_behind_call; /* the function has made a call before, by its addresses */
 	bool is_argument; /* it is the first argument of this function, which has pushed nothing */
 	uint32_t number;
 };

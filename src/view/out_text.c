@@ -121,7 +121,8 @@ static void text_honesty(struct scry_doc *doc, const struct scry_honesty *honest
 	FILE *out = talk_of(doc);
 
 	scry_buf_clear(&text->line);
-	scry_honesty_line(honesty, doc->view, &text->line);
+	/* of two recordings it is a command, and no view */
+	scry_honesty_line(honesty, strstr(doc->view, "_diff") ? "diff" : doc->view, &text->line);
 	if (out)
 		print_wrapped(doc, out, scry_buf_str(&text->line));
 }

@@ -24,4 +24,7 @@ int scry_view_choose(int fd, struct scry_view_choice *choice);
 /* The view with the name of the instrument that recorded; events, where it does not say who did. */
 int scry_view_recorded(int fd, const struct scry_view **ret_view);
 
+/* -EINVAL, which says who is there, where no event of that section is of process `pid`. */
+int scry_view_refuse_absent(int fd, uint32_t section, uint32_t pid);
+
 #endif

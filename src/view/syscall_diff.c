@@ -98,12 +98,15 @@ static double change(const struct diff *d, const struct pair *p)
 	return rate(d, p, 1) - rate(d, p, 0);
 }
 
-/* Is it more than what counting at random gives? */
+/* Of whole runs nothing was sampled: each difference is one. Else, is it more than what counting at
+ * random gives? */
 static bool is_change(const struct diff *d, const struct pair *p)
 {
 	const double a = rate(d, p, 0), b = rate(d, p, 1), most = a > b ? a : b;
 	double spread = 0;
 
+	if (d->is_by_run)
+		return p->n[0] != p->n[1];
 	for (int i = 0; i < 2; i++)
 		if (d->per[i] > 0) /* one more, so that nothing is not sure */
 			spread += (double)(p->n[i] + 1) / d->per[i] / d->per[i];
@@ -135,7 +138,8 @@ static void judge(const struct diff *d, size_t changed)
 	struct scry_buf b = {0};
 
 	if (!changed) {
-		scry_buf_printf(&b, "nothing changed by more than may be chance");
+		scry_buf_printf(&b, d->is_by_run ? "nothing changed: each count is the same"
+						 : "nothing changed by more than may be chance");
 	} else {
 		const struct pair *p = &d->pairs[0];
 
@@ -226,7 +230,9 @@ static int push(struct diff *d)
 		scry_honesty_notes(&d->v[i].honesty, d->doc);
 	const struct scry_pair pairs[] = {
 		{"changed", "rows have changed", SCRY_CELL_COUNT, 0, scry_cell_number(changed)},
-		{"unchanged", "rows have not, or by no more than may be chance: not listed",
+		{"unchanged",
+		 d->is_by_run ? "rows have not: not listed"
+			      : "rows have not, or by no more than may be chance: not listed",
 		 SCRY_CELL_COUNT, 0, scry_cell_number(d->texts.count - changed)},
 	};
 

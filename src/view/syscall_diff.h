@@ -2,8 +2,9 @@
  * What changed between two recordings of system calls: of rates where calls were counted, of shares
  * of processor time where they were sampled.
  *
- * Rows are matched by what they show (call, object, symbol, offset), never by ids or pids. What may
- * be chance, as few were counted, is no change: it is counted, and not listed.
+ * Rows are matched by what they show (call, object, symbol, offset), never by ids or pids. Of whole
+ * programs each other count is a change; else what may be chance, as few were counted, is none: it
+ * is counted, and not listed.
  */
 #ifndef SCRY_VIEW_SYSCALL_DIFF_H
 #define SCRY_VIEW_SYSCALL_DIFF_H

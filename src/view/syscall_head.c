@@ -1,4 +1,5 @@
 /* The head of the syscalls view: the sentence that a person can act on, what is missing, totals. */
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,16 +16,39 @@
 #define MANY_PLACES 20 /* of which the first has no more than its part: none is to be named */
 #define TICK_SECOND_NS 1021286236u /* between two ticks, times their rate: sample/processors */
 #define FEW 20			   /* samples: a share of fewer says nothing */
-#define OWN_MOST 50 /* of a thousand: what counting may take before shares are said to be of it */
-#define LITTLE 50   /* of a thousand: less of the time in system calls is nothing to win */
+#define OWN_MOST 50   /* of a thousand: what counting may take before shares are said to be of it */
+#define LEAST_VAIN 10 /* of a thousand: calls in vain that take less do not come first */
+#define LITTLE 50     /* of a thousand: less of the time in system calls is nothing to win */
 
-static const struct scry_syscall_row *largest(struct scry_syscall_view *v)
+/* The place with most samples, however rows are sorted. */
+static const struct scry_syscall_row *largest(const struct scry_syscall_view *v)
 {
-	const struct scry_syscall_row **rows = scry_syscall_sorted(v, &v->places), *row;
+	const struct scry_syscall_row *most = NULL;
 
-	row = rows && v->places.keys.count ? rows[0] : NULL;
-	free(rows);
-	return row;
+	for (uint32_t i = 0; i < v->places.keys.count; i++) {
+		const struct scry_syscall_row *row = &v->places.rows[i];
+
+		if (!most || row->ticks > most->ticks ||
+		    (row->ticks == most->ticks && row->calls > most->calls))
+			most = row;
+	}
+	return most;
+}
+
+/* " +- 3": two standard deviations of a share that was sampled, where there is that much. */
+static void put_error(struct scry_buf *b, uint64_t part, uint64_t whole, int digits)
+{
+	const double p = whole ? (double)(part ? part : 1) / (double)whole : 0;
+	const double error = p < 1 ? 200 * sqrt(p * (1 - p) / (double)whole) : 0;
+
+	if (error >= (digits ? 0.05 : 0.5))
+		scry_buf_printf(b, " +- %.*f", digits, error);
+}
+
+static void put_share(struct scry_buf *b, uint64_t part, uint64_t whole)
+{
+	scry_buf_printf(b, "%llu %%", (unsigned long long)scry_share(part, whole, 100));
+	put_error(b, part, whole, 0);
 }
 
 /* Ticks that there would be if no thread ran for less than one; 0: that cannot be told. */
@@ -35,12 +59,24 @@ static uint64_t due_ticks(const struct scry_ev_syscalls *s)
 	return due > s->ticks + FEW && s->ticks * 10 < due * 9 ? due : 0;
 }
 
+/* Of --pid the recording has the samples in its calls, not all of its time. */
+static const char *whose_time(const struct scry_syscall_view *v)
+{
+	return v->opts->pid ? "the processor time of all that was watched" : "its processor time";
+}
+
 static void put_largest(struct scry_syscall_view *v, struct scry_buf *b)
 {
 	const struct scry_syscall_row *row = largest(v);
-	const uint64_t all = scry_share(v->sums.inside, v->sums.ticks, 1000);
+	const uint64_t all = scry_share(v->inside, v->sums.ticks, 1000);
 	const struct scry_ev_syscall_site *site = row ? scry_syscall_site_of(v, row) : NULL;
 
+	if (!v->has_sums) {
+		scry_buf_printf(b,
+				"the recording has no counts: scry ended before its watch did, or "
+				"had no room for them");
+		return;
+	}
 	if (!v->sums.ticks) {
 		scry_buf_printf(b, "it was not seen on a processor%s",
 				scry_syscall_is_exact(v) ? "" : "; calls that wait need --exact");
@@ -48,32 +84,37 @@ static void put_largest(struct scry_syscall_view *v, struct scry_buf *b)
 	}
 	if (v->sums.ticks < FEW) {
 		scry_buf_printf(b,
-				"it ran for too short a time to say how much of it is spent in "
-				"system calls (%llu samples)",
+				"too few samples of it (%llu) to say how much of its time is spent "
+				"in system calls; fix: a longer watch, or more of them with --rate",
 				(unsigned long long)v->sums.ticks);
 		return;
 	}
-	scry_buf_printf(b, "%llu.%llu %% of its processor time", (unsigned long long)(all / 10),
+	scry_buf_printf(b, "%llu.%llu %%", (unsigned long long)(all / 10),
 			(unsigned long long)(all % 10));
+	put_error(b, v->inside, v->sums.ticks, 1);
+	scry_buf_printf(b, " of %s", whose_time(v));
 	if (due_ticks(&v->sums))
 		scry_buf_printf(
 			b, ", as far as it was sampled (%llu %% of it),",
 			(unsigned long long)scry_share(v->sums.ticks, due_ticks(&v->sums), 100));
 	scry_buf_printf(b, " is spent in system calls");
+	if (v->opts->pid)
+		scry_buf_printf(b, " of process %llu", (unsigned long long)v->opts->pid);
 	if (all < LITTLE) {
 		scry_buf_printf(b, ": little is to be won there");
 		return;
 	}
 	if (!site)
 		return;
-	if (row->ticks * MANY_PLACES < v->sums.inside) {
+	if (row->ticks * MANY_PLACES < v->inside) {
 		scry_buf_printf(b, ", from many places, of which none has much of it");
 		return;
 	}
 	scry_buf_printf(b, ", most in %s from ", scry_syscall_text(v, site->name_str));
 	scry_syscall_put_place(v, site, b);
-	scry_buf_printf(b, " (%llu %%)",
-			(unsigned long long)scry_share(row->ticks, v->sums.ticks, 100));
+	scry_buf_printf(b, " (");
+	put_share(b, row->ticks, v->sums.ticks);
+	scry_buf_printf(b, ")");
 	if (row->line_str) {
 		scry_buf_printf(b, ", by ");
 		scry_syscall_put_line(v, row, b);
@@ -87,22 +128,23 @@ static void put_largest(struct scry_syscall_view *v, struct scry_buf *b)
 static void judge(struct scry_syscall_view *v, const struct scry_syscall_verdict *verdicts,
 		  size_t count)
 {
+	const bool is_known = v->sums.ticks >= FEW && scry_syscall_has_vain_ticks(v);
 	struct scry_buf b = {0};
 
-	if (!v->has_sums)
-		scry_buf_printf(&b, "as far as the recording goes: ");
 	if (count && verdicts[0].grade != SCRY_GRADE_HINT &&
-	    (v->sums.ticks < FEW ||
-	     scry_share(verdicts[0].row->ticks, v->sums.ticks, 1000) >= 10)) {
+	    (!is_known || scry_share(verdicts[0].ticks, v->sums.ticks, 1000) >= LEAST_VAIN)) {
 		const struct scry_syscall_verdict *d = &verdicts[0];
 		const struct scry_ev_syscall_site *site = scry_syscall_site_of(v, d->row);
 
 		scry_syscall_put_verdict(d, &b);
 		scry_buf_printf(&b, ": %s from ", scry_syscall_text(v, site->name_str));
 		scry_syscall_put_place(v, site, &b);
-		scry_buf_printf(&b, ", %llu %% of its processor time; fix: %s",
-				(unsigned long long)scry_share(d->row->ticks, v->sums.ticks, 100),
-				d->cure);
+		if (is_known) {
+			scry_buf_printf(&b, ", ");
+			put_share(&b, d->ticks, v->sums.ticks);
+			scry_buf_printf(&b, " of %s", whose_time(v));
+		}
+		scry_buf_printf(&b, "; fix: %s", d->cure);
 	} else {
 		put_largest(v, &b);
 	}
@@ -181,7 +223,7 @@ static void note_perf(struct scry_syscall_view *v)
 		note(v,
 		     "which call it is, is read from the code without eBPF, and is not known of "
 		     "%llu %% of the samples in system calls",
-		     (unsigned long long)scry_share(unknown, s->inside, 100));
+		     (unsigned long long)scry_share(unknown, v->inside, 100));
 }
 
 /* What is not counted, and what shares are of. */
@@ -247,7 +289,7 @@ static void note_missing(struct scry_syscall_view *v)
 		     "each place's sums are shared out among its lines by %llu samples of "
 		     "stacks",
 		     (unsigned long long)s->line_samples);
-	if (s->children && !(s->flags & SCRY_SYSCALLS_FOLLOW))
+	if (s->children && !(s->flags & (SCRY_SYSCALLS_FOLLOW | SCRY_SYSCALLS_AT_SITES)))
 		note(v, "%llu child process%s not watched; fix: -f",
 		     (unsigned long long)s->children, s->children == 1 ? " was" : "es were");
 	if (s->strangers)
@@ -291,9 +333,11 @@ static void note_missing(struct scry_syscall_view *v)
 static void push_totals(struct scry_syscall_view *v)
 {
 	const struct scry_ev_syscalls *s = &v->sums;
-	const struct scry_doc_value share = scry_syscall_share(s->inside, s->ticks);
-	struct scry_cell calls = scry_cell_known(s->calls, scry_syscall_is_exact(v));
-	struct scry_cell ticks = scry_cell_number(s->ticks), inside = scry_cell_number(s->inside);
+	const struct scry_doc_value share = scry_syscall_share(v->inside, s->ticks);
+	const bool is_one = v->opts->pid != 0;
+	struct scry_cell calls = scry_cell_known(v->calls, scry_syscall_is_exact(v));
+	struct scry_cell ticks = scry_cell_number(s->ticks), inside = scry_cell_number(v->inside);
+	struct scry_cell pid = scry_cell_known(v->opts->pid, is_one);
 	const char *mode = scry_syscall_is_at_sites(v) ? "site"
 			   : scry_syscall_is_timed(v)  ? "latency"
 			   : scry_syscall_is_exact(v)  ? "exact"
@@ -301,8 +345,9 @@ static void push_totals(struct scry_syscall_view *v)
 	struct scry_cell how = scry_cell_text(mode, strlen(mode));
 	struct scry_cell engine = scry_cell_text("ebpf", 4);
 	struct scry_cell exits = scry_cell_known(
-		s->exits, !(s->flags & (SCRY_SYSCALLS_PERF | SCRY_SYSCALLS_AT_SITES)));
-	struct scry_cell killed = scry_cell_known(s->killed, !scry_syscall_is_at_sites(v));
+		s->exits, !is_one && !(s->flags & (SCRY_SYSCALLS_PERF | SCRY_SYSCALLS_AT_SITES)));
+	struct scry_cell killed =
+		scry_cell_known(s->killed, !is_one && !scry_syscall_is_at_sites(v));
 	struct scry_cell before = scry_cell_known(s->before_ns, !scry_syscall_is_at_sites(v));
 	struct scry_cell with = scry_cell_known(s->with_ns, !scry_syscall_is_at_sites(v));
 	struct scry_cell ran = scry_cell_known(s->ran_ns, s->ran_ns != 0);
@@ -311,14 +356,21 @@ static void push_totals(struct scry_syscall_view *v)
 	if (s->flags & SCRY_SYSCALLS_PERF)
 		engine = scry_cell_text("perf", 4);
 	killed.is_blank = before.is_blank = with.is_blank = true;
-	engine.is_blank = exits.is_blank = ran.is_blank = true;
+	pid.is_blank = engine.is_blank = exits.is_blank = ran.is_blank = true;
 	calls.is_blank = !scry_syscall_is_exact(v);
 	const struct scry_pair pairs[] = {
 		{"mode", NULL, SCRY_CELL_TEXT, 0, how},
 		{"engine", NULL, SCRY_CELL_TEXT, 0, engine},
-		{"calls", "system calls", SCRY_CELL_COUNT, 0, calls},
-		{"samples", "samples of its processor time", SCRY_CELL_COUNT, 0, ticks},
-		{"samples_in_calls", "of them in system calls", SCRY_CELL_COUNT, 0, inside},
+		{"pid", NULL, SCRY_CELL_NUMBER, 0, pid},
+		{"calls", is_one ? "system calls of this process" : "system calls", SCRY_CELL_COUNT,
+		 0, calls},
+		{"samples",
+		 is_one ? "samples of the processor time of all that was watched"
+			: "samples of its processor time",
+		 SCRY_CELL_COUNT, 0, ticks},
+		{"samples_in_calls",
+		 is_one ? "of them in system calls of this process" : "of them in system calls",
+		 SCRY_CELL_COUNT, 0, inside},
 		{"share",
 		 NULL,
 		 SCRY_CELL_VALUE,

@@ -196,8 +196,8 @@ static int by_weight(const void *left, const void *right)
 
 	if ((a->grade == SCRY_GRADE_HINT) != (b->grade == SCRY_GRADE_HINT))
 		return a->grade == SCRY_GRADE_HINT ? 1 : -1;
-	if (a->row->ticks != b->row->ticks)
-		return a->row->ticks < b->row->ticks ? 1 : -1;
+	if (a->ticks != b->ticks)
+		return a->ticks < b->ticks ? 1 : -1;
 	return a->vain < b->vain ? 1 : a->vain > b->vain ? -1 : 0;
 }
 
@@ -212,13 +212,16 @@ static size_t judge_row(const struct scry_syscall_view *v, const struct scry_sys
 	for (uint32_t what = 1; what < sizeof(patterns) / sizeof(patterns[0]); what++) {
 		of.vain = row->kinds[what].vain;
 		of.of = row->kinds[what].asked;
+		of.ticks = row->kinds[what].ticks;
 		add(to, &count, pattern_of(v, row, what), &of);
 	}
 	of.of = row->calls;
 	of.vain = row->again;
+	of.ticks = row->again_ticks;
 	if (is_of_readiness(name))
 		add(to, &count, &again, &of);
 	of.vain = row->absent;
+	of.ticks = row->absent_ticks;
 	if (is_of_a_path(name))
 		add(to, &count, &absent, &of);
 	return count;

@@ -442,22 +442,36 @@ static void push_row(const struct scry_syscall_view *v, const struct scry_syscal
 	scry_buf_done(&line);
 }
 
-static bool is_wanted(const struct scry_syscall_view *v, const struct scry_syscall_row *row)
+bool scry_syscall_is_place_wanted(const struct scry_syscall_view *v,
+				  const struct scry_syscall_row *row)
 {
 	const struct scry_ev_syscall_site *site = scry_syscall_site_of(v, row);
 	struct scry_buf text = {0};
 	bool is;
 
 	scry_syscall_put_line(v, row, &text);
+	scry_buf_printf(&text, "%s ", scry_syscall_text(v, site->name_str));
+	scry_syscall_put_place(v, site, &text);
+	scry_buf_printf(&text, " ");
+	scry_syscall_put_caller(v, row, &text);
+	is = scry_grep_matches(v->grep, scry_buf_str(&text));
+	scry_buf_done(&text);
+	return is;
+}
+
+static bool is_wanted(const struct scry_syscall_view *v, const struct scry_syscall_row *row)
+{
+	const struct scry_ev_syscall_site *site = scry_syscall_site_of(v, row);
+	struct scry_buf text = {0};
+	bool is;
+
+	if (v->opts->by == SCRY_VIEW_BY_SITE)
+		return scry_syscall_is_place_wanted(v, row);
+	scry_syscall_put_line(v, row, &text);
 	if (v->opts->by == SCRY_VIEW_BY_THREAD)
 		scry_buf_printf(&text, "%s", scry_syscall_text(v, row->thread_str));
 	else if (site)
 		scry_buf_printf(&text, "%s ", scry_syscall_text(v, site->name_str));
-	if (site && v->opts->by == SCRY_VIEW_BY_SITE) {
-		scry_syscall_put_place(v, site, &text);
-		scry_buf_printf(&text, " ");
-		scry_syscall_put_caller(v, row, &text);
-	}
 	is = scry_grep_matches(v->grep, scry_buf_str(&text));
 	scry_buf_done(&text);
 	return is;
@@ -543,6 +557,13 @@ int scry_syscall_push_rows(struct scry_syscall_view *v, const struct scry_syscal
 	return 0;
 }
 
+static uint64_t most_verdicts(const struct scry_syscall_view *v)
+{
+	if (v->opts->top == SCRY_VIEW_TOP_DEFAULT)
+		return v->doc->is_data ? 0 : VERDICTS_SHOWN;
+	return v->opts->top;
+}
+
 static void push_table(struct scry_syscall_view *v, const struct scry_syscall_verdict *verdicts,
 		       size_t count)
 {
@@ -561,16 +582,16 @@ static void push_table(struct scry_syscall_view *v, const struct scry_syscall_ve
 		{NULL, "cure", SCRY_CELL_TEXT, false},
 		{NULL, "risk", SCRY_CELL_TEXT, false},
 	};
-	const uint64_t most = v->doc->is_data ? count : VERDICTS_SHOWN;
+	const uint64_t most = most_verdicts(v);
 
 	v->doc->section = "verdicts";
 	v->doc->title = "calls in vain";
 	scry_doc_table(v->doc, columns, sizeof(columns) / sizeof(columns[0]));
-	for (size_t i = 0; i < count && i < most; i++) {
+	for (size_t i = 0; i < count && (!most || i < most); i++) {
 		const struct scry_syscall_verdict *d = &verdicts[i];
 		const struct scry_ev_syscall_site *site = scry_syscall_site_of(v, d->row);
-		const struct scry_doc_value share =
-			scry_syscall_share(d->row->ticks, v->sums.ticks);
+		const uint64_t whole = scry_syscall_has_vain_ticks(v) ? v->sums.ticks : 0;
+		const struct scry_doc_value share = scry_syscall_share(d->ticks, whole);
 		const char *grade = scry_syscall_grade_name(d->grade);
 		struct scry_buf place = {0}, paths = {0}, directories = {0};
 
@@ -584,7 +605,7 @@ static void push_table(struct scry_syscall_view *v, const struct scry_syscall_ve
 		const struct scry_cell cells[] = {
 			scry_cell_number(d->vain),
 			scry_cell_number(d->of),
-			tenths(d->row->ticks, v->sums.ticks),
+			tenths(d->ticks, whole),
 			{.values = &share, .number = 1},
 			scry_cell_text(grade, strlen(grade)),
 			scry_cell_text(d->pattern, strlen(d->pattern)),
@@ -610,7 +631,16 @@ static void push_table(struct scry_syscall_view *v, const struct scry_syscall_ve
 static void push_cures(struct scry_syscall_view *v, const struct scry_syscall_verdict *verdicts,
 		       size_t count)
 {
-	for (size_t i = 0; i < count && i < VERDICTS_SHOWN && !v->doc->is_data; i++) {
+	const uint64_t most = most_verdicts(v);
+
+	if (v->doc->is_data)
+		return;
+	if (most && count > most)
+		scry_doc_remark(
+			v->doc,
+			"%llu more kinds of calls in vain are not shown; --top 0 shows them",
+			(unsigned long long)(count - most));
+	for (size_t i = 0; i < count && (!most || i < most); i++) {
 		struct scry_buf paths = {0};
 		bool is_told = false;
 
@@ -628,11 +658,16 @@ static void push_cures(struct scry_syscall_view *v, const struct scry_syscall_ve
 	}
 }
 
-void scry_syscall_push_verdicts(struct scry_syscall_view *v,
-				const struct scry_syscall_verdict *verdicts, size_t count)
+void scry_syscall_push_verdicts(struct scry_syscall_view *v, struct scry_syscall_verdict *verdicts,
+				size_t count)
 {
-	if (!count && !v->doc->is_data)
+	size_t wanted = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (scry_syscall_is_place_wanted(v, verdicts[i].row))
+			verdicts[wanted++] = verdicts[i];
+	if (!wanted && !v->doc->is_data)
 		return;
-	push_table(v, verdicts, count);
-	push_cures(v, verdicts, count);
+	push_table(v, verdicts, wanted);
+	push_cures(v, verdicts, wanted);
 }

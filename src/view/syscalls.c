@@ -129,9 +129,12 @@ static void add(struct scry_syscall_row *row, const struct scry_ev_syscall *ev)
 	row->again += ev->again;
 	row->absent += ev->absent;
 	row->ticks += ev->ticks;
+	row->again_ticks += ev->again_ticks;
+	row->absent_ticks += ev->absent_ticks;
 	if (ev->what && ev->what < SCRY_SYSCALL_KINDS) {
 		row->kinds[ev->what].asked += ev->asked;
 		row->kinds[ev->what].vain += ev->vain;
+		row->kinds[ev->what].ticks += ev->vain_ticks;
 	}
 	row->timed += ev->timed;
 	row->total_ns += ev->total_ns;
@@ -147,6 +150,8 @@ static int on_sum(struct scry_syscall_view *v, const struct scry_ev_syscall *ev)
 	if ((v->opts->pid && v->opts->pid != ev->pid) ||
 	    !scry_map_get(&v->by_site, ev->site, &site))
 		return 0;
+	v->calls += ev->calls;
+	v->inside += ev->ticks;
 	row = place_of(v, ev->site);
 	if (!row)
 		return no_memory();
@@ -352,7 +357,7 @@ static int share_out(struct scry_syscall_view *v)
 
 static int on_path(struct scry_syscall_view *v, const struct scry_ev_syscall_path *ev)
 {
-	struct scry_syscall_row *row = place_of(v, ev->site);
+	struct scry_syscall_row *row = wanted_place(v, ev->site);
 	uint64_t *count =
 		row ? scry_map_ref(&v->paths, (uint64_t)(row - v->places.rows) << 32 | ev->path_str)
 		    : NULL;
@@ -464,8 +469,13 @@ int scry_syscall_read(struct scry_syscall_view *v, struct scry_reader *reader,
 	}
 	scry_honesty_close(&v->honesty);
 	v->honesty.noun = scry_syscall_is_exact(v) ? "system calls" : "samples in system calls";
-	v->honesty.shown = scry_syscall_is_exact(v) ? v->sums.calls - v->sums.nowhere
-						    : v->sums.inside - v->sums.unplaced;
+	v->honesty.shown = scry_syscall_is_exact(v) ? v->calls : v->inside;
+	if (!opts->pid) {
+		v->calls = v->sums.calls;
+		v->inside = v->sums.inside;
+		v->honesty.shown = scry_syscall_is_exact(v) ? v->calls - v->sums.nowhere
+							    : v->inside - v->sums.unplaced;
+	}
 	return r ? r : got;
 }
 

@@ -10,6 +10,7 @@
 #include "view/grep.h"
 #include "view/honesty.h"
 #include "view/native_frames.h"
+#include "view/syscall_patterns.h"
 #include "view/view.h"
 
 #define SCRY_SYSCALL_KINDS 16
@@ -24,9 +25,10 @@ struct scry_syscall_row {
 	/* what it is of; site: the first of those that it sums up, place + 1; `why`: not counted */
 	uint32_t site, pid, tid, thread_str, why_str;
 	uint64_t calls, errors, again, absent, ticks;
+	uint64_t again_ticks, absent_ticks; /* of `ticks`, as those of `kinds` */
 	uint64_t timed, total_ns, max_ns;
 	struct {
-		uint64_t asked, vain;
+		uint64_t asked, vain, ticks;
 	} kinds[SCRY_SYSCALL_KINDS]; /* by enum scry_syscalls_vain */
 	uint32_t error;
 	uint32_t verdict;		 /* the first of its, + 1; 0: none */
@@ -57,6 +59,7 @@ struct scry_syscall_view {
 	struct scry_native_frames frames;
 	struct scry_ev_syscalls sums;
 	bool has_sums;
+	uint64_t calls, inside; /* of all, or of --pid: in rows and in none */
 	struct scry_ev_syscall_site *sites;
 	struct scry_syscall_row *site_sums; /* by place in `sites` */
 	size_t site_count, site_room;
@@ -75,21 +78,6 @@ struct scry_syscall_view {
 int scry_syscall_read(struct scry_syscall_view *v, struct scry_reader *reader,
 		      const struct scry_view_opts *opts, struct scry_doc *doc);
 void scry_syscall_done(struct scry_syscall_view *v);
-
-enum scry_syscall_grade { SCRY_GRADE_PROVEN, SCRY_GRADE_OBSERVED, SCRY_GRADE_HINT };
-
-struct scry_syscall_verdict { /* of a row of places */
-	const struct scry_syscall_row *row;
-	const char *pattern; /* "mask", "eagain", ...: for programs */
-	enum scry_syscall_grade grade;
-	uint64_t vain, of;
-	const char *did; /* "set the signal mask that was already in force" */
-	const char *cure, *risk;
-};
-
-/* The worst first, to be freed; how many. */
-size_t scry_syscall_judge(const struct scry_syscall_view *v, struct scry_syscall_verdict **ret);
-const char *scry_syscall_grade_name(enum scry_syscall_grade grade);
 
 /* "libc.so.6 swapcontext+0x8b". */
 void scry_syscall_put_place(const struct scry_syscall_view *v,
@@ -110,6 +98,10 @@ static inline bool scry_syscall_is_at_sites(const struct scry_syscall_view *v)
 {
 	return v->sums.flags & SCRY_SYSCALLS_AT_SITES;
 }
+static inline bool scry_syscall_has_vain_ticks(const struct scry_syscall_view *v)
+{
+	return v->sums.flags & SCRY_SYSCALLS_VAIN_TICKS;
+}
 static inline bool scry_syscall_is_timed(const struct scry_syscall_view *v)
 {
 	return v->sums.flags & SCRY_SYSCALLS_LATENCY;
@@ -128,6 +120,10 @@ struct scry_doc_value scry_syscall_share(uint64_t part, uint64_t whole);
 const struct scry_syscall_row **scry_syscall_sorted(const struct scry_syscall_view *v,
 						    const struct scry_syscall_table *t);
 
+/* Does --grep want this row of places? */
+bool scry_syscall_is_place_wanted(const struct scry_syscall_view *v,
+				  const struct scry_syscall_row *row);
+
 /* "60 % app.rb:12 Foo#bar"; "[no line]" where that is the largest part. */
 void scry_syscall_put_line(const struct scry_syscall_view *v, const struct scry_syscall_row *row,
 			   struct scry_buf *buf);
@@ -137,8 +133,8 @@ void scry_syscall_push_head(struct scry_syscall_view *v,
 			    const struct scry_syscall_verdict *verdicts, size_t count);
 int scry_syscall_push_rows(struct scry_syscall_view *v,
 			   const struct scry_syscall_verdict *verdicts);
-void scry_syscall_push_verdicts(struct scry_syscall_view *v,
-				const struct scry_syscall_verdict *verdicts, size_t count);
+void scry_syscall_push_verdicts(struct scry_syscall_view *v, struct scry_syscall_verdict *verdicts,
+				size_t count); /* those that --grep leaves are moved to the front */
 
 /* Where calls of this row asked for files in vain, in a sample of them, most first: "/a 45 %, /b
  * 30 %"; nothing where none are known. `directories`: or the paths themselves. How many percent the

@@ -14,6 +14,7 @@
 #include "hook/enter_check.h"
 #include "base/text.h"
 #include "watch/group.h"
+#include "watch/heirs.h"
 #include "watch/preload.h"
 #include "watch/session.h"
 
@@ -292,8 +293,28 @@ static int put_in(struct scry_watch *w)
 	return r;
 }
 
+/* Whatever instrument changed it: a copy of changed code is in a fork child for life. */
+static void note_heirs(struct scry_watch *w, const struct scry_agent_header *of)
+{
+	const struct scry_heirs heirs = scry_heirs_find(w, of);
+	char text[160];
+
+	if (!heirs.count)
+		return;
+	snprintf(text, sizeof(text),
+		 w->target_gone ? "%zu fork child%s of process %d keep%s changed code, without "
+				  "effect; fix: scry undo -p %d (scry ps lists all)"
+				: "%zu fork child%s of process %d keep%s changed code, without "
+				  "effect; fix: scry undo -f -p %d",
+		 heirs.count, heirs.count == 1 ? "" : "ren", w->proc.pid,
+		 heirs.count == 1 ? "s" : "", w->target_gone ? heirs.first : w->proc.pid);
+	scry_watch_note(w, "%s", text);
+	scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+}
+
 void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint64_t *ret_left)
 {
+	struct scry_agent_header header;
 	struct scry_watch *one;
 	int r;
 
@@ -309,6 +330,7 @@ void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint6
 	for (size_t i = 0; (one = scry_group_at(w, i)); i++)
 		if (!one->is_written)
 			one->instrument->drain(one);
+	header = w->inj->header;
 	r = scry_inject_leave(w->inj, undo, ret_left);
 	if (r == -ESRCH) { /* it ended meanwhile: nothing is left */
 		w->target_gone = true;
@@ -317,6 +339,7 @@ void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint6
 		scry_tell(w->session, SCRY_NEWS_SAY, 0, scry_error());
 	}
 	scry_error_clear();
+	note_heirs(w, &header);
 }
 
 /* What stays in the process, for who reads it. */

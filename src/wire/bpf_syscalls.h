@@ -59,16 +59,20 @@ struct scry_syscalls_slot {
 
 struct scry_syscalls_kind_sum {	 /* of calls of one kind at a place */
 	uint64_t asked, vain;	 /* of which it is known whether it holds; it does */
+	uint64_t ticks;		 /* in those of which it does */
 	uint32_t what, reserved; /* enum scry_syscalls_vain */
 };
 
-/* Only the thread itself writes, but for `ticks`, which its processor's clock does. */
+/* Only the thread itself writes, but for `ticks` and `pending`, which its processor's clock does.
+ */
 struct scry_syscalls_sum {
 	struct scry_syscalls_key key;
 	uint64_t calls, errors; /* errors: results from -4095 to -1 */
 	uint64_t again, absent; /* of them: EAGAIN, ENOENT */
 	uint64_t ticks;		/* of the clock, at which it was in this call */
-	uint64_t last;		/* result of the last one: what brk is compared with */
+	uint64_t pending;	/* of them: since the last call returned, so in the next one */
+	uint64_t again_ticks, absent_ticks; /* in calls that ended so */
+	uint64_t last;			    /* result of the last one: what brk is compared with */
 	struct scry_syscalls_kind_sum kinds[2];
 	int32_t error; /* the last one's, that was none of the two; 0 */
 	uint32_t reserved;

@@ -4,12 +4,13 @@
 
 #include <stdint.h>
 
-#define SCRY_SYSCALLS_EXACT 1u	   /* calls were counted; else only ticks of the clock */
-#define SCRY_SYSCALLS_LATENCY 2u   /* and timed */
-#define SCRY_SYSCALLS_WHOLE 8u	   /* a program from its start to its end */
-#define SCRY_SYSCALLS_FOLLOW 4u	   /* children too */
-#define SCRY_SYSCALLS_PERF 16u	   /* without eBPF: numbers are read from the code */
-#define SCRY_SYSCALLS_AT_SITES 32u /* counted before them, in the process: ticks are older */
+#define SCRY_SYSCALLS_EXACT 1u	     /* calls were counted; else only ticks of the clock */
+#define SCRY_SYSCALLS_LATENCY 2u     /* and timed */
+#define SCRY_SYSCALLS_WHOLE 8u	     /* a program from its start to its end */
+#define SCRY_SYSCALLS_FOLLOW 4u	     /* children too */
+#define SCRY_SYSCALLS_PERF 16u	     /* without eBPF: numbers are read from the code */
+#define SCRY_SYSCALLS_AT_SITES 32u   /* counted before them, in the process: ticks are older */
+#define SCRY_SYSCALLS_VAIN_TICKS 64u /* it is known which ticks were in calls in vain */
 
 struct scry_ev_syscalls {   /* of the whole watch: one, at its end */
 	uint32_t flags;	    /* SCRY_SYSCALLS_EXACT... */
@@ -78,6 +79,7 @@ struct scry_ev_syscall {
 	uint32_t what;	      /* enum scry_syscalls_vain */
 	uint32_t error;	      /* errno of the last error that was neither; 0 */
 	uint64_t timed, total_ns, max_ns;
+	uint64_t vain_ticks, again_ticks, absent_ticks; /* of `ticks`: in such calls */
 };
 
 struct scry_ev_syscall_time { /* of a site: calls that took so long */

@@ -111,6 +111,12 @@ json_parses() {
 	says "not-there"
 	echo "not a program" >"$T/plain"
 	scry_ends 126 objects -- "$T/plain"
+	for how in syscalls "syscalls --exact" stacks locks "patch count getppid"; do
+		# shellcheck disable=SC2086
+		scry_ends 125 $how -o "$T/no/such/folder.scry" -- true
+		# shellcheck disable=SC2086
+		scry_ends 1 $how -o "$T/no/such/folder.scry" -p $$
+	done
 	scry_ends 125 objects -o "$T/no/such/folder.scry" -- "$RUBY" -e 'puts "ran"'
 	no grep -q "^ran" "$T/scry.out"
 }
@@ -442,8 +448,9 @@ has_taken_int() { # PID
 	scry_ends 1 report "$T/objects.scry" --gvl
 	scry_ends 1 report "$T/objects.scry" --at peak
 	# what they have does something
-	scry_ends 0 report "$T/count.scry" --pid 1
-	grep -q "no call was counted" "$T/scry.out"
+	scry_ends 1 report "$T/count.scry" --pid 1
+	says "process 1 is not in this recording; fix: --pid PID, of $busy "
+	[ ! -s "$T/scry.out" ]
 	scry_ends 0 report "$T/count.scry" --pid "$busy"
 	grep -q work_mix "$T/scry.out"
 	ends_right "$busy" busy

@@ -196,3 +196,35 @@ pace() {
 	finish "$pid"
 	no in_file "wrong" "$T/straight.out"
 }
+
+@test "where cancellation unwinds, no place is counted that it may begin at: clean-ups are done; without clean-ups it is counted" {
+	for how in cancelled cancelled_plain; do
+		rm -f "$T/in"
+		listens "$how" "$TARGETS/target_$how"
+		pid=$PID
+		scry_ends 0 syscalls --exact=site -p "$pid" -d 3s --force -o "$T/$how.json"
+		exec 8>&-
+		finish "$pid"
+		in_file "^cancelled [1-9]" "$T/$how.out"
+	done
+	json_is "$T/cancelled.json" '(x = rows.select { |y| y["name"] == "write" && y["module"] =~ /libc/ }).any? && x.all? { |y| y["count"].nil? && y["not_counted"] =~ /cancelled thread may be unwound/ }'
+	json_is "$T/cancelled_plain.json" 'rows.any? { |y| y["name"] == "write" && y["count"].to_i > 0 } && rows.none? { |y| y["not_counted"] =~ /cancelled/ }'
+}
+
+@test "a fork child that keeps the changed code is told of, with what takes it out" {
+	straight
+	pid=$PID
+	counts "$pid" -o "$T/o.json"
+	scry=$PID
+	echo "child" >&8
+	wait_for 20 in_file "^child " "$T/straight.out"
+	child=$(sed -n 's/^child //p' "$T/straight.out")
+	ends_watch "$scry"
+	says "1 fork child of process $pid keeps changed code, without effect; fix: scry undo -f -p $pid"
+	json_is "$T/o.json" 'r["notes"].any? { |x| x.include?("fork child of process '"$pid"' keeps changed code") }'
+	no text_is "$child" "$before"
+	scry_ends 0 undo -f -p "$pid"
+	wait_for 5 text_is "$child" "$before"
+	exec 8>&-
+	finish "$pid"
+}

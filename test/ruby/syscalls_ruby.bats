@@ -97,3 +97,14 @@ watch() { # MODE ROUNDS OPTIONS...: one that runs already
 	"$SCRY" syscalls -q --exact --by line -- ls / >"$T/out"
 	in_file "no call of a Ruby's was sampled" "$T/out"
 }
+
+@test "a Ruby that nobody has learned yet is learned before the watch begins: a short one has lines" {
+	for ruby in "${rubies[@]}"; do
+		start calls "$ruby" --disable=gems -e '$stdout.sync = true; puts "ready"; loop { Process.ppid }'
+		wait_for 20 in_file ready "$T/calls.out"
+		XDG_CACHE_HOME="$T/nothing" "$SCRY" syscalls -q --by line -p "$PID" -d 500ms --force -o "$T/o.json"
+		json_is "$T/o.json" '(x = rows.find { |y| y["file"] == "-e" && y["line"] == 1 }) && x["samples"] > 0'
+		rm -rf "$T/nothing"
+		kill "$PID"
+	done
+}

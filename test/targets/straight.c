@@ -4,6 +4,7 @@
  *
  *   N        N calls at `plain`
  *   fork N   the same in a child
+ *   child    "child PID": one that sleeps till its parent ends
  *   load FILE  calls at `hot` of that library, till another line comes: then it is unloaded;
  * "loaded", "unloaded" pace     "pace NS": what a call takes, the least of many rounds; no line of
  * calls
@@ -13,10 +14,12 @@
  * with status 1, and "wrong", where a call changes what it should not. */
 #include <dlfcn.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -103,6 +106,18 @@ static void fork_and_call(long n)
 		printf("wrong: its child\n");
 }
 
+static void fork_and_stay(void)
+{
+	const pid_t child = fork();
+
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	printf("child %d\n", (int)child);
+}
+
 static double now_ns(void)
 {
 	struct timespec t;
@@ -160,12 +175,14 @@ int main(void)
 			load(line + sizeof("load"), &in);
 		else if (line[0] == 'p')
 			tell_pace();
+		else if (line[0] == 'c')
+			fork_and_stay();
 		else if (line[0] == 'f')
 			fork_and_call(atol(line + sizeof("fork")));
 		else
 			for (long n = atol(line); n > 0; n--)
 				call();
-		if (line[0] != 'p' && line[0] != 'l')
+		if (line[0] != 'p' && line[0] != 'l' && line[0] != 'c')
 			printf("calls %ld unsure %ld\n", calls, unsure);
 		fflush(stdout);
 	}

@@ -9,7 +9,9 @@
  * where a call gives what it should not. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/futex.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -103,6 +105,27 @@ DOES(again)
 		must("read", call_again(SYS_read, fds[0], (long)&c, 1, 0), -EAGAIN);
 	close(fds[0]);
 	close(fds[1]);
+	return n;
+}
+
+/* The others take nearly all of the time that the instruction takes. */
+DOES(tries)
+{
+	static char zeros[1 << 20];
+	const int zero = open("/dev/zero", O_RDONLY);
+	int fds[2];
+
+	if (zero < 0 || pipe2(fds, O_NONBLOCK) < 0)
+		wrong("open", errno);
+	other = n / 2;
+	for (long i = 0; i < n; i++)
+		must("read", call_tries(SYS_read, fds[0], (long)zeros, 1, 0), -EAGAIN);
+	for (long i = 0; i < other; i++)
+		must("read", call_tries(SYS_read, zero, (long)zeros, sizeof(zeros), 0),
+		     sizeof(zeros));
+	close(fds[0]);
+	close(fds[1]);
+	close(zero);
 	return n;
 }
 
@@ -313,6 +336,14 @@ DOES(dontneed)
 	return n;
 }
 
+/* Nothing is given back. */
+DOES(refused)
+{
+	for (long i = 0; i < n; i++)
+		must("madvise", call_refused(SYS_madvise, 1, 4096, MADV_DONTNEED, 0), -EINVAL);
+	return n;
+}
+
 DOES(epoll)
 {
 	struct epoll_event event = {.events = EPOLLIN};
@@ -506,6 +537,31 @@ static __attribute__((noipa)) long do_old(long n)
 	return n;
 }
 
+/* A filter says that the mask is set, and it is not. It stays, and so others set none after this.
+ */
+DOES(unset)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigprocmask, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = {.len = 4, .filter = code};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) < 0)
+		wrong("prctl", errno);
+	for (long i = 0; i < n; i++) {
+		const uint64_t set = 1ull << (SIGUSR2 - 1);
+
+		must("rt_sigprocmask",
+		     call_unset(SYS_rt_sigprocmask, SIG_BLOCK, (long)&set, 0, sizeof(set)), 0);
+	}
+	other = n;
+	return 0;
+}
+
 /* From here on nothing but read, write, sigreturn and exit. It does not come back. */
 DOES(strict)
 {
@@ -545,7 +601,8 @@ static int do_one(const char *name, long n)
 		KIND(ppoll),   KIND(select),	  KIND(pselect),   KIND(pwait),	   KIND(poll),
 		KIND(tell),    KIND(brk),	  KIND(dontneed),  KIND(epoll),	   KIND(localtime),
 		KIND(sleep),   KIND(zeros),	  KIND(threads),   KIND(children), KIND(comers),
-		KIND(signals), KIND(old),	  KIND(strict),
+		KIND(signals), KIND(old),	  KIND(strict),	   KIND(tries),	   KIND(refused),
+		KIND(unset),
 	};
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {

@@ -172,6 +172,7 @@ static void put_calls(struct golden *rec, uint32_t flags)
 					 .tid = 4711,
 					 .calls = 60000,
 					 .ticks = 300,
+					 .vain_ticks = 299,
 					 .asked = 59999,
 					 .vain = 59999,
 					 .what = SCRY_VAIN_MASK});
@@ -181,6 +182,7 @@ static void put_calls(struct golden *rec, uint32_t flags)
 					 .tid = 4713,
 					 .calls = 20000,
 					 .ticks = 100,
+					 .vain_ticks = 99,
 					 .asked = 19999,
 					 .vain = 19990,
 					 .what = SCRY_VAIN_MASK});
@@ -190,6 +192,7 @@ static void put_calls(struct golden *rec, uint32_t flags)
 					 .tid = 4711,
 					 .calls = 900,
 					 .ticks = 9,
+					 .vain_ticks = 7,
 					 .asked = 800,
 					 .vain = 700,
 					 .what = SCRY_VAIN_WAKE});
@@ -201,6 +204,8 @@ static void put_calls(struct golden *rec, uint32_t flags)
 					 .errors = 3000,
 					 .again = 2900,
 					 .ticks = 40,
+					 .vain_ticks = 20,
+					 .again_ticks = 10,
 					 .asked = 5000,
 					 .vain = 2600,
 					 .what = SCRY_VAIN_BYTE,
@@ -213,6 +218,7 @@ static void put_calls(struct golden *rec, uint32_t flags)
 					 .errors = 399,
 					 .absent = 398,
 					 .ticks = 7,
+					 .absent_ticks = 6,
 					 .error = 13});
 	put_sum(rec, flags, "app",
 		(struct scry_ev_syscall){.site = 6, .pid = 4711, .tid = 4711, .calls = 12});
@@ -234,12 +240,15 @@ static void put_totals(struct golden *rec, const struct scry_ev_syscalls *sums)
 	golden_put(rec, SCRY_EVENT_TOTALS, &totals, sizeof(totals));
 }
 
+/* It does not say which samples were in calls in vain. */
+static bool is_older;
+
 static int recording(uint32_t flags, bool has_losses, bool is_ruby)
 {
 	struct golden rec = golden_begin();
 	const bool is_exact = flags & SCRY_SYSCALLS_EXACT;
 	struct scry_ev_syscalls sums = {
-		.flags = flags,
+		.flags = flags | (is_exact && !is_older ? SCRY_SYSCALLS_VAIN_TICKS : 0),
 		.rate = 1000,
 		.ticks = 1000,
 		.inside = 457,
@@ -302,12 +311,16 @@ static void exact(void **state)
 
 	check(SCRY_SYSCALLS_EXACT, false, &plain, "syscalls_exact.txt");
 	check(SCRY_SYSCALLS_EXACT, false, &plain, "syscalls_exact.json");
+	is_older = true;
+	check(SCRY_SYSCALLS_EXACT, false, &plain, "syscalls_older.txt");
+	is_older = false;
 	some.grep = "poll_queue";
 	check(SCRY_SYSCALLS_EXACT, false, &some, "syscalls_grep.txt");
 	some = plain;
 	some.top = 2;
 	some.pid = 4712;
 	check(SCRY_SYSCALLS_EXACT, false, &some, "syscalls_pid.txt");
+	check(SCRY_SYSCALLS_EXACT, false, &some, "syscalls_pid.json");
 }
 
 static void latency(void **state)
