@@ -64,6 +64,8 @@ fuzz:
 	@tools/fuzz $(FUZZ_SECONDS)
 
 install: all
+	@meson configure $(B) | awk '$$1 == "prefix" { p = $$2 } END { exit p != "$(PREFIX)" }' || \
+		{ meson configure $(B) -Dprefix=$(PREFIX) && ninja -C $(B) --quiet; }
 	DESTDIR=$(DESTDIR) meson install -C $(B) --no-rebuild $(if $(QUIET),--quiet)
 
 clean:

@@ -261,6 +261,10 @@ void scry_fiber_main(struct scry_fiber *fiber)
 /* Where an overflowing fiber goes on: its stack is empty again, and it ends. */
 static void end_overflowed(struct scry_fiber *fiber)
 {
+	uint16_t word;
+
+	/* what it left in the x87 registers is nobody's; the control word stays */
+	__asm__ volatile("fnstcw %0; fninit; fldcw %0" : "=m"(word)::"st", "memory");
 	end(fiber, NULL, -EOVERFLOW);
 }
 

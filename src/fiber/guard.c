@@ -25,7 +25,7 @@
 
 #define GUARD_INSTALL 102  /* MADV_GUARD_INSTALL, include/uapi/asm-generic/mman-common.h of 6.13 */
 #define KEPT_MAPPINGS 1000 /* stacks' worth of mappings that are left to the program */
-#define IOVECS 512	   /* at most IOV_MAX, 1024 */
+#define IOVECS 32	   /* they lie on the stack of whoever needs a stack */
 
 static _Atomic long mapped_guards; /* made by mprotect, over all pools */
 static _Atomic int batches_fail;   /* process_madvise does not take this advice */
@@ -124,7 +124,7 @@ static int advise_all(struct iovec *ranges, uint32_t count, int advice)
 				  : syscall(SYS_process_madvise, pidfd, ranges, count, advice, 0);
 
 		if (pidfd >= 0)
-			close(pidfd);
+			syscall(SYS_close, pidfd); /* no point of cancellation */
 		if (bytes < 0)
 			atomic_store(&batches_fail, 1);
 		while (bytes > 0 && done < count && (size_t)bytes >= ranges[done].iov_len)
@@ -183,9 +183,16 @@ uint32_t scry_guard_open(struct scry_stack_pool *pool, uint32_t slab_index, uint
 {
 	struct scry_slab *slab = atomic_load(&pool->slabs[slab_index]);
 
-	if (pool->slab_kind[slab_index] == SCRY_GUARD_MADVISE)
-		return open_by_madvise(pool, slab, first, count);
-	return open_by_mprotect(pool, slab, first, count);
+	uint32_t done;
+	int cancelled;
+
+	/* a cancelled thread would end here with the pool locked */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelled);
+	done = pool->slab_kind[slab_index] == SCRY_GUARD_MADVISE
+		       ? open_by_madvise(pool, slab, first, count)
+		       : open_by_mprotect(pool, slab, first, count);
+	pthread_setcancelstate(cancelled, NULL);
+	return done;
 }
 
 void scry_guard_release(struct scry_stack_pool *pool, uint32_t first, uint32_t end)

@@ -115,8 +115,9 @@ static const Elf64_Phdr *program_header(const struct scry_image *image, uint32_t
 		const Elf64_Phdr *segment =
 			(const void *)(image->bytes + head->e_phoff + i * sizeof(*segment));
 
+		/* two may share a page of the file, as lld lays them out */
 		if (segment->p_type == type &&
-		    (type != PT_LOAD || (offset >= (segment->p_offset & ~4095ull) &&
+		    (type != PT_LOAD || (offset >= segment->p_offset &&
 					 offset < segment->p_offset + segment->p_filesz)))
 			return segment;
 	}
@@ -124,7 +125,7 @@ static const Elf64_Phdr *program_header(const struct scry_image *image, uint32_t
 }
 
 /* Maps the file when it is still the one that was loaded. */
-static void map_file(struct scry_image *image, const struct maps_line *line)
+static void map_file(struct scry_image *image, const struct maps_line *line, uintptr_t address)
 {
 	int fd = open(image->path, O_RDONLY | O_CLOEXEC);
 	const Elf64_Phdr *segment;
@@ -141,7 +142,7 @@ static void map_file(struct scry_image *image, const struct maps_line *line)
 		return;
 	image->bytes = bytes;
 	image->size = st.st_size;
-	segment = program_header(image, PT_LOAD, image->file_offset);
+	segment = program_header(image, PT_LOAD, image->file_offset + (address - image->low));
 	if (segment == NULL) {
 		munmap(bytes, st.st_size);
 		image->bytes = NULL;
@@ -164,7 +165,7 @@ int scry_image_open(uintptr_t address, struct scry_image *ret_image)
 	ret_image->file_offset = line.offset;
 	strncpy(ret_image->path, line.path, sizeof(ret_image->path) - 1);
 	if (ret_image->path[0] == '/')
-		map_file(ret_image, &line);
+		map_file(ret_image, &line, address);
 	return 0;
 }
 

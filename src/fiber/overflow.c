@@ -257,7 +257,10 @@ static bool report(const struct hit *hit, siginfo_t *info, ucontext_t *context)
 	static struct fault fault; /* one at a time */
 	struct scry_stack_overflow *overflow = &fault.overflow;
 	bool goes_on;
+	int cancelled;
 
+	/* what it calls would end a thread that is cancelled, out of here */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelled);
 	while (atomic_flag_test_and_set(&report_busy))
 		__builtin_ia32_pause();
 	memset(&fault, 0, sizeof(fault));
@@ -284,6 +287,7 @@ static bool report(const struct hit *hit, siginfo_t *info, ucontext_t *context)
 		context->uc_mcontext.gregs[REG_EFL] &= ~0x400; /* the direction flag: psABI 3.2.1 */
 	}
 	atomic_flag_clear(&report_busy);
+	pthread_setcancelstate(cancelled, NULL);
 	return goes_on;
 }
 
@@ -324,7 +328,8 @@ static void pass_on(int signal, siginfo_t *info, ucontext_t *context, bool is_ba
 	if (old->sa_handler == SIG_IGN && info->si_code <= 0)
 		return;
 	sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
-	if (info->si_code <= 0)
+	/* nor is there an instruction that runs again where a signal's frame did not fit */
+	if (info->si_code <= 0 || info->si_code == SI_KERNEL)
 		syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), signal, info);
 }
 

@@ -137,6 +137,7 @@ void scry_preempt_leave(void)
 
 	self->preempted++;
 	self->sched->is_due = 0;
+	self->sched->turns = SCRY_TURNS_DUE;
 	scry_fiber_queue(self->sched, self);
 	scry_fiber_go_on(self->sched);
 	errno = error;
@@ -151,6 +152,7 @@ void scry_preempt_point(void)
 		return;
 	sched->busy = 1;
 	sched->is_due = 0;
+	sched->turns = SCRY_TURNS_DUE;
 	scry_fiber_queue(sched, self);
 	scry_fiber_go_on(sched);
 }
@@ -162,7 +164,7 @@ static int install(void)
 			 now;
 	int error = 0;
 
-	sigemptyset(&action.sa_mask);
+	sigfillset(&action.sa_mask); /* no other handler leaves it by a jump */
 	pthread_mutex_lock(&install_lock);
 	if (sigaction(TICK, NULL, &now) != 0) {
 		error = -errno;

@@ -142,6 +142,7 @@ static void after_fork_in_child(void)
 	self->resumer = NULL;
 	self->joiner = NULL;
 	self->timer = -1;
+	atomic_store(&self->is_mailed, 0); /* a wake that was under way is the parent's */
 	now->keep = (was->keep & ((1u << SCRY_TAG_SHIFT) - 1)) | take_number();
 	self->state = SCRY_STATE_IDLE | now->keep;
 	scheds[0] = now;
@@ -233,7 +234,8 @@ int scry_fiber_close(void)
 
 	if (sched == NULL || self != sched->main)
 		return -EPERM;
-	if (sched->held > 0)
+	scry_fiber_mail_take(sched); /* what others have spawned here is not lost */
+	if (sched->held > 0 || atomic_load(&sched->mails) != NULL)
 		return -EBUSY;
 	scry_preempt_stop();
 	strike(sched);

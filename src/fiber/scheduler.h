@@ -59,10 +59,11 @@ struct scry_fiber_sched {
 	int tid;			/* of its thread */
 	bool pool_is_measured;
 	bool is_on_valgrind;
-	bool is_lost;	/* the process that had it forked */
-	size_t live;	/* fibers that did not end */
-	size_t held;	/* and those that did, but were not joined */
-	unsigned turns; /* since it looked at descriptors */
+	bool is_lost;	      /* the process that had it forked */
+	size_t live;	      /* fibers that did not end */
+	size_t held;	      /* and those that did, but were not joined */
+	unsigned turns;	      /* since it looked at descriptors and times */
+#define SCRY_TURNS_DUE 65536u /* a slice is over: it looks at once */
 	struct scry_timer *timers;
 	uint32_t timer_count, timer_room;
 	struct scry_watch *watches;

@@ -482,8 +482,10 @@ static void one_that_is_woken_as_it_ends(void **state)
 	pthread_join(thread, NULL);
 }
 
+/* With the x87 registers full. */
 static void *overflows(void *arg)
 {
+	__asm__ volatile("fld1; fld1; fld1; fld1; fld1; fld1; fld1; fld1");
 	frames_small(0);
 	return arg;
 }
@@ -511,6 +513,13 @@ static int overflow_alone(void)
 			return 2;
 		if (scry_fiber_join(a, NULL) != -EOVERFLOW)
 			return 3;
+		{
+			volatile long double sum = i;
+
+			sum = sum * 3.0L + 1.0L;
+			if (sum != 3 * i + 1)
+				return 6;
+		}
 		if (scry_fiber_join(b, &value) != 0 || strcmp(value, "b") != 0)
 			return 4;
 	}
@@ -586,15 +595,66 @@ static void a_child_has_the_forking_fiber_only(void **state)
 	assert_int_equal(scry_fiber_join(sibling, NULL), 0);
 }
 
-static void *yields(void *arg)
+static void *wakes_parent(void *fiber)
 {
-	scry_fiber_yield();
-	return arg;
+	assert_int_equal(scry_fiber_wake(fiber), 0);
+	return NULL;
+}
+
+/* In whose child nothing is left of it: that one ends. */
+static void *forks_with_a_wake_under_way(void *arg)
+{
+	pthread_t thread;
+	int status = -1;
+	pid_t child;
+
+	assert_int_equal(pthread_create(&thread, NULL, wakes_parent, scry_fiber_self()), 0);
+	pthread_join(thread, NULL);
+	child = fork();
+	if (child == 0)
+		return NULL;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	return (void *)(long)status;
+}
+
+static void a_wake_is_not_the_childs(void **state)
+{
+	void *value = "";
+
+	assert_int_equal(scry_fiber_join(spawn(forks_with_a_wake_under_way, NULL), &value), 0);
+	assert_null(value);
 }
 
 static void *is_gone(void *arg)
 {
 	note('d');
+	return arg;
+}
+
+static void *spawns_on(void *sched)
+{
+	assert_int_equal(scry_fiber_spawn_on(sched, is_gone, NULL), 0);
+	return NULL;
+}
+
+static void what_others_spawn_is_not_lost_at_close(void **state)
+{
+	pthread_t thread;
+
+	order[0] = '\0';
+	assert_int_equal(scry_fiber_close(), 0);
+	assert_int_equal(scry_fiber_open(NULL, &here), 0);
+	assert_int_equal(pthread_create(&thread, NULL, spawns_on, here), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(scry_fiber_close(), -EBUSY);
+	while (scry_fiber_count() > 0)
+		scry_fiber_yield();
+	assert_string_equal(order, "d");
+}
+
+static void *yields(void *arg)
+{
+	scry_fiber_yield();
 	return arg;
 }
 
@@ -681,6 +741,8 @@ int main(void)
 		TEST(an_overflow_ends_its_fiber_alone),
 		TEST(signals_wait_for_the_end_of_a_report),
 		TEST(a_child_has_the_forking_fiber_only),
+		TEST(a_wake_is_not_the_childs),
+		TEST(what_others_spawn_is_not_lost_at_close),
 		TEST(many_live_and_end),
 		TEST(measured_stacks_are_advised),
 	};

@@ -145,6 +145,32 @@ static void so_they_do_by_the_timer(void **state)
 	assert_int_equal(scry_preempt_stop(), 0);
 }
 
+static void *sleeps_over_and_over(void *arg)
+{
+	for (int i = 0; i < 20; i++)
+		scry_fiber_sleep(1);
+	is_over = true;
+	return arg;
+}
+
+/* Whoever is due has the next turn, and not only after many: within four slices each time. */
+static void who_is_due_does_not_wait_for_many_slices(void **state)
+{
+	struct scry_preempt_counts ticks;
+	struct scry_fiber *fibers[2];
+	uint64_t count = 0;
+
+	is_over = false;
+	assert_int_equal(scry_fiber_spawn(NULL, spins, &count, &fibers[0]), 0);
+	assert_int_equal(scry_fiber_spawn(NULL, sleeps_over_and_over, NULL, &fibers[1]), 0);
+	assert_int_equal(scry_preempt_start(1000000), 0);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(scry_fiber_join(fibers[i], NULL), 0);
+	assert_int_equal(scry_preempt_count(&ticks), 0);
+	assert_int_equal(scry_preempt_stop(), 0);
+	assert_true(ticks.switched <= 80);
+}
+
 static int64_t seconds;
 
 static void *ends_it(void *arg)
@@ -382,6 +408,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(loops_that_never_yield_take_turns),
 		TEST(so_they_do_by_the_timer),
+		TEST(who_is_due_does_not_wait_for_many_slices),
 		TEST(nothing_is_lost_under_stress),
 		TEST(handlers_are_not_left),
 		TEST(wrong_calls_are_errors),
