@@ -218,7 +218,7 @@ exported() {
 	"$SCRY" malloc export "$T/x.scry" --pid "$other" 2>"$T/scry.err" | grep -q "^scry-malloc 1 pid $other"
 	[ ! -s "$T/scry.err" ]
 	scry_ends 1 report "$T/x.scry" --pid 4194304
-	says "process 4194304 has no calls.*fix: --pid PID, of .*$most"
+	says "process 4194304 is not in this recording.*fix: --pid PID, of .*$most"
 	scry_ends 1 malloc export "$T/x.scry" --pid 4194304
 	says "process 4194304 has no calls.*fix: --pid PID, of $most \\("
 }
