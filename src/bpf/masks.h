@@ -9,8 +9,14 @@
 #define SIGKILL 9
 #define SIGSTOP 19
 
-/* Is `now` what was asked for? A filter may have answered in the kernel's place. Where the old mask
- * was stored over the new one, that is read: they are the same if the call was in vain. */
+/* May somebody have answered in the kernel's place? */
+static __always_inline bool has_filter(const struct task_struct *task)
+{
+	return !bpf_core_field_exists(task->seccomp.mode) || task->seccomp.mode;
+}
+
+/* Is `now` what was asked for? Where the old mask was stored over the new one, that is read: they
+ * are the same if the call was in vain. */
 static __always_inline bool is_mask_asked_for(const struct pt_regs___kernel *regs, __u64 now)
 {
 	const __u64 never = 1ull << (SIGKILL - 1) | 1ull << (SIGSTOP - 1);
@@ -39,7 +45,8 @@ static __always_inline void ask_mask(struct scry_syscalls_sum *s, struct task_st
 	if (!e)
 		return;
 	if (regs->si && e->has_mask && !result && !task->ptrace)
-		found(s, SCRY_VAIN_MASK, e->mask == now && is_mask_asked_for(regs, now));
+		found(s, SCRY_VAIN_MASK,
+		      e->mask == now && (!has_filter(task) || is_mask_asked_for(regs, now)));
 	e->mask = now;
 	e->has_mask = !task->ptrace;
 }

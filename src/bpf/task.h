@@ -79,6 +79,10 @@ struct thread_struct {
 	unsigned long fsbase;
 } __attribute__((preserve_access_index));
 
+struct seccomp {
+	int mode; /* 0: no filter */
+} __attribute__((preserve_access_index));
+
 struct task_struct {
 	struct thread_info thread_info;
 	int pid, tgid;
@@ -91,6 +95,7 @@ struct task_struct {
 	struct mm_struct *mm;
 	struct signal_struct *signal;
 	sigset_t blocked;
+	struct seccomp seccomp;
 	struct files_struct *files;
 	struct thread_struct thread;
 } __attribute__((preserve_access_index));
