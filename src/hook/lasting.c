@@ -297,26 +297,34 @@ static const char too_much[] = "its memory is too large to be looked through in 
 		  is_used[] = "a thread, a stack or data still leads there",
 		  unseen[] = "it cannot be seen which of its memory is there";
 
-/* NULL: no word of [at, end), which is there, leads to the patch. Words that are not aligned are no
- * addresses. */
+/* Of the first n bytes that were read. Words that are not aligned are no addresses. */
+static const char *judge(struct proof *p, size_t n)
+{
+	if (n > p->left || scry_now_ns() > p->deadline_ns)
+		return too_much;
+	p->left -= n;
+	for (size_t i = 0; i < n / 8; i++)
+		if (leads_there(p, p->words[i]))
+			return is_used;
+	return NULL;
+}
+
+/* NULL: no word of [at, end), which is there, leads to the patch. */
 static const char *look_at_words(const struct scry_inject *inj, struct proof *p, uint64_t at,
 				 uint64_t end)
 {
-	while (at < end) {
+	const char *why = NULL;
+
+	while (at < end && !why) {
 		const uint64_t size = end - at < CHUNK_BYTES ? end - at : CHUNK_BYTES;
 		ssize_t n = scry_mem_read_some(&inj->mem, at, p->words, size);
 
 		if (n <= 0) /* given back by somebody who shares it */
 			return too_much;
-		if ((uint64_t)n > p->left || scry_now_ns() > p->deadline_ns)
-			return too_much;
-		p->left -= (uint64_t)n;
-		for (size_t i = 0; i < (size_t)n / 8; i++)
-			if (leads_there(p, p->words[i]))
-				return is_used;
+		why = judge(p, (size_t)n);
 		at += (uint64_t)n;
 	}
-	return NULL;
+	return why;
 }
 
 /* Only what is there is read: to bring more into memory may take a server's answer, who stands
@@ -369,21 +377,18 @@ static int open_shared(const struct scry_inject *inj, const struct scry_map_entr
 /* The words of file bytes [at, end), of which none may lead to the patch. */
 static const char *look_at_file(struct proof *p, int fd, uint64_t at, uint64_t end)
 {
-	while (at < end) {
+	const char *why = NULL;
+
+	while (at < end && !why) {
 		const uint64_t size = end - at < CHUNK_BYTES ? end - at : CHUNK_BYTES;
 		ssize_t n = pread(fd, p->words, size, (off_t)at);
 
 		if (n <= 0)
 			return n < 0 ? unseen : NULL;
-		if ((uint64_t)n > p->left || scry_now_ns() > p->deadline_ns)
-			return too_much;
-		p->left -= (uint64_t)n;
-		for (size_t i = 0; i < (size_t)n / 8; i++)
-			if (leads_there(p, p->words[i]))
-				return is_used;
+		why = judge(p, (size_t)n);
 		at += (uint64_t)n;
 	}
-	return NULL;
+	return why;
 }
 
 static const char *look_at_shared(const struct scry_inject *inj, struct proof *p,

@@ -13,23 +13,7 @@
 	.globl scry_before, scry_before_words, scry_before_end
 	.hidden scry_before, scry_before_words, scry_before_end
 scry_before:
-	lea -128(%rsp), %rsp
-	pushfq
-	push %r15
-	push %r14
-	push %r13
-	push %r12
-	push %rbp
-	push %rbx
-	push %r11
-	push %r10
-	push %rax
-	push %r9
-	push %r8
-	push %rcx
-	push %rdx
-	push %rsi
-	push %rdi
+	save_call
 	mov %rsp, %rbx
 	cld
 	save_vectors
@@ -37,23 +21,7 @@ scry_before:
 	call *1f(%rip)
 	load_vectors
 	mov %rbx, %rsp
-	pop %rdi
-	pop %rsi
-	pop %rdx
-	pop %rcx
-	pop %r8
-	pop %r9
-	pop %rax
-	pop %r10
-	pop %r11
-	pop %rbx
-	pop %rbp
-	pop %r12
-	pop %r13
-	pop %r14
-	pop %r15
-	popfq
-	lea 128(%rsp), %rsp
+	load_call
 	jmp scry_before_end
 	.balign 8, 0xcc
 scry_before_words:

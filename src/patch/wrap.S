@@ -30,23 +30,7 @@
 	.globl scry_wrap, scry_wrap_words_at, scry_wrap_end
 	.hidden scry_wrap, scry_wrap_words_at, scry_wrap_end
 scry_wrap:
-	lea -128(%rsp), %rsp
-	pushfq
-	push %r15
-	push %r14
-	push %r13
-	push %r12
-	push %rbp
-	push %rbx
-	push %r11
-	push %r10
-	push %rax
-	push %r9
-	push %r8
-	push %rcx
-	push %rdx
-	push %rsi
-	push %rdi
+	save_call
 	push $0
 	push $0
 	push $0
@@ -155,23 +139,7 @@ scry_wrap:
 .Ldone:
 	load_vectors
 	lea CALL(%rbx), %rsp
-	pop %rdi
-	pop %rsi
-	pop %rdx
-	pop %rcx
-	pop %r8
-	pop %r9
-	pop %rax
-	pop %r10
-	pop %r11
-	pop %rbx
-	pop %rbp
-	pop %r12
-	pop %r13
-	pop %r14
-	pop %r15
-	popfq
-	lea 128(%rsp), %rsp
+	load_call
 	jmp scry_wrap_end
 	.balign 8, 0xcc
 scry_wrap_words_at:
