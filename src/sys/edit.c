@@ -17,6 +17,8 @@
 #include "sys/elf.h"
 #include "sys/guard.h"
 
+#define LOOKS_MAX (1u << 26) /* some tenths of a second */
+
 int scry_edit_poke(int mem_fd, uint64_t addr, const void *buf, size_t size)
 {
 	const char *p = buf;
@@ -311,13 +313,14 @@ struct seen {
 	uint64_t start;
 	struct scry_elf *elf; /* NULL: it cannot be opened */
 	uint64_t bias;
+	size_t looks; /* of under() */
 };
 
 static void look_at(const struct scry_edit *e, const struct scry_maps *maps,
 		    const struct scry_map_entry *m, struct seen *seen)
 {
 	scry_elf_close(seen->elf);
-	*seen = (struct seen){.start = m->start};
+	*seen = (struct seen){.start = m->start, .looks = seen->looks};
 	if (scry_elf_open_mapped(e->mem->pid, m, &seen->elf) < 0)
 		seen->elf = NULL;
 	else if (scry_elf_bias(seen->elf, maps, m, &seen->bias) < 0) {
@@ -438,19 +441,30 @@ const struct scry_journal_entry *scry_edit_under(const struct scry_edit *e, uint
 	return NULL;
 }
 
-/* Does what an earlier entry has put there explain its old bytes? That one goes back to the file's.
- */
-static bool is_explained(const struct scry_edit *e, const struct scry_journal_entry *j)
+/* The entry that it was put over; NULL: none that stands. A journal may be forged: so many are
+ * looked at, and no more. */
+static const struct scry_journal_entry *under(const struct scry_edit *e,
+					      const struct scry_journal_entry *j, struct seen *seen)
 {
-	bool is = false;
-
-	for (size_t i = 0; j->is_over && &e->entries[i] < j && !is; i++) {
-		const struct scry_journal_entry *under = &e->entries[i];
-
-		is = under->state != SCRY_EDIT_UNDONE && under->address == j->address &&
-		     under->size == j->size && !memcmp(under->new_, j->old, j->size);
+	for (const struct scry_journal_entry *i = j; j->is_over && i-- > e->entries;) {
+		if (seen->looks++ > LOOKS_MAX)
+			return NULL;
+		if (i->state != SCRY_EDIT_UNDONE && i->address == j->address &&
+		    i->size == j->size && !memcmp(i->new_, j->old, j->size))
+			return i;
 	}
-	return is;
+	return NULL;
+}
+
+/* Do what earlier entries have put there explain its old bytes, down to one that goes back to the
+ * file's? */
+static bool is_explained(const struct scry_edit *e, const struct scry_maps *maps,
+			 const struct scry_journal_entry *j, struct seen *seen)
+{
+	while ((j = under(e, j, seen)))
+		if (is_files_bytes(e, maps, j, seen))
+			return true;
+	return false;
 }
 
 /* Stands another one over it, from entry `from` on? */
@@ -493,8 +507,8 @@ static void undo_entry(struct scry_edit *e, const struct scry_maps *maps,
 	}
 	if (memcmp(now, j->old, j->size)) {
 		if (memcmp(now, j->new_, j->size) ||
-		    (j->kind != SCRY_EDIT_SLOT && !has_moved(maps, j) && !is_explained(e, j) &&
-		     !is_files_bytes(e, maps, j, seen))) {
+		    (j->kind != SCRY_EDIT_SLOT && !has_moved(maps, j) &&
+		     !is_explained(e, maps, j, seen) && !is_files_bytes(e, maps, j, seen))) {
 			report->foreign++;
 			return;
 		}

@@ -307,6 +307,37 @@ static void test_forged(void **state)
 	t.journal->count = 0;
 }
 
+/* An entry that says it stands over another one, which is forged too: none of the two goes back to
+ * what the file has, and nothing is written. */
+static void test_forged_over(void **state)
+{
+	static uint8_t code[2] = {0xcc, 0xc3};
+	struct scry_undo_report report;
+	struct scry_maps maps;
+	struct scry_edit other;
+
+	(void)state;
+	assert_int_equal(scry_maps_read(getpid(), &maps), 0);
+	for (int i = 0; i < 2; i++)
+		t.journal->entries[i] =
+			(struct scry_journal_entry){.address = at(code),
+						    .size = 1,
+						    .state = SCRY_EDIT_APPLIED,
+						    .kind = SCRY_EDIT_TEXT,
+						    .inode = scry_maps_at(&maps, at(code))->inode,
+						    .is_over = i,
+						    .old = {(uint8_t)(i ? 0x90 : 0xf4)},
+						    .new_ = {(uint8_t)(i ? 0xcc : 0x90)}};
+	t.journal->count = 2;
+	assert_int_equal(scry_edit_open(&other, &t.mem, at(t.journal)), 0);
+	assert_int_equal(scry_edit_undo(&other, &maps, &report), -EBUSY);
+	assert_int_equal(report.foreign, 2);
+	assert_int_equal(code[0], 0xcc);
+	scry_edit_close(&other);
+	t.journal->count = 0;
+	scry_maps_done(&maps);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -318,6 +349,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_unmapped, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_mapped_still, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_forged, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_forged_over, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("sys_edit", tests, NULL, NULL);
