@@ -1,8 +1,8 @@
 /*
  * This thread's track (wire/tracks.h): found, written, published. Independent of what is recorded.
  *
- *   t = scry_track_enter();	     a handler begins (calls.h has that of its channel): NULL, pass
- * through w = scry_track_reserve(t, n);    room for n words, NULL: none; scry_track_lost counts it
+ *   t = scry_track_enter();	     a handler begins: NULL, pass through (calls.h has its own)
+ *   w = scry_track_reserve(t, n);    room for n words, NULL: none; scry_track_lost counts it
  *   tsc = scry_track_stamp(t, &w);
  *   w[0] = ...; w[n - 1] = ...;
  *   scry_track_publish(t, w + n);    any number of records
@@ -111,10 +111,9 @@ static inline uint64_t scry_track_stamp(struct scry_agent_thread *t, uint64_t **
 }
 
 /*
- * The same where only the order of records matters, and their time within a few ms, in the core's
- * channel: while it is
- * this thread's turn (wire/tracks.h) a stamp is used up to 16 times. Not within one segment with
- * scry_track_stamp.
+ * The same in the core's channel, where only the order of records matters, and their time within a
+ * few ms: while it is this thread's turn (wire/tracks.h) a stamp is used up to 16 times. Not within
+ * one segment with scry_track_stamp.
  */
 static inline uint64_t scry_track_order(struct scry_agent_thread *t, uint64_t **at)
 {

@@ -31,7 +31,7 @@ static const char *const needed_once[] = {
 	"both record in the agent's own ring", "both record in one table of threads",
 	"both hook what is loaded later, and a loader waits for one of them"};
 
-enum { OBJECTS, GVL, MALLOC, LOG, COUNT, LOCKS, CALLS, INSTRUMENTS };
+enum { OBJECTS, MALLOC, LOCKS, CALLS, INSTRUMENTS };
 
 /* In the order in which they are entered: what calls the handlers of others comes behind them. */
 static const struct row {
@@ -63,8 +63,7 @@ static const char usage[] = "scry record -e LIST [OPTIONS] -p PID [-d TIME] | --
 static int want(struct record *r, const char *name, size_t length)
 {
 	for (size_t i = 0; i < INSTRUMENTS; i++)
-		if (table[i].name && strlen(table[i].name) == length &&
-		    !strncmp(table[i].name, name, length)) {
+		if (strlen(table[i].name) == length && !strncmp(table[i].name, name, length)) {
 			r->is_wanted[i] = true;
 			return 0;
 		}

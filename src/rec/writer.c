@@ -145,17 +145,17 @@ int scry_writer_open(int fd, uint64_t max_size, struct scry_writer **ret_writer)
 	if (!w)
 		return scry_fail(-ENOMEM, "no memory for the recording's writer");
 	w->first = w;
-	w->first->fd = fd;
-	w->first->max_size = max_size;
-	w->first->is_regular = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+	w->fd = fd;
+	w->max_size = max_size;
+	w->is_regular = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
 	scry_intern_init(&w->strings, STRINGS_MAX, STRING_BYTES_MAX);
 	err = write_whole(fd, parts);
 	if (err) {
 		free(w);
 		return scry_fail(err, "cannot begin the recording: %s", strerror(-err));
 	}
-	w->first->stats.size = sizeof(head);
-	w->first->stats.mono_ns = head.mono_ns;
+	w->stats.size = sizeof(head);
+	w->stats.mono_ns = head.mono_ns;
 	*ret_writer = w;
 	return 0;
 }
