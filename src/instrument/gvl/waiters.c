@@ -187,8 +187,9 @@ static bool take(struct scry_gvl *g, uint64_t words)
 	uint32_t stack = 0;
 	struct waiter *w;
 
-	if (has_stack && (frames > SCRY_GVL_STACK_BYTES || values > SCRY_GVL_STACK_BYTES ||
-			  frames % 8 || (frames + values) / 8 != words - SCRY_GVL_WAIT_WORDS))
+	if (has_stack &&
+	    (frames > SCRY_GVL_STACK_BYTES || values > SCRY_GVL_STACK_BYTES || frames % 8 ||
+	     values % 8 || (frames + values) / 8 != words - SCRY_GVL_WAIT_WORDS))
 		return false;
 	if (has_stack)
 		stack = scry_gvl_blame_take(g, &copy);
@@ -207,7 +208,7 @@ static void take_all(struct scry_gvl *g)
 {
 	struct scry_gvl_table *t = g->table;
 	struct scry_gvl_waiters *s = g->waiters;
-	const uint64_t *ring = (const uint64_t *)t + SCRY_GVL_RING_AT;
+	const volatile uint64_t *ring = (const uint64_t *)t + SCRY_GVL_RING_AT; /* one look each */
 	const uint64_t head = __atomic_load_n(&t->ring_head, __ATOMIC_ACQUIRE);
 
 	while (s->tail != head && !s->is_over) {
