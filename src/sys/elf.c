@@ -38,7 +38,12 @@
 #define SECTIONS_MAX (1u << 20)
 #define READ_MAX 256u		 /* sections */
 #define SECTION_MAX (512u << 20) /* bytes that are read of one, or of a segment */
-#define HELD_MAX (2ull << 30)	 /* of all files: a hostile one may be large, and is sparse */
+#define HELD_MAX (2ull << 30)	 /* of all files */
+
+/* What is read of one file, by the blocks that it takes up on its disk, which may compress: one of
+ * gigabytes that is all hole costs nobody but us. Some file systems do not say. */
+#define ROOM_LEAST (16ull << 20)
+#define ROOM_PER_BYTE 8u
 
 struct symbol_table {
 	Elf_Data *data;
@@ -55,6 +60,7 @@ struct scry_elf {
 	uint8_t *views[PHDRS_MAX]; /* the file's part of each, read when it is asked for */
 	size_t view_sizes[PHDRS_MAX];
 	uint64_t held;	       /* bytes read, of views and sections */
+	uint64_t room;	       /* how many may be */
 	size_t read[READ_MAX]; /* sections that were */
 	size_t read_count;
 	struct symbol_table tables[2]; /* .dynsym, .symtab */
@@ -71,7 +77,7 @@ static _Atomic uint64_t held;
 /* May so much more be read? Then it is counted. */
 static bool take(struct scry_elf *elf, uint64_t size)
 {
-	if (size > SECTION_MAX || held + size > HELD_MAX)
+	if (size > SECTION_MAX || held + size > HELD_MAX || elf->held + size > elf->room)
 		return false;
 	held += size;
 	elf->held += size;
@@ -180,6 +186,8 @@ static int open_fd(int fd, const char *path, struct scry_elf **ret)
 		scry_fail(err, "'%s' is not a regular file", path);
 		goto out;
 	}
+	elf->room = st.st_blocks ? ROOM_LEAST + (uint64_t)st.st_blocks * 512 * ROOM_PER_BYTE
+				 : UINT64_MAX;
 	snprintf(elf->path, sizeof(elf->path), "%s", path);
 	elf_version(EV_CURRENT);
 	elf->elf = elf_begin(fd, ELF_C_READ, NULL);

@@ -6,6 +6,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <link.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -309,6 +310,42 @@ static void test_huge(void **state)
 	close(fd);
 }
 
+/* A symbol table of 400 MiB, all hole, is not read; the rest of the file is. */
+static void test_sparse(void **state)
+{
+	char path[] = "/tmp/scry-elf-XXXXXX";
+	struct scry_elf *elf = NULL;
+	struct scry_sym sym;
+	struct mallinfo2 before, after;
+	Elf64_Ehdr header;
+	int fd = copy(path);
+
+	(void)state;
+	assert_int_equal(pread(fd, &header, sizeof(header), 0), sizeof(header));
+	for (size_t i = 0; i < header.e_shnum; i++) {
+		off_t at = (off_t)(header.e_shoff + i * sizeof(Elf64_Shdr));
+		Elf64_Shdr section;
+
+		assert_int_equal(pread(fd, &section, sizeof(section), at), sizeof(section));
+		if (section.sh_type != SHT_SYMTAB)
+			continue;
+		section.sh_size = 24ull << 24;
+		section.sh_offset = 16ull << 20;
+		assert_int_equal(pwrite(fd, &section, sizeof(section), at), sizeof(section));
+	}
+	assert_int_equal(ftruncate(fd, 450 << 20), 0);
+	before = mallinfo2();
+	assert_int_equal(scry_elf_open_path(path, &elf), 0);
+	read_all(elf);
+	after = mallinfo2();
+	assert_true(after.hblkhd + after.uordblks < before.hblkhd + before.uordblks + (64u << 20));
+	assert_int_equal(scry_elf_symbol(elf, "main", &sym), -ENOENT);
+	scry_elf_close(elf);
+	scry_error_clear();
+	unlink(path);
+	close(fd);
+}
+
 /* Nobody writes to it: opening, or reading, would wait for ever. */
 static void test_no_file(void **state)
 {
@@ -331,7 +368,8 @@ int main(void)
 		cmocka_unit_test(test_libc_symbols), cmocka_unit_test(test_bias_of_all),
 		cmocka_unit_test(test_self),	     cmocka_unit_test(test_build_id),
 		cmocka_unit_test(test_refusals),     cmocka_unit_test(test_cut),
-		cmocka_unit_test(test_huge),	     cmocka_unit_test(test_no_file),
+		cmocka_unit_test(test_huge),	     cmocka_unit_test(test_sparse),
+		cmocka_unit_test(test_no_file),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
