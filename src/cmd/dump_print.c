@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/demangle.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -101,8 +102,7 @@ static size_t put_native(const struct scry_dump_frame *f, size_t left, struct sc
 	       f[same].path == f->path)
 		same++;
 	scry_buf_printf(buf, "        ");
-	if (f->name[0])
-		scry_text_escape(buf, f->name, strlen(f->name));
+	scry_demangle_show(f->name, strlen(f->name), buf);
 	if (same > 1)
 		scry_buf_printf(buf, "%zu functions without a symbol", same);
 	else
@@ -264,6 +264,7 @@ static void json_native(struct scry_json *j, const struct scry_dump_frame *f)
 	scry_json_object_begin(j);
 	scry_json_key(j, "native");
 	scry_json_text(j, f->name[0] ? f->name : NULL);
+	scry_demangle_key(j, f->name, strlen(f->name));
 	scry_json_key(j, "module");
 	scry_json_text(j, f->path);
 	scry_json_key(j, "offset");

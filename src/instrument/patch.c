@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/demangle.h"
 #include "base/text.h"
 
 uint32_t scry_patch_way(const struct scry_patch_opts *opts)
@@ -17,7 +18,7 @@ void scry_patch_describe(const struct scry_hooks *h, FILE *out)
 {
 	for (size_t i = 0; i < h->count; i++) {
 		const struct scry_hook *row = &h->rows[i];
-		const struct scry_shown symbol = scry_text_shown(row->symbol),
+		const struct scry_shown symbol = scry_demangle_shown(row->symbol),
 					module = scry_text_shown(row->module);
 		size_t slots = scry_hook_slots(h, row);
 
@@ -45,7 +46,8 @@ void scry_patch_tell_refused(struct scry_watch *w, const struct scry_hooks *h, c
 				h->refused, h->count, done);
 	for (size_t i = 0; i < h->count && h->refused <= 2; i++)
 		if (!h->rows[i].way && !h->rows[i].to.is_guard)
-			scry_watch_note(w, "%s in %s is not %s: %s", h->rows[i].symbol,
+			scry_watch_note(w, "%s in %s is not %s: %s",
+					scry_demangle_shown(h->rows[i].symbol).text,
 					h->rows[i].module, done, h->rows[i].why);
 }
 

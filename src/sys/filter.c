@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/demangle.h"
 #include "base/err.h"
 
 #define RULES_MAX 256
@@ -246,8 +247,10 @@ int scry_filter_parse(const char *text, struct scry_filter **ret)
 	return r;
 }
 
-static bool matches(const struct pattern *p, const char *text)
+static bool matches(const char *text, const void *pattern)
 {
+	const struct pattern *p = pattern;
+
 	if (p->kind == REGEX)
 		return regexec(&p->regex, text, 0, NULL, 0) == 0;
 	return fnmatch(p->glob, text, 0) == 0;
@@ -262,8 +265,8 @@ static bool is_library(const struct pattern *p, const struct scry_filter_object 
 	if (p->kind == MAIN)
 		return o->is_main;
 	if (p->kind == PATH)
-		return matches(p, o->path);
-	return (o->soname && matches(p, o->soname)) || matches(p, slash ? slash + 1 : o->path);
+		return matches(o->path, p);
+	return (o->soname && matches(o->soname, p)) || matches(slash ? slash + 1 : o->path, p);
 }
 
 bool scry_filter_takes(const struct scry_filter *f, const char *symbol,
@@ -275,7 +278,8 @@ bool scry_filter_takes(const struct scry_filter *f, const char *symbol,
 		const struct rule *rule = &f->rules[i];
 
 		if (rule->marks != is_marked &&
-		    (rule->symbol.kind == ALL || matches(&rule->symbol, symbol)) &&
+		    (rule->symbol.kind == ALL ||
+		     scry_demangle_any(symbol, matches, &rule->symbol)) &&
 		    is_library(&rule->library, object))
 			is_marked = rule->marks;
 	}

@@ -8,9 +8,10 @@
  * a rule that takes all. A part that is left out matches all.
  *
  * Both parts are globs that match the whole name, or, between slashes, extended regular expressions
- * (/x/@/y/ or, shorter, /x@y/) that match any part of it. LIBRARY is matched with the soname and
- * the last part of the path; MAIN is the program itself ([M]AIN a library of that name); what
- * begins with a slash, and is no regular expression, is a glob for the path.
+ * (/x/@/y/ or, shorter, /x@y/) that match any part of it. A C++ or Rust name is matched as it is,
+ * demangled, and demangled without its parameters: std::*, ns::Class::method. LIBRARY is matched
+ * with the soname and the last part of the path; MAIN is the program itself ([M]AIN a library of
+ * that name); what begins with a slash, and is no regular expression, is a glob for the path.
  *
  * Beyond ltrace: within brackets, within slashes, before a slash of a path, and doubled (libstdc++)
  * a sign is a sign of the name. So is, in a library, a dash before a digit, and one with ".so"

@@ -14,6 +14,7 @@
 
 #include <xxhash.h>
 
+#include "base/demangle.h"
 #include "base/err.h"
 #include "sys/debug_file.h"
 #include "sys/filter.h"
@@ -100,13 +101,20 @@ static bool is_wanted(const struct request *q, const struct scry_object *o)
 	       (!strchr(q->library, '/') && scry_linkmap_is_named(o, q->library));
 }
 
+static bool is_called(const char *name, const void *request)
+{
+	const struct request *q = request;
+
+	return q->is_glob ? fnmatch(q->name, name, 0) == 0 : strcmp(q->name, name) == 0;
+}
+
 static bool is_named(const struct request *q, const struct scry_object *o, const char *name)
 {
 	const struct scry_filter_object object = described(o);
 
 	if (q->filter)
 		return scry_filter_takes(q->filter, name, &object);
-	return q->is_glob ? fnmatch(q->name, name, 0) == 0 : strcmp(q->name, name) == 0;
+	return scry_demangle_any(name, is_called, q);
 }
 
 static int add(struct scry_functions *f, const struct scry_function *function)

@@ -1,7 +1,8 @@
 /*
  * Functions of loaded objects by what a person asks for: SYMBOL[@LIB].
  *
- * SYMBOL is a name, a glob (`mysql_*`), or 0xADDRESS for a function without a name: the link-time
+ * SYMBOL is a name, a glob (`mysql_*`), of C++ and Rust also demangled, with or without parameters
+ * (`ns::Class::method`, base/demangle.h), or 0xADDRESS for a function without a name: the link-time
  * address in LIB, or without LIB the run-time address. LIB is the soname or the last part of the
  * path of one or more objects; where none is called so, any part of the path ("mariadb"); a glob
  * too. All versions of a name and all namespaces are answers. Functions are taken from .dynsym and

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "base/demangle.h"
 #include "base/err.h"
 #include "base/text.h"
 #include "view/calls_line.h"
@@ -194,7 +195,7 @@ static int push(struct lines *l, const struct scry_call_image *image,
 		{"time_ns", NULL, SCRY_CELL_TIME, 0,
 		 scry_cell_number(event->time_ns > start ? event->time_ns - start : 0)},
 		{"tid", NULL, SCRY_CELL_NUMBER, 0, scry_cell_number(event->tid)},
-		{"function", NULL, SCRY_CELL_TEXT, 0,
+		{"function", NULL, SCRY_CELL_SYMBOL, 0,
 		 f ? scry_functions_string(l->reader, f->ev.symbol_str) : scry_cell_unknown()},
 		{"library", NULL, SCRY_CELL_TEXT, 0,
 		 f ? scry_functions_string(l->reader, f->ev.module_str) : scry_cell_unknown()},
@@ -296,7 +297,7 @@ static bool is_wanted(const struct lines *l, uint32_t pid, const struct scry_cal
 
 	if (l->opts->pid && l->opts->pid != pid)
 		return false;
-	return !l->opts->grep || (symbol && scry_grep_matches(&l->grep, symbol));
+	return !l->opts->grep || (symbol && scry_grep_matches_symbol(&l->grep, symbol));
 }
 
 static int on_call(struct lines *l, const struct scry_event *event)
@@ -355,8 +356,8 @@ static void tell_resumed(struct lines *l, const struct scry_call_image *image,
 	meet(l, image->ret->tid);
 	begin_line(l, image->ret->time_ns, image->ret->tid);
 	scry_buf_printf(&l->buf, "<... ");
-	scry_text_escape(&l->buf, name.is_unknown ? "?" : name.bytes,
-			 name.is_unknown ? 1 : name.length);
+	scry_demangle_show_bare(name.is_unknown ? "?" : name.bytes,
+				name.is_unknown ? 1 : name.length, &l->buf);
 	scry_buf_printf(&l->buf, " resumed> ");
 	end_line(l, image, f, need_comma);
 	put_stack(l, scry_call_key(((const struct scry_ev_return *)(image->ret + 1))->pid,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/demangle.h"
 #include "base/err.h"
 #include "base/text.h"
 
@@ -110,7 +111,7 @@ bool scry_call_put(struct scry_buf *buf, const struct scry_reader *reader,
 	const char *name = f ? scry_reader_string(reader, f->ev.symbol_str, &length) : NULL;
 	bool need_comma = false;
 
-	scry_text_escape(buf, name ? name : "?", name ? length : 1);
+	scry_demangle_show_bare(name ? name : "?", name ? length : 1, buf);
 	scry_buf_append(buf, "(", 1);
 	if (call->flags & SCRY_CALL_HAS_NO_ARGS)
 		scry_buf_append(buf, "...", 3);

@@ -260,7 +260,7 @@ static void push(struct sums *s, struct scry_doc *doc)
 		{NULL, "p99_ns", SCRY_CELL_NUMBER, false},
 		{"max us", NULL, SCRY_CELL_NUMBER, false},
 		{NULL, "max_ns", SCRY_CELL_NUMBER, false},
-		{"function", "function", SCRY_CELL_TEXT, false},
+		{"function", "function", SCRY_CELL_SYMBOL, false},
 		{NULL, "library", SCRY_CELL_TEXT, false},
 		{NULL, "returned", SCRY_CELL_NUMBER, false},
 		{NULL, "left", SCRY_CELL_NUMBER, false},
@@ -276,7 +276,7 @@ static void push(struct sums *s, struct scry_doc *doc)
 	for (size_t i = 0; i < s->count; i++) {
 		const char *symbol = scry_reader_string(s->reader, s->rows[i]->symbol, NULL);
 
-		if (scry_grep_matches(&s->grep, symbol ? symbol : ""))
+		if (scry_grep_matches_symbol(&s->grep, symbol))
 			push_row(s, s->rows[i], doc);
 	}
 	if (!s->count)

@@ -68,7 +68,7 @@ int scry_view_count(struct scry_reader *reader, const struct scry_view_opts *opt
 	static const struct scry_column columns[] = {
 		{NULL, "pid", SCRY_CELL_NUMBER, false},
 		{"calls", "calls", SCRY_CELL_COUNT, false},
-		{"symbol", "symbol", SCRY_CELL_TEXT, false},
+		{"symbol", "symbol", SCRY_CELL_SYMBOL, false},
 		{"module", "module", SCRY_CELL_TEXT, true},
 		{"way", "way", SCRY_CELL_TEXT, false},
 		{"address", "address", SCRY_CELL_HEX, false},

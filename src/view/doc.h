@@ -20,6 +20,7 @@
 
 enum scry_cell_kind {
 	SCRY_CELL_TEXT,	  /* left */
+	SCRY_CELL_SYMBOL, /* left, demangled; mangled in JSON, with a key "demangled" behind it */
 	SCRY_CELL_COUNT,  /* right, 1,234,567 */
 	SCRY_CELL_NUMBER, /* right, 1234567: pids, lines, ids */
 	SCRY_CELL_HEX,	  /* right, 0x7f...; a string in JSON */
@@ -43,7 +44,7 @@ struct scry_doc_frame {
 	const char *file, *method; /* NULL: not known */
 	size_t file_length, method_length;
 	uint32_t line;
-	bool is_c, is_native; /* a C function: file and line are its caller's */
+	bool is_c, is_native; /* a C function: file and line are its caller's; native: mangled */
 	uint64_t offset;      /* is_native: from the symbol (method), else the object (file) */
 };
 
@@ -140,7 +141,6 @@ int scry_doc_end(struct scry_doc *doc);
 /* Instead of scry_doc_end, when the view failed: what was printed stays as it is, cut. */
 void scry_doc_abandon(struct scry_doc *doc);
 
-/* Cells. */
 struct scry_cell scry_cell_text(const char *bytes, size_t length); /* NULL: unknown */
 struct scry_cell scry_cell_number(uint64_t number);
 struct scry_cell scry_cell_unknown(void);

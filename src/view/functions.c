@@ -82,7 +82,7 @@ static bool is_wanted(const struct list *l, const struct scry_grep *grep, const 
 	const char *symbol = scry_reader_string(l->reader, c->symbol, NULL);
 	const char *module = scry_reader_string(l->reader, c->module, NULL);
 
-	return scry_grep_matches(grep, symbol ? symbol : "") ||
+	return scry_grep_matches_symbol(grep, symbol) ||
 	       scry_grep_matches(grep, module ? module : "");
 }
 

@@ -3,6 +3,7 @@
  */
 #include "view/grep.h"
 
+#include "base/demangle.h"
 #include "base/err.h"
 
 #include <errno.h>
@@ -16,6 +17,8 @@ int scry_grep_init(struct scry_grep *grep, const char *pattern)
 	int code;
 
 	*grep = (struct scry_grep){.text = pattern};
+	if (pattern)
+		scry_demangle(pattern, len, &grep->demangled);
 	if (len < 3 || pattern[0] != '/' || pattern[len - 1] != '/')
 		return 0;
 	inner = strndup(pattern + 1, len - 2);
@@ -36,6 +39,7 @@ void scry_grep_done(struct scry_grep *grep)
 {
 	if (grep->is_regex)
 		regfree(&grep->regex);
+	scry_buf_done(&grep->demangled);
 	*grep = (struct scry_grep){0};
 }
 
@@ -43,5 +47,16 @@ bool scry_grep_matches(const struct scry_grep *grep, const char *text)
 {
 	if (grep->is_regex)
 		return regexec(&grep->regex, text, 0, NULL, 0) == 0;
-	return !grep->text || strstr(text, grep->text);
+	return !grep->text || strstr(text, grep->text) ||
+	       (grep->demangled.len && strstr(text, grep->demangled.data));
+}
+
+static bool matches(const char *name, const void *grep)
+{
+	return scry_grep_matches(grep, name);
+}
+
+bool scry_grep_matches_symbol(const struct scry_grep *grep, const char *symbol)
+{
+	return scry_demangle_any(symbol ? symbol : "", matches, grep);
 }

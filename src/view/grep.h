@@ -1,5 +1,6 @@
 /*
- * --grep: a substring, or /regex/ (POSIX extended).
+ * --grep: a substring, or /regex/ (POSIX extended). A mangled name means the demangled one, too,
+ * which is what rows show.
  */
 #ifndef SCRY_VIEW_GREP_H
 #define SCRY_VIEW_GREP_H
@@ -7,8 +8,11 @@
 #include <regex.h>
 #include <stdbool.h>
 
+#include "base/buf.h"
+
 struct scry_grep {
 	const char *text; /* NULL: matches everything */
+	struct scry_buf demangled;
 	bool is_regex;
 	regex_t regex;
 };
@@ -18,5 +22,8 @@ int scry_grep_init(struct scry_grep *grep, const char *pattern);
 void scry_grep_done(struct scry_grep *grep);
 
 bool scry_grep_matches(const struct scry_grep *grep, const char *text);
+
+/* The name of a function: as it is, or demangled. NULL is "". */
+bool scry_grep_matches_symbol(const struct scry_grep *grep, const char *symbol);
 
 #endif

@@ -411,7 +411,7 @@ static void push_rows(struct locks *l, bool conditions)
 		{"lock", "lock", SCRY_CELL_TEXT, false},
 		{NULL, "address", SCRY_CELL_HEX, false},
 		{NULL, "module", SCRY_CELL_TEXT, false},
-		{NULL, "symbol", SCRY_CELL_TEXT, false},
+		{NULL, "symbol", SCRY_CELL_SYMBOL, false},
 		{NULL, "offset", SCRY_CELL_HEX, false},
 		{NULL, "function", SCRY_CELL_TEXT, false},
 		{"waited in", NULL, SCRY_CELL_TEXT, false},

@@ -56,7 +56,7 @@ static bool is_wanted(struct log *l, struct scry_reader *reader, const struct sc
 
 	if (l->opts->pid && l->opts->pid != e->pid)
 		return false;
-	return !l->opts->grep || (symbol && scry_grep_matches(&l->grep, symbol));
+	return !l->opts->grep || (symbol && scry_grep_matches_symbol(&l->grep, symbol));
 }
 
 static void push(struct scry_reader *reader, const struct scry_event *event,
@@ -70,7 +70,7 @@ static void push(struct scry_reader *reader, const struct scry_event *event,
 		{"time_ns", NULL, SCRY_CELL_TIME, 12,
 		 scry_cell_number(event->time_ns > start ? event->time_ns - start : 0)},
 		{"tid", NULL, SCRY_CELL_NUMBER, 7, scry_cell_number(event->tid)},
-		{"function", NULL, SCRY_CELL_TEXT, 1,
+		{"function", NULL, SCRY_CELL_SYMBOL, 1,
 		 f ? scry_functions_string(reader, f->symbol_str) : scry_cell_unknown()},
 	};
 	size_t count = 3;

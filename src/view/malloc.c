@@ -238,7 +238,7 @@ static int push_callers(struct malloc_view *v)
 		{NULL, "is_growing", SCRY_CELL_BOOL, false},
 		{NULL, "caller", SCRY_CELL_NUMBER, false},
 		{NULL, "module", SCRY_CELL_TEXT, false},
-		{NULL, "symbol", SCRY_CELL_TEXT, false},
+		{NULL, "symbol", SCRY_CELL_SYMBOL, false},
 		{NULL, "offset", SCRY_CELL_NUMBER, false},
 		{NULL, "file", SCRY_CELL_TEXT, false},
 		{NULL, "line", SCRY_CELL_NUMBER, false},

@@ -1,6 +1,7 @@
 /* See malloc_places.h. */
 #include "view/malloc_places.h"
 
+#include "base/demangle.h"
 #include "base/err.h"
 #include "base/intern.h"
 
@@ -38,10 +39,12 @@ static void put_native(const struct scry_ev_caller *n, const struct scry_reader 
 		scry_buf_printf(buf, "%s", module);
 		return;
 	}
-	if (symbol && by == SCRY_VIEW_BY_METHOD)
-		scry_buf_printf(buf, "%s", symbol);
+	if (symbol)
+		scry_demangle_put(symbol, strlen(symbol), buf);
+	if (symbol && by != SCRY_VIEW_BY_METHOD)
+		scry_buf_printf(buf, "+%#llx", (unsigned long long)n->offset);
 	else if (symbol)
-		scry_buf_printf(buf, "%s+%#llx", symbol, (unsigned long long)n->offset);
+		;
 	else if (module) /* for addr2line: link-time addresses */
 		scry_buf_printf(buf, "%s+%#llx", base_of(module), (unsigned long long)n->offset);
 	else if (n->caller)

@@ -1,6 +1,7 @@
 /* See native_frames.h. The reader has checked that each frame's parent came before it. */
 #include "view/native_frames.h"
 
+#include "base/demangle.h"
 #include "base/err.h"
 #include "base/text.h"
 #include "view/gem.h"
@@ -97,10 +98,12 @@ void scry_native_frames_done(struct scry_native_frames *s)
 
 /*
  * Parts of names, upper case as lower: malloc, ruby_xmalloc2, PyMem_Malloc, my_strdup, g_memdup2.
- * Then beginnings: operator new and the standard allocator, mangled.
+ * (Rust: RawVec, which grows vectors and strings.) Then beginnings: operator new and the standard
+ * allocator, mangled.
  */
-static const char *const parts[] = {"malloc",  "calloc", "realloc", "memalign", "strdup",
-				    "strndup", "memdup", "zalloc",  NULL};
+static const char *const parts[] = {"malloc",	"calloc",	"realloc", "memalign",
+				    "strdup",	"strndup",	"memdup",  "zalloc",
+				    "7raw_vec", "__rust_alloc", NULL};
 static const char *const begins[] = {"_Znw",
 				     "_Zna",
 				     "aligned_alloc",
@@ -192,7 +195,7 @@ void scry_native_frame_name(const struct scry_doc_frame *frame, struct scry_buf 
 	size_t skip = slash ? (size_t)(slash + 1 - frame->file) : 0;
 
 	if (frame->method) {
-		scry_buf_append(buf, frame->method, frame->method_length);
+		scry_demangle_put(frame->method, frame->method_length, buf);
 	} else if (frame->file) {
 		scry_buf_append(buf, frame->file + skip, frame->file_length - skip);
 		scry_buf_printf(buf, "+%#llx", (unsigned long long)frame->offset);
@@ -265,7 +268,7 @@ void scry_native_frames_lines(const struct scry_native_frames *s, const struct s
 		scry_text_escape(buf, file ? file : "?", file ? file_length : 1);
 		scry_buf_append(buf, "(", 1);
 		if (symbol)
-			scry_text_escape(buf, symbol, length);
+			scry_demangle_show(symbol, length, buf);
 		scry_buf_printf(buf, "+%#llx) [%llx]\n", (unsigned long long)f->offset,
 				(unsigned long long)f->address);
 	}

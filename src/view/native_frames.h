@@ -28,7 +28,7 @@ struct scry_native_frames {
 int scry_native_frames_event(struct scry_native_frames *s, const struct scry_ev_stack *stack);
 void scry_native_frames_done(struct scry_native_frames *s);
 
-/* What a native frame is called: symbol, libfoo.so+0x12, or [unknown]. */
+/* What a native frame is called: its symbol, demangled; libfoo.so+0x12; or [unknown]. */
 void scry_native_frame_name(const struct scry_doc_frame *frame, struct scry_buf *buf);
 
 /* Is it the name of a function that allocates for others: malloc, operator new, xmalloc,

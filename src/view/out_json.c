@@ -5,6 +5,7 @@
  * and each is closed when the next one begins. A stream is JSON lines: one object a record, honesty
  * last.
  */
+#include "base/demangle.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "view/doc.h"
@@ -43,6 +44,7 @@ static void put_native(struct scry_json *json, const struct scry_doc_frame *fram
 	put_text(json, frame->file, frame->file_length);
 	scry_json_key(json, "symbol");
 	put_text(json, frame->method, frame->method_length);
+	scry_demangle_key(json, frame->method, frame->method_length);
 	scry_json_key(json, "offset");
 	scry_json_u64(json, frame->offset);
 	scry_json_object_end(json);
@@ -157,7 +159,7 @@ static void put_cell(struct scry_json *json, enum scry_cell_kind kind, const str
 		scry_json_bool(json, cell->number != 0);
 	} else if (kind == SCRY_CELL_DELTA) {
 		scry_json_i64(json, (int64_t)cell->number);
-	} else if (kind == SCRY_CELL_TEXT) {
+	} else if (kind == SCRY_CELL_TEXT || kind == SCRY_CELL_SYMBOL) {
 		scry_json_string(json, cell->bytes, cell->length);
 	} else if (kind == SCRY_CELL_HEX) {
 		snprintf(hex, sizeof(hex), "0x%" PRIx64, cell->number);
@@ -365,6 +367,8 @@ static void json_row(struct scry_doc *doc, const struct scry_cell *cells)
 			continue;
 		scry_json_key(json, doc->columns[i].key);
 		put_cell(json, doc->columns[i].kind, &cells[i]);
+		if (doc->columns[i].kind == SCRY_CELL_SYMBOL && !cells[i].is_unknown)
+			scry_demangle_key(json, cells[i].bytes, cells[i].length);
 	}
 	scry_json_object_end(json);
 }
@@ -383,6 +387,8 @@ static void json_record(struct scry_doc *doc, const struct scry_pair *pairs, siz
 	for (i = 0; i < count; i++) {
 		scry_json_key(json, pairs[i].key);
 		put_cell(json, pairs[i].kind, &pairs[i].cell);
+		if (pairs[i].kind == SCRY_CELL_SYMBOL && !pairs[i].cell.is_unknown)
+			scry_demangle_key(json, pairs[i].cell.bytes, pairs[i].cell.length);
 	}
 	scry_json_object_end(json);
 	fputc('\n', doc->out);

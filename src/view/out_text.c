@@ -6,6 +6,7 @@
  * cell is escaped text with its NUL, one after the other.
  */
 #include "base/buf.h"
+#include "base/demangle.h"
 #include "base/err.h"
 #include "base/text.h"
 #include "view/doc.h"
@@ -49,6 +50,9 @@ static void put_cell(struct scry_buf *buf, enum scry_cell_kind kind, const struc
 	switch (kind) {
 	case SCRY_CELL_TEXT:
 		scry_text_escape(buf, cell->bytes, cell->length);
+		break;
+	case SCRY_CELL_SYMBOL:
+		scry_demangle_show(cell->bytes, cell->length, buf);
 		break;
 	case SCRY_CELL_COUNT:
 		scry_text_count(buf, cell->number);
@@ -167,7 +171,7 @@ static void text_totals(struct scry_doc *doc, const struct scry_pair *pairs, siz
 
 static bool is_right(enum scry_cell_kind kind)
 {
-	return kind != SCRY_CELL_TEXT;
+	return kind != SCRY_CELL_TEXT && kind != SCRY_CELL_SYMBOL;
 }
 
 /* Prints the last `limit` characters of `text`, an ellipsis first. */

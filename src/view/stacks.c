@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/demangle.h"
 #include "base/err.h"
 #include "base/text.h"
 #include "view/frames.h"
@@ -442,10 +443,13 @@ static void put_place(const struct stacks *v, const struct place *p, struct scry
 
 	if (p->flags & SCRY_STACK_NATIVE) {
 		scry_buf_append(buf, file.bytes, file.bytes ? file.length : 0);
-		if (p->method)
-			scry_buf_printf(buf, "  %.*s (native)", (int)method.length, method.bytes);
-		else
-			scry_buf_printf(buf, "+0x%x (native)", p->line);
+		if (p->method) {
+			scry_buf_printf(buf, "  ");
+			scry_demangle_put(method.bytes, method.length, buf);
+		} else {
+			scry_buf_printf(buf, "+0x%x", p->line);
+		}
+		scry_buf_printf(buf, " (native)");
 		return;
 	}
 	if (!p->method) {

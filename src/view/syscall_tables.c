@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/demangle.h"
 #include "base/err.h"
 #include "base/text.h"
 #include "view/functions.h"
@@ -43,7 +44,9 @@ void scry_syscall_put_place(const struct scry_syscall_view *v,
 		return;
 	}
 	scry_buf_printf(buf, "%s", base_name(module));
-	scry_buf_printf(buf, symbol ? " %s" : "%s", symbol ? symbol : "");
+	scry_buf_append(buf, " ", symbol ? 1 : 0);
+	if (symbol)
+		scry_demangle_put(symbol, length, buf);
 	scry_buf_printf(buf, "+%#llx", (unsigned long long)site->offset);
 }
 
@@ -274,7 +277,7 @@ static void set_columns(const struct scry_syscall_view *v, struct scry_column *c
 		[COL_ABI] = {NULL, "abi", SCRY_CELL_TEXT, false},
 		[COL_PLACE] = {"from", NULL, SCRY_CELL_TEXT, true},
 		[COL_MODULE] = {NULL, "module", SCRY_CELL_TEXT, false},
-		[COL_SYMBOL] = {NULL, "symbol", SCRY_CELL_TEXT, false},
+		[COL_SYMBOL] = {NULL, "symbol", SCRY_CELL_SYMBOL, false},
 		[COL_OFFSET] = {NULL, "offset", SCRY_CELL_NUMBER, false},
 		[COL_LINE] = {"line", NULL, SCRY_CELL_TEXT, true},
 		[COL_LINE_PATH] = {NULL, "file", SCRY_CELL_TEXT, false},

@@ -65,7 +65,7 @@ int scry_view_time(struct scry_reader *reader, const struct scry_view_opts *opts
 		{"p50 ns", "p50_ns", SCRY_CELL_COUNT, false},
 		{"p99 ns", "p99_ns", SCRY_CELL_COUNT, false},
 		{"max ns", "max_ns", SCRY_CELL_COUNT, false},
-		{"symbol", "symbol", SCRY_CELL_TEXT, false},
+		{"symbol", "symbol", SCRY_CELL_SYMBOL, false},
 		{"module", "module", SCRY_CELL_TEXT, true},
 		{NULL, "way", SCRY_CELL_TEXT, false},
 		{NULL, "address", SCRY_CELL_HEX, false},

@@ -134,3 +134,23 @@ sums() {
 		[ "$(grep -c '^chosen(' "$T/out")" -eq 7 ] || { echo "$what:"; cat "$T/out" "$T/err"; false; }
 	done
 }
+
+@test "C++ functions: chosen by the names that are read or by the mangled ones, shown demangled" {
+	[ -x "$TARGETS/target_throws" ] || skip "no C++ compiler (Debian: g++)"
+	for what in first "first(int, int&)" _ZL5firstiRi; do
+		"$SCRY" calls -c -x "$what" --force -o "$T/x.scry" -- "$TARGETS/target_throws" 1 5 >"$T/out" 2>"$T/err" 3>&-
+		"$SCRY" report --json "$T/x.scry" --view calls-sums >"$T/o.json"
+		json_is "$T/o.json" 'rows.map { |r| r.values_at("function", "demangled", "calls") } == [["_ZL5firstiRi", "first(int, int&)", 240]]'
+	done
+	"$SCRY" report "$T/x.scry" --view calls-sums >"$T/out"
+	in_file "  first(int, int&)$" "$T/out"
+	for grep in 'first(int' _ZL5first _ZL5firstiRi; do
+		"$SCRY" report "$T/x.scry" --view calls-sums --grep "$grep" | grep -q "first(int, int&)$"
+	done
+	[ "$("$SCRY" report "$T/x.scry" --view calls-sums --grep second | grep -c "first(")" -eq 0 ]
+	"$SCRY" report "$T/x.scry" --view calls >"$T/out"
+	[ "$(grep -c '\(^\|\] \)first([0-9a-fx]*, 0x' "$T/out")" -eq 240 ] || { head -n 3 "$T/out"; false; }
+	"$SCRY" patch count 'own_error::~own_error' -o "$T/y.scry" -- "$TARGETS/target_throws" 1 5 >"$T/out" 2>"$T/err" 3>&-
+	"$SCRY" report "$T/y.scry" >"$T/out"
+	in_file "own_error::~own_error()" "$T/out"
+}

@@ -19,6 +19,7 @@
 #include <x86intrin.h>
 #include <xxhash.h>
 
+#include "base/demangle.h"
 #include "base/err.h"
 #include "base/text.h"
 #include "hook/renew.h"
@@ -182,7 +183,8 @@ int scry_calls_break_plan(struct scry_calls_break *b)
 		return scry_fail(-ENOTSUP,
 				 "none of %zu functions can be met by a breakpoint; the first, "
 				 "'%s': %s",
-				 h->count, h->rows[0].symbol, h->rows[0].why);
+				 h->count, scry_demangle_shown(h->rows[0].symbol).text,
+				 h->rows[0].why);
 	return r;
 }
 
@@ -192,7 +194,7 @@ void scry_calls_break_describe(const struct scry_calls_break *b, FILE *out)
 
 	for (size_t i = 0; i < h->count; i++) {
 		const struct scry_hook *row = &h->rows[i];
-		const struct scry_shown symbol = scry_text_shown(row->symbol),
+		const struct scry_shown symbol = scry_demangle_shown(row->symbol),
 					module = scry_text_shown(row->module);
 
 		if (row->way)

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <x86intrin.h>
 
+#include "base/demangle.h"
 #include "base/err.h"
 #include "base/text.h"
 #include "hook/calling.h"
@@ -637,7 +638,7 @@ static int finish(struct scry_watch *w)
 				t->count == 1 ? "%u function was watched, and not called: %s"
 					      : "%u functions were watched, and none was "
 						"called: %s the first",
-				t->count, t->functions[0].symbol);
+				t->count, scry_demangle_shown(t->functions[0].symbol).text);
 	if (!t->root)
 		scry_calls_requests_note(w->opts->instrument_opts, &t->hooks, t->first);
 	return r < 0 ? r : 0;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "base/demangle.h"
 #include "base/err.h"
 #include "watch/loading.h"
 
@@ -34,12 +35,12 @@ void scry_calls_requests_tell_slots(struct scry_watch *w, const struct scry_hook
 		scry_watch_note(w,
 				"%s is chosen at run time (IFUNC): calls of it through pointers "
 				"are not seen",
-				first->symbol);
+				scry_demangle_shown(first->symbol).text);
 	else if (first)
 		scry_watch_note(w,
 				"%zu functions, %s the first, are chosen at run time (IFUNC): "
 				"calls of them through pointers are not seen",
-				count, first->symbol);
+				count, scry_demangle_shown(first->symbol).text);
 }
 
 void scry_calls_requests_note(struct scry_calls_cli *cli, const struct scry_hooks *h, size_t first)
