@@ -11,11 +11,14 @@
 #include "sys/elf.h"
 #include "sys/maps.h"
 
-#define FILES_MAX 128 /* open at once; others are not looked into */
+#define FILES_MAX 128		 /* open at once; others are not looked into */
+#define FUNCTIONS_MAX (4u << 20) /* of a file; what has more is named in part */
+#define SYMBOL_COMPARED_MAX 64u	 /* of two as long, of the same bytes */
 
 struct function {
 	uint64_t value, size;
 	const char *name;
+	uint32_t length;
 };
 
 struct file { /* of the target, with code */
@@ -108,6 +111,11 @@ bool scry_native_sees(const struct scry_native *n)
 	return n->maps.count != 0;
 }
 
+size_t scry_native_bytes(const struct scry_native *n)
+{
+	return n->maps.bytes;
+}
+
 bool scry_native_is_fork(const struct scry_native *n, const struct scry_native *parent)
 {
 	return n->maps.count && is_one_program(&parent->maps, &n->maps);
@@ -170,6 +178,8 @@ static int gather(const struct scry_sym *sym, void *arg)
 
 	if (sym->type != STT_FUNC && sym->type != STT_GNU_IFUNC)
 		return 0;
+	if (f->count == FUNCTIONS_MAX)
+		return -ENOSPC;
 	if (f->count == f->room) {
 		size_t room = f->room ? f->room * 2 : 1024;
 		struct function *more = realloc(f->functions, room * sizeof(*more));
@@ -179,7 +189,8 @@ static int gather(const struct scry_sym *sym, void *arg)
 		f->functions = more;
 		f->room = room;
 	}
-	f->functions[f->count++] = (struct function){sym->value, sym->size, sym->name};
+	f->functions[f->count++] =
+		(struct function){sym->value, sym->size, sym->name, (uint32_t)strlen(sym->name)};
 	return 0;
 }
 
@@ -192,9 +203,9 @@ static int compare_functions(const void *a, const void *b)
 		return x->value < y->value ? -1 : 1;
 	if (x->size != y->size)
 		return x->size > y->size ? -1 : 1;
-	if (strlen(x->name) != strlen(y->name))
-		return strlen(x->name) < strlen(y->name) ? -1 : 1;
-	return strcmp(x->name, y->name);
+	if (x->length != y->length)
+		return x->length < y->length ? -1 : 1;
+	return strncmp(x->name, y->name, SYMBOL_COMPARED_MAX);
 }
 
 /* The function that covers link-time address `at`, or NULL. */
@@ -206,7 +217,8 @@ static const struct function *function_at(struct file *f, uint64_t at)
 		scry_elf_each_symbol(f->elf, gather, f);
 		if (scry_debug_file_elf(f->elf, &f->debug) == 0)
 			scry_elf_each_symbol(f->debug, gather, f);
-		qsort(f->functions, f->count, sizeof(*f->functions), compare_functions);
+		if (f->count)
+			qsort(f->functions, f->count, sizeof(*f->functions), compare_functions);
 		f->is_sorted = true;
 	}
 	for (high = f->count; low < high;) {

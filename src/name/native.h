@@ -26,6 +26,9 @@ struct scry_native *scry_native_share(struct scry_native *n);
 /* Had it anything mapped, when it was looked at? */
 bool scry_native_sees(const struct scry_native *n);
 
+/* The memory of the newest snapshot, bytes. */
+size_t scry_native_bytes(const struct scry_native *n);
+
 /* Does it still run what `parent` runs, whose fork it is? Not when it has ended, or by exec. */
 bool scry_native_is_fork(const struct scry_native *n, const struct scry_native *parent);
 

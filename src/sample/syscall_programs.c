@@ -20,10 +20,11 @@
 #define IMAGES_MAX (1u << 20)
 #define CODES_MAX (1u << 16)
 #define FRAMES_MAX 64u
-#define AGAIN_NS 5000000u /* after a look that did not show what was asked for */
-#define AGAIN_TIMES 10u	  /* and after so many times what it took, as it may take long */
-#define RETIRED 32u	  /* programs of images that have ended, kept for what others need */
-#define SYSCALL_BYTES 2u  /* of the instruction: also of int 0x80 and sysenter */
+#define AGAIN_NS 5000000u     /* after a look that did not show what was asked for */
+#define AGAIN_TIMES 10u	      /* and after so many times what it took, as it may take long */
+#define MAPS_MAX (256u << 20) /* bytes of lists of mappings: their paths may be long */
+#define RETIRED 32u	      /* programs of images that have ended, kept for what others need */
+#define SYSCALL_BYTES 2u      /* of the instruction: also of int 0x80 and sysenter */
 
 struct program { /* what is mapped in a process: of one image, and of forks of it */
 	pid_t pid;
@@ -36,6 +37,7 @@ struct program { /* what is mapped in a process: of one image, and of forks of i
 	bool has_no_unwinder, is_vain;	/* is_vain: the last look did not show what it was for */
 	struct scry_mem mem;
 	struct scry_intern numbers; /* addresses of a stack -> its number */
+	size_t bytes;		    /* of its list of mappings, and of the unwinder's */
 };
 
 struct image {
@@ -56,6 +58,7 @@ struct scry_syscall_programs {
 	struct image *images;
 	size_t count, room, programs, unseen;
 	size_t settled; /* images before it have no program */
+	size_t bytes;	/* of all programs' */
 	struct scry_map by_number;
 	struct program *retired[RETIRED];
 	size_t retired_next;
@@ -98,6 +101,7 @@ static void release(struct scry_syscall_programs *p, struct program *g)
 	scry_native_stacks_free(g->stacks);
 	scry_native_free(g->native);
 	scry_intern_done(&g->numbers);
+	p->bytes -= g->bytes;
 	free(g);
 	p->programs--;
 }
@@ -126,12 +130,20 @@ static struct image *find(const struct scry_syscall_programs *p, uint32_t number
 	return scry_map_get(&p->by_number, number, &at) ? &p->images[at] : NULL;
 }
 
+static void weigh(struct scry_syscall_programs *p, struct program *g)
+{
+	p->bytes -= g->bytes;
+	g->bytes = 2 * scry_native_bytes(g->native);
+	p->bytes += g->bytes;
+}
+
 /* What is mapped there now. NULL: it is not there any more, or there are too many. */
 static struct program *look(struct scry_syscall_programs *p, pid_t pid, uint32_t image)
 {
 	struct program *g = NULL;
 
-	if (p->programs < SCRY_SYSCALL_PROGRAMS_MAX && p->still(p->arg, pid, image))
+	if (p->programs < SCRY_SYSCALL_PROGRAMS_MAX && p->bytes < MAPS_MAX &&
+	    p->still(p->arg, pid, image))
 		g = calloc(1, sizeof(*g));
 	if (!g)
 		return NULL;
@@ -140,8 +152,10 @@ static struct program *look(struct scry_syscall_programs *p, pid_t pid, uint32_t
 		.pid = pid, .image = image, .users = 1, .seen_ns = now_ns(), .mem.fd = -1};
 	scry_intern_init(&g->numbers, SCRY_NATIVE_STACKS_MAX, 64u << 20);
 	g->native = scry_native_new(pid);
-	if (g->native)
+	if (g->native) {
+		weigh(p, g);
 		g->stacks = scry_native_stacks_new(g->native);
+	}
 	if (g->stacks && scry_native_sees(g->native) && p->still(p->arg, pid, image))
 		return g;
 	release(p, g);
@@ -274,7 +288,7 @@ void scry_syscall_programs_settle(struct scry_syscall_programs *p)
 	}
 }
 
-static void see(struct program *g)
+static void see(struct scry_syscall_programs *p, struct program *g)
 {
 	const uint64_t began = now_ns();
 	uint64_t took;
@@ -282,6 +296,7 @@ static void see(struct program *g)
 	scry_native_see_on(g->native);
 	if (g->unwinder)
 		scry_unwinder_see(g->unwinder);
+	weigh(p, g);
 	g->seen_ns = now_ns();
 	took = AGAIN_TIMES * (g->seen_ns - began);
 	g->again_ns = g->seen_ns + (took > AGAIN_NS ? took : AGAIN_NS);
@@ -295,7 +310,7 @@ static void look_again(struct scry_syscall_programs *p, struct image *i)
 	if ((now_ns() < g->again_ns && g->is_vain) || !p->still(p->arg, i->pid, i->number))
 		return;
 	if (g->image == i->number) {
-		see(g);
+		see(p, g);
 		return;
 	}
 	g = look(p, i->pid, i->number);
@@ -438,8 +453,8 @@ static struct scry_unwinder *unwinder_of(struct program *g, bool is_there)
 }
 
 /* Return addresses, the innermost first; 0 as the last where the rest is not known. */
-static size_t walk(struct program *g, const struct scry_syscalls_stack *r, bool is_there,
-		   uint64_t *ret)
+static size_t walk(struct scry_syscall_programs *p, struct program *g,
+		   const struct scry_syscalls_stack *r, bool is_there, uint64_t *ret)
 {
 	static struct scry_native_frame frames[SCRY_UNWINDER_FRAMES_MAX];
 	const struct scry_mem copy = {.fd = -1, .image = r, .image_read = read_copy};
@@ -455,7 +470,7 @@ static size_t walk(struct program *g, const struct scry_syscalls_stack *r, bool 
 		scry_unwinder_use(u, &g->mem);
 		if (end != SCRY_NATIVE_NO_RULE || now_ns() - g->seen_ns < AGAIN_NS || !is_there)
 			break;
-		see(g); /* a library may have been mapped since */
+		see(p, g); /* a library may have been mapped since */
 	}
 	ret[0] = r->head.key.ip; /* a return address, as it were: the call is before it */
 	for (size_t i = 1; i < count && kept < FRAMES_MAX; i++)
@@ -477,7 +492,7 @@ uint32_t scry_syscall_programs_stack(struct scry_syscall_programs *p,
 	if (!i || !i->program || !r->head.key.ip || r->size > sizeof(r->bytes))
 		return 0;
 	g = i->program;
-	count = walk(g, r, p->still(p->arg, g->pid, g->image), addresses);
+	count = walk(p, g, r, p->still(p->arg, g->pid, g->image), addresses);
 	if (scry_intern_put(&g->numbers, (const char *)addresses, count * sizeof(*addresses),
 			    &number) < 0 ||
 	    scry_native_stacks_define(g->stacks, number, addresses, count) < 0)

@@ -23,6 +23,7 @@
 #define REG_RA 16
 #define SAVED_MAX 8 /* remembered states, one in the other: compilers need one */
 #define RULES_MAX 65536u
+#define PROGRAMS_MAX (256u << 20) /* bytes that are run: each FDE runs its CIE's again */
 
 enum kept { IS_SAME, AT_CFA, AT_BP, IS_UNDEFINED, IS_LOST };
 
@@ -66,6 +67,7 @@ struct compiler {
 	uint64_t *rules;
 	uint32_t rule_count, rule_room;
 	size_t unknown, bad;
+	uint64_t left; /* bytes of instructions that may still be run */
 	/* of the FDE */
 	const struct scry_fde_program *program;
 	struct state now, initial, saved[SAVED_MAX];
@@ -483,14 +485,17 @@ static int compile(const struct scry_fde_program *p, void *arg)
 	struct compiler *c = arg;
 	const struct scry_image_part *part = scry_image_part(c->image, p->start);
 	struct run run = {.start = p->start, .end = p->end, .first = c->count};
+	const uint64_t size =
+		(uint64_t)(p->initial_end - p->initial) + (uint64_t)(p->own_end - p->own);
 	int r;
 
 	if (!part || !(part->flags & PF_X) || p->end > part->end || p->start < c->base ||
 	    p->end - c->base > UINT32_MAX || p->return_register != REG_RA ||
-	    p->code_align > INT32_MAX) {
+	    p->code_align > INT32_MAX || size > c->left) {
 		c->bad++;
 		return 0;
 	}
+	c->left -= size;
 	c->program = p;
 	c->depth = 0;
 	c->has_unknown = false;
@@ -568,7 +573,7 @@ static int join(struct compiler *c, struct scry_cfi *ret)
 
 int scry_cfi_compile(struct scry_elf *elf, const struct scry_image *image, struct scry_cfi *ret)
 {
-	struct compiler c = {.image = image, .base = UINT64_MAX};
+	struct compiler c = {.image = image, .base = UINT64_MAX, .left = PROGRAMS_MAX};
 	struct scry_cfi cfi = {0};
 	uint16_t unknown;
 	int r;

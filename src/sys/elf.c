@@ -36,6 +36,7 @@
 #define PHDRS_MAX 64u
 #define SYMBOLS_MAX (16u << 20)
 #define SECTIONS_MAX (1u << 20)
+#define SYMBOL_LENGTH_MAX 16384u /* bytes */
 #define READ_MAX 256u		 /* sections */
 #define SECTION_MAX (512u << 20) /* bytes that are read of one, or of a segment */
 #define HELD_MAX (2ull << 30)	 /* of all files */
@@ -341,7 +342,8 @@ void scry_elf_close(struct scry_elf *elf)
 	free(elf);
 }
 
-/* Entry `i` of a table when it is defined and named. */
+/* Entry `i` of a table when it is defined and named. A name without an end is none: many may be one
+ * of a hundred megabytes. */
 static bool symbol_get(struct scry_elf *elf, const struct symbol_table *table, size_t i,
 		       struct scry_sym *ret)
 {
@@ -351,7 +353,7 @@ static bool symbol_get(struct scry_elf *elf, const struct symbol_table *table, s
 	if (!gelf_getsym(table->data, (int)i, &sym) || sym.st_shndx == SHN_UNDEF)
 		return false;
 	name = elf_strptr(elf->elf, table->strings, sym.st_name);
-	if (!name || !*name)
+	if (!name || !*name || strnlen(name, SYMBOL_LENGTH_MAX) == SYMBOL_LENGTH_MAX)
 		return false;
 	*ret = (struct scry_sym){
 		.value = sym.st_value,

@@ -163,6 +163,7 @@ int scry_maps_parse(char *text, struct scry_maps *ret)
 		lines++;
 	if (lines > ENTRIES_MAX)
 		lines = ENTRIES_MAX;
+	maps.bytes = strlen(text) + lines * sizeof(*maps.entries);
 	maps.entries = calloc(lines ? lines : 1, sizeof(*maps.entries));
 	if (!maps.entries) {
 		free(maps.text);

@@ -24,7 +24,8 @@ struct scry_map_entry {
 struct scry_maps {
 	struct scry_map_entry *entries; /* ascending by start */
 	size_t count;
-	char *text; /* backing store of the paths */
+	char *text;   /* backing store of the paths */
+	size_t bytes; /* of memory, at least */
 };
 
 /* Takes a snapshot. 0, or -errno with a sentence (-ESRCH: the process is gone). At most 65,536

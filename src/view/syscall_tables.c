@@ -15,6 +15,7 @@
 #define CALLER_MOST 90 /* percent: it stands for all */
 #define VERDICTS_SHOWN 10
 #define PATHS_MAX (1u << 16)
+#define CURES_MAX 64 /* there are fewer patterns */
 #define TIME_ROOM 24 /* "1234.5 s" */
 
 /* --- cells ----------------------------------------------------------------------------------- */
@@ -132,7 +133,7 @@ static struct scry_cell quantile(const struct scry_syscall_row *row, uint64_t th
 		if (seen * 1000 >= all * thousandths)
 			break;
 	}
-	if (!all)
+	if (!all || i == row->step_count) /* sums that no watch has */
 		return scry_cell_unknown();
 	return scry_cell_number(row->steps[i].to_ns < row->max_ns ? row->steps[i].to_ns
 								  : row->max_ns);
@@ -635,6 +636,8 @@ static void push_cures(struct scry_syscall_view *v, const struct scry_syscall_ve
 		       size_t count)
 {
 	const uint64_t most = most_verdicts(v);
+	const char *told[CURES_MAX];
+	size_t cures = 0;
 
 	if (v->doc->is_data)
 		return;
@@ -645,17 +648,19 @@ static void push_cures(struct scry_syscall_view *v, const struct scry_syscall_ve
 			(unsigned long long)(count - most));
 	for (size_t i = 0; i < count && (!most || i < most); i++) {
 		struct scry_buf paths = {0};
-		bool is_told = false;
+		size_t k = 0;
 
-		scry_syscall_put_paths(v, verdicts[i].row, true, &paths);
+		if (i < SCRY_SYSCALL_WITH_PATHS)
+			scry_syscall_put_paths(v, verdicts[i].row, true, &paths);
 		if (paths.len && verdicts[i].row->absent)
 			scry_doc_remark(v->doc, "%s: most were asked for in %s",
 					verdicts[i].pattern, paths.data);
 		scry_buf_done(&paths);
-		for (size_t k = 0; k < i; k++)
-			is_told |= verdicts[k].cure == verdicts[i].cure;
-		if (is_told)
+		while (k < cures && told[k] != verdicts[i].cure)
+			k++;
+		if (k < cures || cures == CURES_MAX)
 			continue;
+		told[cures++] = verdicts[i].cure;
 		scry_doc_remark(v->doc, "%s: fix: %s (risk: %s)", verdicts[i].pattern,
 				verdicts[i].cure, verdicts[i].risk);
 	}

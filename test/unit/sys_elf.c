@@ -313,7 +313,7 @@ static void test_huge(void **state)
 /* A symbol table of 400 MiB, all hole, is not read; the rest of the file is. */
 static void test_sparse(void **state)
 {
-	char path[] = "/tmp/scry-elf-XXXXXX";
+	char path[32] = "/tmp/scry-elf-XXXXXX";
 	struct scry_elf *elf = NULL;
 	struct scry_sym sym;
 	struct mallinfo2 before, after;
@@ -346,6 +346,63 @@ static void test_sparse(void **state)
 	close(fd);
 }
 
+static int count_long(const struct scry_sym *sym, void *arg)
+{
+	const size_t length = strlen(sym->name);
+
+	assert_true(length < 16384);
+	*(unsigned int *)arg += sym->name[0] == '~';
+	return 0;
+}
+
+/* 1,000 symbols whose names share four megabytes: only those of a name's length are given. */
+static void test_long_names(void **state)
+{
+	enum { SYMBOLS = 1000, STRINGS = 4 << 20 };
+	static char strings[STRINGS];
+	static Elf64_Sym symbols[SYMBOLS];
+	char path[32] = "/tmp/scry-elf-XXXXXX";
+	const off_t at = 64 << 20;
+	struct scry_elf *elf = NULL;
+	unsigned int given = 0;
+	Elf64_Shdr section;
+	Elf64_Ehdr header;
+	int fd = copy(path);
+
+	memset(strings, '~', STRINGS - 1);
+	for (size_t i = 1; i < SYMBOLS; i++)
+		symbols[i] = (Elf64_Sym){
+			.st_name = (Elf64_Word)(i < SYMBOLS / 2 ? i : STRINGS - 16384 + i - 500),
+			.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
+			.st_shndx = 1,
+			.st_value = 0x1000,
+			.st_size = 16};
+	assert_int_equal(pread(fd, &header, sizeof(header), 0), sizeof(header));
+	for (size_t i = 0; i < header.e_shnum; i++) {
+		off_t place = (off_t)(header.e_shoff + i * sizeof(Elf64_Shdr));
+
+		assert_int_equal(pread(fd, &section, sizeof(section), place), sizeof(section));
+		if (section.sh_type != SHT_SYMTAB)
+			continue;
+		section.sh_offset = (Elf64_Off)at;
+		section.sh_size = sizeof(symbols);
+		assert_int_equal(pwrite(fd, &section, sizeof(section), place), sizeof(section));
+		place = (off_t)(header.e_shoff + section.sh_link * sizeof(Elf64_Shdr));
+		assert_int_equal(pread(fd, &section, sizeof(section), place), sizeof(section));
+		section.sh_offset = (Elf64_Off)at + sizeof(symbols);
+		section.sh_size = STRINGS;
+		assert_int_equal(pwrite(fd, &section, sizeof(section), place), sizeof(section));
+	}
+	assert_int_equal(pwrite(fd, symbols, sizeof(symbols), at), sizeof(symbols));
+	assert_int_equal(pwrite(fd, strings, STRINGS, at + (off_t)sizeof(symbols)), STRINGS);
+	assert_int_equal(scry_elf_open_path(path, &elf), 0);
+	assert_int_equal(scry_elf_each_symbol(elf, count_long, &given), 0);
+	assert_int_equal(given, SYMBOLS / 2);
+	scry_elf_close(elf);
+	unlink(path);
+	close(fd);
+}
+
 /* Nobody writes to it: opening, or reading, would wait for ever. */
 static void test_no_file(void **state)
 {
@@ -369,7 +426,7 @@ int main(void)
 		cmocka_unit_test(test_self),	     cmocka_unit_test(test_build_id),
 		cmocka_unit_test(test_refusals),     cmocka_unit_test(test_cut),
 		cmocka_unit_test(test_huge),	     cmocka_unit_test(test_sparse),
-		cmocka_unit_test(test_no_file),
+		cmocka_unit_test(test_long_names),   cmocka_unit_test(test_no_file),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
