@@ -474,6 +474,7 @@ static void look_at_queue(const struct moment *m)
 /* A lane's table is zero; the keeper makes what was used of it zero again. */
 static void moved(struct scry_gate *g)
 {
+	scry_agent_gvl.plan.table = g->ring;
 	scry_agent.control->head = SCRY_RING_WORDS;
 }
 
@@ -533,7 +534,7 @@ void scry_gvl_let_go(uint32_t waits)
 	/* a fork child's gate is all zero: the lock is a new one, held by its one thread */
 	if (unlikely(!scry_agent.gate->open) && !scry_lane_claim(scry_agent.gate, moved))
 		return;
-	t = (struct scry_gvl_table *)scry_agent.gate->ring;
+	t = (struct scry_gvl_table *)scry_agent_gvl.plan.table;
 	sequence = *(volatile uint64_t *)&t->sequence;
 	if (unlikely(sequence & 1)) {
 		t->busy++;

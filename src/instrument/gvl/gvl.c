@@ -354,6 +354,7 @@ static int find_lock(struct scry_gvl *g)
 	mutex = g->lock + l->gvl.mutex;
 	told.owner = g->lock + l->gvl.owner;
 	told.queue = g->lock + l->gvl.queue;
+	told.table = g->watch->channel.address + SCRY_SHARED_HEAD;
 	told.node = l->gvl.node;
 	told.self = l->th_self;
 	told.hands_over = l->gvl.hands_over;
@@ -417,9 +418,9 @@ static int enter(struct scry_watch *w)
 {
 	const struct scry_gvl_opts *opts = w->opts->instrument_opts;
 	struct scry_gvl *g = w->state;
-	int r = scry_threads_start(w->inj, &w->channel, w->held, 0);
+	int r = scry_threads_find_tids(w->inj, w->held);
 
-	g->table = (struct scry_gvl_table *)w->inj->ring;
+	g->table = (struct scry_gvl_table *)w->channel.ring;
 	memset(g->table, 0, sizeof(*g->table));
 	g->has_stacks = opts && opts->stacks;
 	if (r == 0 && w->pool.head)
@@ -446,7 +447,7 @@ static int adopt(struct scry_watch *w)
 	w->state = g;
 	g->watch = w;
 	g->hooks.mem.fd = -1;
-	g->table = (struct scry_gvl_table *)w->inj->ring;
+	g->table = (struct scry_gvl_table *)w->channel.ring;
 	g->lock = root->lock;
 	g->has_stacks = root->has_stacks;
 	g->began = root->began;
