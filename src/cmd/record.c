@@ -179,6 +179,16 @@ static int settle_calls(struct record *r, const char *output)
 	return e;
 }
 
+static int check_children(const struct record *r, const struct scry_watch_opts *opts)
+{
+	for (size_t i = 0; opts->follow && i < INSTRUMENTS; i++)
+		if (r->is_wanted[i] && !table[i].instrument->adopt)
+			return scry_fail(-EINVAL,
+					 "-f: %s does not follow children; fix: -e without it",
+					 table[i].name);
+	return 0;
+}
+
 static int settle_patch(struct record *r)
 {
 	if (!r->named.functions.count)
@@ -198,6 +208,8 @@ static int check(struct record *r, const struct scry_watch_opts *opts)
 		e = check_together(r);
 	if (e == 0)
 		e = check_options(r);
+	if (e == 0)
+		e = check_children(r, opts);
 	if (e == 0)
 		e = settle_depths(r);
 	if (e == 0 && r->sample)
@@ -264,6 +276,8 @@ int scry_cmd_record(int argc, char **argv)
 	const struct scry_opt rows[] = {
 		{'e', "record", SCRY_OPT_STRING, &record.list, "LIST",
 		 "what is recorded, by commas: " ONE_OF, NULL},
+		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL,
+		 "watch child processes too: objects, malloc, gvl, calls", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk),
 		{'x', "function", SCRY_OPT_STRINGS, &record.named.functions, "FILTER",
 		 "calls, count, log, time: these functions, SYMBOL[@LIB]; may be repeated", NULL},

@@ -288,9 +288,16 @@ int scry_threads_start(struct scry_inject *inj, const struct scry_channel *to,
 	return begin(inj, &(const struct start){to, time_op}, held);
 }
 
-int scry_threads_find_tids(struct scry_inject *inj, const struct scry_tracee *held)
+int scry_threads_start_table(struct scry_inject *inj, const struct scry_channel *to,
+			     const struct scry_tracee *held)
 {
-	return begin(inj, &(const struct start){0}, held);
+	const uint64_t table = to->address + SCRY_SHARED_HEAD;
+	int r = begin(inj, &(const struct start){0}, held);
+
+	return r < 0 ? r
+		     : scry_edit_poke(inj->mem.fd,
+				      inj->data + offsetof(struct scry_agent_data, table), &table,
+				      sizeof(table));
 }
 
 int scry_threads_clear_out(struct scry_inject *inj)

@@ -280,6 +280,7 @@ static int prepare_agent(struct scry_lanes *lanes, uint32_t tid)
 	scry_agent.gate = (struct scry_gate *)gate_page;
 	scry_agent.follow.lanes = lanes;
 	scry_agent.follow.waits = 1;
+	scry_agent.follow.sets = SCRY_LANES;
 	return 1;
 }
 

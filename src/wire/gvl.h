@@ -111,7 +111,6 @@ struct scry_gvl_plan {	/* what each event needs comes first */
 	uint64_t mutex; /* 0: nothing is counted */
 	uint64_t owner; /* of the word that says whose the lock is */
 	uint64_t queue; /* of the head of the ring of those that want it */
-	uint64_t table; /* struct scry_gvl_table */
 	uint32_t node;	/* in a thread's struct: its node there */
 	uint32_t self;
 	/* The giver says whose the lock is next, before that one runs: then a thread is known to

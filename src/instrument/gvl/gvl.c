@@ -354,7 +354,6 @@ static int find_lock(struct scry_gvl *g)
 	mutex = g->lock + l->gvl.mutex;
 	told.owner = g->lock + l->gvl.owner;
 	told.queue = g->lock + l->gvl.queue;
-	told.table = g->watch->channel.address + SCRY_SHARED_HEAD;
 	told.node = l->gvl.node;
 	told.self = l->th_self;
 	told.hands_over = l->gvl.hands_over;
@@ -418,7 +417,7 @@ static int enter(struct scry_watch *w)
 {
 	const struct scry_gvl_opts *opts = w->opts->instrument_opts;
 	struct scry_gvl *g = w->state;
-	int r = scry_threads_find_tids(w->inj, w->held);
+	int r = scry_threads_start_table(w->inj, &w->channel, w->held);
 
 	g->table = (struct scry_gvl_table *)w->channel.ring;
 	memset(g->table, 0, sizeof(*g->table));
@@ -436,7 +435,8 @@ static int enter(struct scry_watch *w)
 	return r;
 }
 
-/* A fork child's lock is where its parent's was, and counts in the lane. */
+/* A fork child's lock is where its parent's was, and counts in the lane, which is used to its end:
+ * by its head all of it is made zero again. */
 static int adopt(struct scry_watch *w)
 {
 	const struct scry_gvl *root = w->root->state;
@@ -447,6 +447,7 @@ static int adopt(struct scry_watch *w)
 	w->state = g;
 	g->watch = w;
 	g->hooks.mem.fd = -1;
+	w->channel.control->head = SCRY_RING_WORDS;
 	g->table = (struct scry_gvl_table *)w->channel.ring;
 	g->lock = root->lock;
 	g->has_stacks = root->has_stacks;
@@ -615,6 +616,7 @@ const struct scry_instrument scry_instrument_gvl = {
 	.wanted = "Ruby",
 	.unseen = "the program ended and no Ruby was seen in it; fix: name ruby itself",
 	.parts = SCRY_PART_GVL,
+	.has_table = true,
 	.prepare = prepare,
 	.describe = describe,
 	.enter = enter,
