@@ -89,8 +89,7 @@ int scry_lane_claim(struct scry_gate *g, void (*moved)(struct scry_gate *g))
 {
 	uint64_t is_free = 0;
 
-	if (!scry_agent.follow.lanes || g->open ||
-	    claim_of(g)->trying == SCRY_CLAIM_GIVEN_UP ||
+	if (!scry_agent.follow.lanes || g->open || claim_of(g)->trying == SCRY_CLAIM_GIVEN_UP ||
 	    !__atomic_compare_exchange_n(&g->spare, &is_free, 1, 0, __ATOMIC_ACQUIRE,
 					 __ATOMIC_RELAXED) ||
 	    !claim_one(g, moved))

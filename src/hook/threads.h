@@ -38,7 +38,8 @@ int scry_threads_start(struct scry_inject *inj, const struct scry_channel *to,
 		       const struct scry_tracee *held, uint32_t time_op);
 
 /* For handlers that record in no channel, but count in a table in its pages, and want no more of
- * threads than their tid: the same, but for the tables of threads, and the agent knows the place. */
+ * threads than their tid: the same, but for the tables of threads, and the agent knows the place.
+ */
 int scry_threads_start_table(struct scry_inject *inj, const struct scry_channel *to,
 			     const struct scry_tracee *held);
 

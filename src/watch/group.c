@@ -195,7 +195,8 @@ static uint32_t wanting_process(const struct scry_watch *w)
 	uint32_t bits = (1u << w->session->section_count) - 1;
 	struct scry_maps maps;
 
-	if (!w->opts->follow || scry_watch_is_asked_for(w) || scry_maps_read(w->proc.pid, &maps) < 0)
+	if (!w->opts->follow || scry_watch_is_asked_for(w) ||
+	    scry_maps_read(w->proc.pid, &maps) < 0)
 		return bits;
 	bits = wanting(w->proc.pid, &maps);
 	scry_maps_done(&maps);

@@ -51,13 +51,13 @@ struct scry_session {
 	uint64_t leader_start;
 	struct scry_kin kin; /* fork children that made no object yet, and other programs */
 	uint64_t began_ns;
-	uint64_t scan_ns;	/* next full look through /proc */
-	uint64_t late;		/* Rubies that were entered after their start */
-	uint64_t not_entered;	/* Rubies that could not be entered */
-	uint64_t unknown;	/* programs that had ended before we could look */
-	uint64_t vain_ns;	/* waited for what did not come: scry_watch_patience_ns */
-	uint64_t vain_at_ns;	/* as of then */
-	uint64_t refused;	/* fork children that found no lane */
+	uint64_t scan_ns;     /* next full look through /proc */
+	uint64_t late;	      /* Rubies that were entered after their start */
+	uint64_t not_entered; /* Rubies that could not be entered */
+	uint64_t unknown;     /* programs that had ended before we could look */
+	uint64_t vain_ns;     /* waited for what did not come: scry_watch_patience_ns */
+	uint64_t vain_at_ns;  /* as of then */
+	uint64_t refused;     /* fork children that found no lane */
 	uint64_t lease_tsc, lease_end_tsc;
 	bool is_blind;	  /* somebody could not be asked, in this look through /proc */
 	bool is_catching; /* what is entered now was noticed after its exec */
