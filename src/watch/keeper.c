@@ -578,6 +578,8 @@ static int close_section(struct scry_session *s, uint32_t i, bool is_well)
 
 	speaker.inj = &speaker.own;
 	scry_session_notes(s, &speaker);
+	if (s->entered && !section->own && !section->others_count && section->instrument->unseen)
+		scry_watch_note(&speaker, "%s", section->instrument->unseen);
 	return is_well && s->entered && section->instrument->close
 		       ? section->instrument->close(&speaker)
 		       : 0;
