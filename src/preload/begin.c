@@ -287,11 +287,9 @@ static int prepare_agent(struct scry_lanes *lanes, uint32_t tid)
 /* Takes a lane as a fork child does, says who we are, and waits to be seen. */
 static int join(int is_alone)
 {
-	struct scry_gate *g = scry_agent.gate;
 	struct scry_control *c;
 
-	g->spare = 1; /* as agent/track.c does for a child */
-	if (!scry_lane_claim(g, NULL))
+	if (!scry_lane_claim(scry_agent.gate, NULL))
 		return 0;
 	c = scry_agent.control;
 	if (is_alone) /* children find no lanes */
