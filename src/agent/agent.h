@@ -71,6 +71,8 @@ struct scry_agent_following {
 struct scry_agent_data {
 	struct scry_gate *gate;
 	struct scry_control *control;
+	uint64_t table; /* of an instrument that counts in its pages (wire/gvl.h): where; host,
+			   lane.c */
 	struct scry_agent_following following;
 	struct scry_agent_state state;
 	struct scry_follow follow;
@@ -96,10 +98,17 @@ static inline uint64_t word_at(const uint8_t *base, uint32_t offset)
 	return *(const uint64_t *)(base + offset);
 }
 
-/* lane.c: the first event in a fork child. 1: it has one and records from now on; 0: nobody
- * follows, or no lane is free. `moved`, or NULL, is what the instrument does in the new lane,
- * before anybody outside can know whose that is. */
+/* lane.c: the first event in a fork child, of whichever instrument. 1: it has one and records from
+ * now on; 0: nobody follows, no lane is free, or another thread is about to have one. `moved`, or
+ * NULL, is what the instrument does in the new lane, before anybody outside can know whose that is.
+ */
 int scry_lane_claim(struct scry_gate *g, void (*moved)(struct scry_gate *g));
+
+/* Has this process one? */
+static inline int scry_lane_is_owned(const struct scry_gate *g)
+{
+	return ((const struct scry_claim *)((const uint8_t *)g + SCRY_CLAIM_OFFSET))->owned != 0;
+}
 
 /* core.c: from one state of followed calls to another, unless it is not in the first. */
 void scry_following_change(uint32_t from, uint32_t to);

@@ -471,12 +471,6 @@ static void look_at_queue(const struct moment *m)
 	t->tail = tail;
 }
 
-/* A lane's table is zero; the keeper makes what was used of it zero again. */
-static void moved(struct scry_gate *g)
-{
-	scry_agent.control->head = SCRY_RING_WORDS;
-}
-
 /* ---- the event ---- */
 
 /*
@@ -531,9 +525,9 @@ void scry_gvl_let_go(uint32_t waits)
 	uint64_t sequence, now;
 
 	/* a fork child's gate is all zero: the lock is a new one, held by its one thread */
-	if (unlikely(!scry_agent.gate->open) && !scry_lane_claim(scry_agent.gate, moved))
+	if (unlikely(!scry_agent.gate->open) && !scry_lane_claim(scry_agent.gate, 0))
 		return;
-	t = (struct scry_gvl_table *)scry_agent.gate->ring;
+	t = (struct scry_gvl_table *)scry_agent.table;
 	sequence = *(volatile uint64_t *)&t->sequence;
 	if (unlikely(sequence & 1)) {
 		t->busy++;

@@ -5,7 +5,7 @@
  * the fork wiped. The inherited tables are empty by then: their pages are wiped too. Plain stores
  * and a few atomic operations; no system call, no waiting.
  */
-#include "agent/agent.h"
+#include "agent/track.h"
 
 static struct scry_claim *claim_of(struct scry_gate *g)
 {
@@ -24,15 +24,17 @@ static uint64_t tsc(void)
 static void move_in(struct scry_gate *g, uint32_t lane, uint32_t watch,
 		    void (*moved)(struct scry_gate *))
 {
-	uint64_t at = (uint64_t)scry_agent.follow.lanes + SCRY_PAGE + lane * SCRY_LANE_BYTES;
+	const struct scry_follow *f = &scry_agent.follow;
+	uint64_t at = (uint64_t)f->lanes + SCRY_PAGE + lane * SCRY_LANE_BYTES;
 	struct scry_control *c = (struct scry_control *)at;
 
 	scry_agent.control = c;
+	scry_agent.table = at + f->table_at + SCRY_SHARED_HEAD;
 	for (uint32_t i = 0; i < SCRY_CHANNELS; i++) {
 		struct scry_agent_channel *k = &scry_agent.tracking.channels[i];
 
-		k->control = c;
-		k->pool = (struct scry_track *)(at + SCRY_SHARED_HEAD);
+		k->control = (struct scry_control *)(at + f->channel_at[i]);
+		k->pool = (struct scry_track *)(at + f->channel_at[i] + SCRY_SHARED_HEAD);
 		k->given_up = k->all_open = 0;
 	}
 	c->taken[0] = 1;
@@ -50,16 +52,14 @@ static void move_in(struct scry_gate *g, uint32_t lane, uint32_t watch,
 	__atomic_store_n(&claim_of(g)->owned, lane + 1, __ATOMIC_RELEASE);
 }
 
-int scry_lane_claim(struct scry_gate *g, void (*moved)(struct scry_gate *g))
+static int claim_one(struct scry_gate *g, void (*moved)(struct scry_gate *g))
 {
 	struct scry_lanes *lanes = scry_agent.follow.lanes;
 	struct scry_claim *claim = claim_of(g);
 	uint32_t watch;
 
-	if (!lanes || claim->trying == SCRY_CLAIM_GIVEN_UP)
-		return 0;
 	watch = __atomic_load_n(&lanes->follow, __ATOMIC_SEQ_CST);
-	for (uint32_t i = 0; watch && i < SCRY_LANES; i++) {
+	for (uint32_t i = 0; watch && i < scry_agent.follow.sets; i++) {
 		uint32_t is_free = 0;
 
 		if (__atomic_load_n(&lanes->taken[i], __ATOMIC_RELAXED))
@@ -82,4 +82,18 @@ int scry_lane_claim(struct scry_gate *g, void (*moved)(struct scry_gate *g))
 	if (watch)
 		__atomic_fetch_add(&lanes->refused, 1, __ATOMIC_RELAXED);
 	return 0;
+}
+
+/* A child's other threads, which it may have by then, pass until that is done. */
+int scry_lane_claim(struct scry_gate *g, void (*moved)(struct scry_gate *g))
+{
+	uint64_t is_free = 0;
+
+	if (!scry_agent.follow.lanes || g->open || claim_of(g)->trying == SCRY_CLAIM_GIVEN_UP ||
+	    !__atomic_compare_exchange_n(&g->spare, &is_free, 1, 0, __ATOMIC_ACQUIRE,
+					 __ATOMIC_RELAXED) ||
+	    !claim_one(g, moved))
+		return 0;
+	scry_track_say_pid();
+	return 1;
 }

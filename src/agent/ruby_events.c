@@ -31,6 +31,8 @@ static event_func handler(void)
  * watch has left on the list may be the wrong one; it is taken off, and a job puts the other on. */
 void scry_take_up(struct scry_gate *g)
 {
+	if (scry_lane_is_owned(g)) /* maybe by another instrument's event; else the host says it */
+		g->by_bytes = scry_agent_objects.sampling.by_bytes;
 	if (scry_agent.state.handler != (uint64_t)handler() || !scry_agent.state.hooked)
 		return; /* by hooks: not by the first object; reconcile or boot do, when the VM is
 			   up */

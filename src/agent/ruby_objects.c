@@ -272,8 +272,12 @@ int scry_begin(struct scry_gate *g)
 	}
 	g->handling = 1;
 	__asm__ volatile("" ::: "memory");
-	if (unlikely(g->wanted != g->taken) && g->wanted)
-		scry_take_up(g);
+	if (unlikely(g->wanted != g->taken) && g->wanted) {
+		if (scry_lane_is_owned(g) && !g->taken) /* by another instrument's event */
+			scry_objects_moved(g);
+		else
+			scry_take_up(g);
+	}
 	if (likely(g->wanted) && likely(g->wanted == g->taken))
 		return 1;
 	/* a fork child, whose gate page is zero */

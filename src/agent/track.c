@@ -204,28 +204,41 @@ void scry_track_await_keeper(void)
 	}
 }
 
-/* A fork child that is to be recorded too takes a lane at its first event. Other threads that it
- * may have by then pass until that is done. */
-int scry_track_moves_in(void)
+static int is_any_on(void)
 {
-	struct scry_gate *g = scry_agent.gate;
-	uint64_t is_free = 0;
+	return __atomic_load_n(&scry_channel(SCRY_CHANNEL_CORE)->is_on, __ATOMIC_RELAXED) |
+	       __atomic_load_n(&scry_channel(SCRY_CHANNEL_CALLS)->is_on, __ATOMIC_RELAXED);
+}
+
+static void say_pid_in(struct scry_control *c, uint32_t pid)
+{
+	__atomic_store_n(&c->lane_pid, pid, __ATOMIC_RELEASE);
+}
+
+/* Where channels record, whose events are told by pid. */
+void scry_track_say_pid(void)
+{
 	uint32_t pid;
 
-	if (!scry_agent.follow.lanes || g->open ||
-	    !(__atomic_load_n(&scry_channel(SCRY_CHANNEL_CORE)->is_on, __ATOMIC_RELAXED) |
-	      __atomic_load_n(&scry_channel(SCRY_CHANNEL_CALLS)->is_on, __ATOMIC_RELAXED)) ||
-	    !__atomic_compare_exchange_n(&g->spare, &is_free, 1, 0, __ATOMIC_ACQUIRE,
-					 __ATOMIC_RELAXED))
-		return 0;
-	if (!scry_lane_claim(g, 0)) /* none, for good */
-		return 0;
+	if (!is_any_on())
+		return;
 	pid = scry_calling_pid();
 	/* not made by the libc's fork, or not the first thread: which of the two, nobody knows */
 	if (pid && tid_of(thread_pointer()) != pid)
 		scry_agent_rows.calling.odd_fs = thread_pointer();
-	__atomic_store_n(&scry_agent.control->lane_pid, pid ? pid : tid_of(thread_pointer()),
-			 __ATOMIC_RELEASE);
+	pid = pid ? pid : tid_of(thread_pointer());
+	say_pid_in(scry_agent.control, pid);
+	for (uint32_t i = 0; i < SCRY_CHANNELS; i++)
+		say_pid_in(scry_channel(i)->control, pid);
+}
+
+/* A fork child that is to be recorded too takes a lane at its first event. */
+int scry_track_moves_in(void)
+{
+	struct scry_gate *g = scry_agent.gate;
+
+	if (g->open || !is_any_on() || !scry_lane_claim(g, 0))
+		return 0;
 	if (scry_agent.follow.waits)
 		scry_track_await_keeper();
 	return 1;

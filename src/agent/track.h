@@ -35,8 +35,9 @@ int scry_track_is_inside(const struct scry_agent_channel *c);
 uint64_t scry_track_turn(struct scry_agent_thread *t);
 uint64_t scry_track_time(struct scry_agent_thread *t, uint64_t **at, uint64_t now);
 
-/* In a fork child whose gate is closed: takes a lane, when children are recorded. 1: it has one. */
+/* A fork child whose gate is closed takes a lane, when children are recorded. 1: it has one. */
 int scry_track_moves_in(void);
+void scry_track_say_pid(void); /* it says who it is */
 /* For who got no track: counts an event of a signal handler that interrupted us. */
 void scry_track_passed(const struct scry_agent_channel *c);
 

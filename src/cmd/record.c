@@ -13,47 +13,58 @@
 #include "cmd/run.h"
 #include "cmd/watch_opts.h"
 #include "instrument/calls/protos.h"
+#include "instrument/gvl/gvl.h"
 #include "instrument/instruments.h"
 #include "instrument/malloc/malloc.h"
 #include "instrument/objects/objects.h"
 #include "instrument/objects/source.h"
+#include "instrument/patch.h"
 #include "wire/call_format.h"
 
 #define DEPTH_DEFAULT 16
+#define LOG_ARGS 3 /* as `patch log` has without --args */
 
 /* What there is once in a process. Two that need the same do not go together. */
 enum needs {
-	NEEDS_RING = 1,	   /* the agent's own, which the VM's lock orders */
-	NEEDS_CHANNEL = 2, /* the core's: rows of threads, and their pages */
-	NEEDS_LOADER = 4,  /* libraries that come later are hooked while their loader waits */
+	NEEDS_CHANNEL = 1, /* the core's: rows of threads, and their pages */
+	NEEDS_LOADER = 2,  /* libraries that come later are hooked while their loader waits */
 };
 static const char *const needed_once[] = {
-	"both record in the agent's own ring", "both record in one table of threads",
+	"both record in one table of threads",
 	"both hook what is loaded later, and a loader waits for one of them"};
 
-enum { OBJECTS, MALLOC, LOCKS, CALLS, INSTRUMENTS };
+enum { OBJECTS, MALLOC, GVL, LOCKS, CALLS, COUNT, LOG, TIME, INSTRUMENTS };
 
-/* In the order in which they are entered: what calls the handlers of others comes behind them. */
+/* In the order in which they are entered: what calls the handlers of others comes behind them.
+ * Objects are first, as theirs is the agent's own ring. */
 static const struct row {
 	const char *name;
 	const struct scry_instrument *instrument;
 	unsigned int needs;
 } table[INSTRUMENTS] = {
-	[OBJECTS] = {"objects", &scry_instrument_objects, NEEDS_RING},
+	[OBJECTS] = {"objects", &scry_instrument_objects, 0},
 	[MALLOC] = {"malloc", &scry_instrument_malloc, NEEDS_CHANNEL},
+	[GVL] = {"gvl", &scry_instrument_gvl, 0},
 	[LOCKS] = {"locks", &scry_instrument_locks, NEEDS_LOADER},
 	[CALLS] = {"calls", &scry_instrument_calls, NEEDS_LOADER},
+	[COUNT] = {"count", &scry_instrument_count, NEEDS_LOADER},
+	[LOG] = {"log", &scry_instrument_log, NEEDS_LOADER | NEEDS_CHANNEL},
+	[TIME] = {"time", &scry_instrument_time, NEEDS_LOADER},
 };
+#define ONE_OF "objects, malloc, gvl, and one of calls, locks, count, log and time"
 
 struct record {
 	const char *list;
 	bool is_wanted[INSTRUMENTS];
 	struct scry_malloc_record_opts malloc;
 	struct scry_objects_opts objects;
+	struct scry_gvl_opts gvl;
+	struct scry_patch_opts patch; /* of count, log or time: they do not go together */
 	struct scry_calls_cli calls;
 	struct scry_calls_named named;
 	uint64_t depth; /* -w: of calls and locks */
 	const char *sample;
+	bool stacks; /* of objects and gvl */
 	int args;
 	struct scry_also also[SCRY_SECTIONS_MAX];
 };
@@ -67,10 +78,15 @@ static int want(struct record *r, const char *name, size_t length)
 			r->is_wanted[i] = true;
 			return 0;
 		}
-	return scry_fail(-EINVAL,
-			 "-e: there is no instrument '%.*s' that is recorded beside others; fix: "
-			 "objects, malloc, and calls or locks",
-			 (int)length, name);
+	return scry_fail(
+		-EINVAL,
+		"-e: there is no instrument '%.*s' that is recorded beside others; fix: " ONE_OF,
+		(int)length, name);
+}
+
+static bool wants_patch(const struct record *r)
+{
+	return r->is_wanted[COUNT] || r->is_wanted[LOG] || r->is_wanted[TIME];
 }
 
 static int read_list(struct record *r)
@@ -110,7 +126,8 @@ static int check_options(const struct record *r)
 		bool is_given, is_right;
 		const char *name, *of;
 	} rows[] = {
-		{r->named.functions.count > 0, r->is_wanted[CALLS], "-x", "calls"},
+		{r->named.functions.count > 0, r->is_wanted[CALLS] || wants_patch(r), "-x",
+		 "calls, count, log and time"},
 		{r->named.libraries.count > 0, r->is_wanted[CALLS], "-l", "calls"},
 		{r->calls.ruby_stacks, r->is_wanted[CALLS], "-k", "calls"},
 		{r->args, r->is_wanted[CALLS], "--args", "calls"},
@@ -119,7 +136,8 @@ static int check_options(const struct record *r)
 		{r->malloc.no_lines, r->is_wanted[MALLOC], "--no-lines", "malloc"},
 		{r->malloc.prefix, r->is_wanted[MALLOC], "--prefix", "malloc"},
 		{r->sample, r->is_wanted[OBJECTS], "--sample", "objects"},
-		{r->objects.stacks, r->is_wanted[OBJECTS], "--stacks", "objects"},
+		{r->stacks, r->is_wanted[OBJECTS] || r->is_wanted[GVL], "--stacks",
+		 "objects and gvl"},
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
@@ -161,6 +179,27 @@ static int settle_calls(struct record *r, const char *output)
 	return e;
 }
 
+static int check_children(const struct record *r, const struct scry_watch_opts *opts)
+{
+	for (size_t i = 0; opts->follow && i < INSTRUMENTS; i++)
+		if (r->is_wanted[i] && !table[i].instrument->adopt)
+			return scry_fail(-EINVAL,
+					 "-f: %s does not follow children; fix: -e without it",
+					 table[i].name);
+	return 0;
+}
+
+static int settle_patch(struct record *r)
+{
+	if (!r->named.functions.count)
+		return scry_fail(-EINVAL, "count, log and time need names of functions; fix: -x "
+					  "SYMBOL[@LIB]");
+	r->patch = (struct scry_patch_opts){.specs = (char **)r->named.functions.values,
+					    .spec_count = (int)r->named.functions.count,
+					    .args = LOG_ARGS};
+	return 0;
+}
+
 static int check(struct record *r, const struct scry_watch_opts *opts)
 {
 	int e = read_list(r);
@@ -170,11 +209,16 @@ static int check(struct record *r, const struct scry_watch_opts *opts)
 	if (e == 0)
 		e = check_options(r);
 	if (e == 0)
+		e = check_children(r, opts);
+	if (e == 0)
 		e = settle_depths(r);
 	if (e == 0 && r->sample)
 		e = scry_objects_read_sample(r->sample, &r->objects.sample);
 	if (e == 0 && r->is_wanted[CALLS])
 		e = settle_calls(r, opts->output);
+	if (e == 0 && wants_patch(r))
+		e = settle_patch(r);
+	r->objects.stacks = r->gvl.stacks = r->stacks;
 	return e;
 }
 
@@ -198,10 +242,10 @@ static int check_form(const struct record *r, const struct scry_watch_opts *opts
 static int run(struct record *r, struct scry_watch_opts *opts,
 	       const struct scry_report_opts *report)
 {
-	void *const own[INSTRUMENTS] = {[OBJECTS] = &r->objects,
-					[MALLOC] = &r->malloc,
-					[LOCKS] = &r->depth,
-					[CALLS] = &r->calls};
+	void *const own[INSTRUMENTS] = {
+		[OBJECTS] = &r->objects, [MALLOC] = &r->malloc, [GVL] = &r->gvl,
+		[LOCKS] = &r->depth,	 [CALLS] = &r->calls,	[COUNT] = &r->patch,
+		[LOG] = &r->patch,	 [TIME] = &r->patch};
 	const struct scry_instrument *first = NULL;
 	int status;
 
@@ -231,10 +275,12 @@ int scry_cmd_record(int argc, char **argv)
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
 	const struct scry_opt rows[] = {
 		{'e', "record", SCRY_OPT_STRING, &record.list, "LIST",
-		 "what is recorded, by commas: objects, malloc, and calls or locks", NULL},
+		 "what is recorded, by commas: " ONE_OF, NULL},
+		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL,
+		 "watch child processes too: objects, malloc, gvl, calls", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk),
 		{'x', "function", SCRY_OPT_STRINGS, &record.named.functions, "FILTER",
-		 "calls: trace these functions, SYMBOL[@LIB]; may be repeated", NULL},
+		 "calls, count, log, time: these functions, SYMBOL[@LIB]; may be repeated", NULL},
 		{'l', "library", SCRY_OPT_STRINGS, &record.named.libraries, "LIB",
 		 "calls: trace all functions that this library exports; may be repeated", NULL},
 		{'k', "ruby-stack", SCRY_OPT_FLAG, &record.calls.ruby_stacks, NULL,
@@ -255,8 +301,8 @@ int scry_cmd_record(int argc, char **argv)
 		 "malloc: callers are native code only, not lines of Ruby", NULL},
 		{0, "sample", SCRY_OPT_STRING, &record.sample, "N|SIZE",
 		 "objects: one in N, or in so many bytes of heap, scaled up", NULL},
-		{0, "stacks", SCRY_OPT_FLAG, &record.objects.stacks, NULL,
-		 "objects: with the stacks that made them", NULL},
+		{0, "stacks", SCRY_OPT_FLAG, &record.stacks, NULL,
+		 "objects: with the stacks that made them; gvl: of each wait that ends", NULL},
 	};
 	const struct scry_watch_cli cli = {
 		.rows = rows,

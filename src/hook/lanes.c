@@ -39,7 +39,8 @@ int scry_pool_open(struct scry_pool *p, struct scry_inject *inj, struct scry_tra
 				.address = inj->header.lanes,
 				.gate = inj->gate,
 				.data = inj->data,
-				.text = inj->header.text};
+				.text = inj->header.text,
+				.sets = SCRY_LANES};
 	if (getrandom(&p->nonce, sizeof(p->nonce), 0) != sizeof(p->nonce))
 		p->nonce = scry_now_ns();
 	for (uint32_t i = 0; i < SCRY_LANES; i++)
@@ -65,7 +66,7 @@ int scry_pool_make(struct scry_pool *p)
 			close(fd);
 		return scry_fail(-err, "cannot make the shared memory: %s", strerror(err));
 	}
-	*p = (struct scry_pool){.head = view, .fd = fd, .is_told = true};
+	*p = (struct scry_pool){.head = view, .fd = fd, .is_told = true, .sets = SCRY_LANES};
 	if (getrandom(&p->head->nonce, sizeof(p->head->nonce), 0) != sizeof(p->head->nonce))
 		p->head->nonce = (uint32_t)scry_now_ns();
 	for (uint32_t i = 0; i < SCRY_LANES; i++)
@@ -80,6 +81,20 @@ void scry_pool_close(struct scry_pool *p)
 	if (p->is_told)
 		close(p->fd);
 	*p = (struct scry_pool){0};
+}
+
+void scry_pool_share(struct scry_pool *p, uint32_t instruments)
+{
+	p->sets = SCRY_LANES / instruments;
+	if (instruments == 1)
+		return;
+	p->burnt |= 1;
+	p->head->taken[0] = 1;
+}
+
+uint32_t scry_pool_lane(const struct scry_pool *p, uint32_t lane, uint32_t number)
+{
+	return lane + number * p->sets;
 }
 
 pid_t scry_pool_owner(const struct scry_pool *p, uint32_t lane)
@@ -127,7 +142,12 @@ int scry_pool_tell(struct scry_pool *p, struct scry_inject *inj,
 		   const struct scry_agent_frames *frames)
 {
 	const struct scry_follow f = {
-		.lanes = (struct scry_lanes *)p->address, .nonce = p->nonce, .frames = *frames};
+		.lanes = (struct scry_lanes *)p->address,
+		.nonce = p->nonce,
+		.frames = *frames,
+		.sets = p->sets,
+		.channel_at = {p->channel_at[SCRY_CHANNEL_CORE], p->channel_at[SCRY_CHANNEL_CALLS]},
+		.table_at = p->table_at};
 	const uint64_t at = inj->data + offsetof(struct scry_agent_data, follow);
 	const size_t after = offsetof(struct scry_follow, nonce);
 	int r = scry_edit_poke(inj->mem.fd, at + after, (const char *)&f + after,
@@ -158,18 +178,24 @@ void scry_pool_lease(struct scry_pool *p, uint64_t lease_tsc, uint64_t lease_end
 	}
 }
 
+/* Any of its set. */
+static bool is_burnt(const struct scry_pool *p, uint32_t lane)
+{
+	bool is = false;
+
+	for (uint32_t i = lane % p->sets; i < SCRY_LANES && !is; i += p->sets)
+		is = p->burnt >> i & 1;
+	return is;
+}
+
 bool scry_pool_is_taken(const struct scry_pool *p, uint32_t lane)
 {
-	return !(p->burnt >> lane & 1) &&
+	return lane < p->sets && !is_burnt(p, lane) &&
 	       __atomic_load_n(&p->head->taken[lane], __ATOMIC_SEQ_CST) != 0;
 }
 
-void scry_pool_free(struct scry_pool *p, uint32_t lane)
+static void clean(struct scry_control *c)
 {
-	struct scry_control *c = scry_pool_control(p, lane);
-
-	if (p->burnt >> lane & 1) /* somebody may still write there */
-		return;
 	if (c->head > WORDS_KEPT)
 		madvise((char *)c + SCRY_SHARED_HEAD, SCRY_LANE_BYTES - SCRY_SHARED_HEAD,
 			MADV_REMOVE);
@@ -178,6 +204,14 @@ void scry_pool_free(struct scry_pool *p, uint32_t lane)
 	c->target_pid = c->target_start = 0;
 	memset(&c->head, 0, sizeof(*c) - offsetof(struct scry_control, head));
 	memset(scry_account_of(c), 0, sizeof(struct scry_account));
+}
+
+void scry_pool_free(struct scry_pool *p, uint32_t lane)
+{
+	if (is_burnt(p, lane)) /* somebody may still write there */
+		return;
+	for (uint32_t i = lane; i < SCRY_LANES; i += p->sets)
+		clean(scry_pool_control(p, i));
 	__atomic_store_n(&p->head->taken[lane], 0, __ATOMIC_SEQ_CST);
 }
 

@@ -19,6 +19,9 @@ struct scry_pool {
 	int fd;		/* of a pool that is joined */
 	uint64_t burnt; /* bits: lanes that nobody may use any more; never free again */
 	bool is_told;	/* so it is: lanes say whose they are, nobody's memory is read */
+	/* where several instruments record, a lane for each: see scry_pool_share */
+	uint32_t sets;
+	uint64_t channel_at[SCRY_CHANNELS], table_at;
 };
 
 /* Maps the pool into the process. After scry_inject_enter; `held` as there. */
@@ -26,6 +29,15 @@ int scry_pool_open(struct scry_pool *p, struct scry_inject *inj, struct scry_tra
 /* A pool that processes join by themselves (wire/preload.h): nobody is entered. */
 int scry_pool_make(struct scry_pool *p);
 void scry_pool_close(struct scry_pool *p);
+
+/*
+ * So many instruments record: each process has a lane of each, and set 0 is that of the process
+ * that was entered. The caller says then at how many bytes those of channels, and of a table, lie
+ * from the first. Before scry_pool_tell.
+ */
+void scry_pool_share(struct scry_pool *p, uint32_t instruments);
+/* The lane of instrument `number` in the set of `lane`. */
+uint32_t scry_pool_lane(const struct scry_pool *p, uint32_t lane, uint32_t number);
 
 /* Tells the agent: from now on it can give a child its frames. Before the hook is on. */
 int scry_pool_tell(struct scry_pool *p, struct scry_inject *inj,
@@ -50,7 +62,7 @@ pid_t scry_pool_owner(const struct scry_pool *p, uint32_t lane);
 /* Has process `pid` that pool mapped? Numbers of another pid namespace mean others. */
 bool scry_pool_is_member(const struct scry_pool *p, pid_t pid);
 
-/* The owner is gone and its words are read: another child may have it. */
+/* The owner is gone and the words of its set are read: another child may have it. */
 void scry_pool_free(struct scry_pool *p, uint32_t lane);
 
 /* Is `pid` of this family, and has it never recorded (its gate page is as the fork left it)? Then

@@ -14,6 +14,7 @@
 #include "wire/shadow.h"
 #include "base/err.h"
 #include "hook/loads.h"
+#include "hook/threads.h"
 
 #define THUNKS_AT 64 /* in their slab: after its magic */
 #define THUNKS_BYTES (SCRY_SHADOW_THUNKS * SCRY_SHADOW_THUNK_BYTES)
@@ -465,6 +466,9 @@ static int settle(struct scry_inject *inj, bool is_shared)
 		r = read_head(inj, &s->shadow.head);
 	if (r == 0 && s->thunks) {
 		r = switch_to(inj, SCRY_SHADOW_OFF);
+		if (r == 0 &&
+		    !is_shared) /* who waits for room, of a scry that was killed, comes out */
+			scry_threads_stop(inj);
 		if (r == 0)
 			r = undo_entries(inj, s);
 		for (int i = 0; r == 0 && i < SETTLE_TRIES; i++) {

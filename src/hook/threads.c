@@ -188,35 +188,47 @@ static int clear(struct scry_inject *inj, const struct scry_channel *to)
 	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
 }
 
-static int tell(struct scry_inject *inj, const struct scry_channel *to, const struct who *whos,
-		size_t count, uint32_t time_op)
+/* What a start says to the agent; `to` may be NULL: the tids alone. */
+struct start {
+	const struct scry_channel *to;
+	uint32_t time_op;
+};
+
+static int tell_channel(struct scry_inject *inj, const struct start *start)
 {
-	const bool is_first = count == 1 && !whos[0].fs;
-	const uint32_t tids[2] = {find_tid(inj, whos, count), is_first ? whos[0].tid : 0};
+	const struct scry_channel *to = start->to;
 	const struct scry_agent_channel channel = {
 		.control = (struct scry_control *)to->address,
 		.pool = (struct scry_track *)(to->address + SCRY_SHARED_HEAD),
 		.rows = (struct scry_agent_thread *)table_at(inj, to->number),
-		.time_op = time_op};
+		.time_op = start->time_op};
+	int r = scry_edit_poke(inj->mem.fd, channel_at(inj, to->number, 0), &channel,
+			       sizeof(channel));
+
+	inj->has_channels = r == 0;
+	return r;
+}
+
+static int tell(struct scry_inject *inj, const struct start *start, const struct who *whos,
+		size_t count)
+{
+	const bool is_first = count == 1 && !whos[0].fs;
+	const uint32_t tids[2] = {find_tid(inj, whos, count), is_first ? whos[0].tid : 0};
 	const uint64_t at = inj->data + offsetof(struct scry_agent_data, tracking);
 	const struct scry_track none = {.state = SCRY_TRACK_CLOSED};
-	int r = clear(inj, to);
+	int r = start->to ? clear(inj, start->to) : 0;
 
 	if (r == 0)
 		r = scry_edit_poke(inj->mem.fd, at, tids, sizeof(tids));
 	if (r == 0)
 		r = scry_edit_poke(inj->mem.fd, at + offsetof(struct scry_agent_tracking, none),
 				   &none, sizeof(none));
-	if (r == 0)
-		r = scry_edit_poke(inj->mem.fd, channel_at(inj, to->number, 0), &channel,
-				   sizeof(channel));
-	inj->has_channels = r == 0;
-	return r;
+	return r == 0 && start->to ? tell_channel(inj, start) : r;
 }
 _Static_assert(offsetof(struct scry_agent_tracking, first_tid) == 4, "written at once");
 
-static int start_stopped(struct scry_inject *inj, const struct scry_channel *to,
-			 const struct scry_world *w, uint32_t time_op)
+static int start_stopped(struct scry_inject *inj, const struct start *start,
+			 const struct scry_world *w)
 {
 	struct who *whos = calloc(w->count + 1, sizeof(*whos));
 	int r = -ENOMEM;
@@ -226,13 +238,14 @@ static int start_stopped(struct scry_inject *inj, const struct scry_channel *to,
 			w->threads[i].regs.fs_base,
 			(uint32_t)scry_proc_tid_inside(inj->proc->pid, w->threads[i].tid)};
 	if (whos)
-		r = tell(inj, to, whos, w->count, time_op);
+		r = tell(inj, start, whos, w->count);
 	free(whos);
 	return r;
 }
 
-/* With everybody stopped; where an older watch's handlers were, once nobody is inside any more. */
-static int when_clear(struct scry_inject *inj, const struct scry_channel *to, uint32_t time_op)
+/* With everybody stopped; where an older watch's handlers were, once nobody is inside any more.
+ * `start` may be NULL. */
+static int when_clear(struct scry_inject *inj, const struct start *start)
 {
 	struct scry_world w;
 	int r = -EAGAIN;
@@ -244,8 +257,8 @@ static int when_clear(struct scry_inject *inj, const struct scry_channel *to, ui
 		if (r < 0)
 			return r;
 		r = inj->adopted && !inj->has_channels && scry_threads_are_inside(inj, &w) ? -EAGAIN
-		    : to ? start_stopped(inj, to, &w, time_op)
-			 : 0;
+		    : start ? start_stopped(inj, start, &w)
+			    : 0;
 		scry_inject_go(inj, &w);
 	}
 	if (r == -EAGAIN)
@@ -256,18 +269,35 @@ static int when_clear(struct scry_inject *inj, const struct scry_channel *to, ui
 	return r;
 }
 
-int scry_threads_start(struct scry_inject *inj, const struct scry_channel *to,
-		       const struct scry_tracee *held, uint32_t time_op)
+static int begin(struct scry_inject *inj, const struct start *start, const struct scry_tracee *held)
 {
 	if (held) {
 		const struct who who = {held->regs.fs_base,
 					(uint32_t)scry_proc_tid_inside(inj->proc->pid, held->tid)};
 
-		return tell(inj, to, &who, 1, time_op);
+		return tell(inj, start, &who, 1);
 	}
 	if (inj->adopted && !inj->has_channels)
 		scry_threads_stop(inj); /* who waits for a track of the older one comes out */
-	return when_clear(inj, to, time_op);
+	return when_clear(inj, start);
+}
+
+int scry_threads_start(struct scry_inject *inj, const struct scry_channel *to,
+		       const struct scry_tracee *held, uint32_t time_op)
+{
+	return begin(inj, &(const struct start){to, time_op}, held);
+}
+
+int scry_threads_start_table(struct scry_inject *inj, const struct scry_channel *to,
+			     const struct scry_tracee *held)
+{
+	const uint64_t table = to->address + SCRY_SHARED_HEAD;
+	int r = begin(inj, &(const struct start){0}, held);
+
+	return r < 0 ? r
+		     : scry_edit_poke(inj->mem.fd,
+				      inj->data + offsetof(struct scry_agent_data, table), &table,
+				      sizeof(table));
 }
 
 int scry_threads_clear_out(struct scry_inject *inj)
@@ -275,7 +305,7 @@ int scry_threads_clear_out(struct scry_inject *inj)
 	if (!inj->adopted || inj->has_channels)
 		return 0;
 	scry_threads_stop(inj);
-	return when_clear(inj, NULL, 0);
+	return when_clear(inj, NULL);
 }
 
 /* A word of its control block that is the number of one of the process's tasks. */

@@ -37,6 +37,12 @@ struct scry_channel scry_channel_own(const struct scry_inject *inj,
 int scry_threads_start(struct scry_inject *inj, const struct scry_channel *to,
 		       const struct scry_tracee *held, uint32_t time_op);
 
+/* For handlers that record in no channel, but count in a table in its pages, and want no more of
+ * threads than their tid: the same, but for the tables of threads, and the agent knows the place.
+ */
+int scry_threads_start_table(struct scry_inject *inj, const struct scry_channel *to,
+			     const struct scry_tracee *held);
+
 /* For scry_tracks_ask, `inj` its argument: the tid of a thread that began when it was not known yet
  * where threads keep theirs, as in a static program before its libc is up. What is found the agent
  * uses from now on. 0: it cannot be told. */

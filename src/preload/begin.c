@@ -280,17 +280,16 @@ static int prepare_agent(struct scry_lanes *lanes, uint32_t tid)
 	scry_agent.gate = (struct scry_gate *)gate_page;
 	scry_agent.follow.lanes = lanes;
 	scry_agent.follow.waits = 1;
+	scry_agent.follow.sets = SCRY_LANES;
 	return 1;
 }
 
 /* Takes a lane as a fork child does, says who we are, and waits to be seen. */
 static int join(int is_alone)
 {
-	struct scry_gate *g = scry_agent.gate;
 	struct scry_control *c;
 
-	g->spare = 1; /* as agent/track.c does for a child */
-	if (!scry_lane_claim(g, NULL))
+	if (!scry_lane_claim(scry_agent.gate, NULL))
 		return 0;
 	c = scry_agent.control;
 	if (is_alone) /* children find no lanes */

@@ -63,12 +63,19 @@ uint64_t scry_watch_recorded(const struct scry_watch *w)
 
 uint32_t scry_watch_part(struct scry_watch *w, uint32_t pid)
 {
-	return scry_session_part(w->session, pid);
+	uint32_t n = scry_watch_next_part(w, pid);
+
+	scry_map_put(&w->session->sections[w->section].images, pid, n + 1ull);
+	return n;
 }
 
 uint32_t scry_watch_next_part(const struct scry_watch *w, uint32_t pid)
 {
-	return w->session ? scry_session_parts(w->session, pid) : 0;
+	uint64_t n = 0;
+
+	if (w->session)
+		scry_map_get(&w->session->sections[w->section].images, pid, &n);
+	return (uint32_t)n;
 }
 
 void scry_watch_came_late(struct scry_watch *w)
@@ -95,6 +102,13 @@ bool scry_watch_is_asked_for(const struct scry_watch *w)
 uint64_t scry_watch_gap_ns(const struct scry_watch *w)
 {
 	return scry_pulse_gap_ns(w->session->pulse);
+}
+
+const struct scry_pool *scry_watch_pool(const struct scry_watch *w)
+{
+	const struct scry_watch *first = w->first ? w->first : w;
+
+	return first->pool.head ? &first->pool : NULL;
 }
 
 struct scry_watch *scry_watch_beside(const struct scry_watch *w, size_t i)

@@ -41,6 +41,9 @@ bool scry_watch_is_asked_for(const struct scry_watch *w);
 /* So long the keeper was not there to take what the target had, at most, ns. */
 uint64_t scry_watch_gap_ns(const struct scry_watch *w);
 
+/* The pool of its process and of that one's fork children; NULL: they are not followed. */
+const struct scry_pool *scry_watch_pool(const struct scry_watch *w);
+
 /* Watch number `i` of the run by the same instrument, itself among them; NULL: there are no more.
  */
 struct scry_watch *scry_watch_beside(const struct scry_watch *w, size_t i);

@@ -17,7 +17,7 @@
 
 #include "base/err.h"
 #include "hook/enter_check.h"
-#include "watch/session.h"
+#include "watch/group.h"
 
 #define SCAN_NS 20000000ull /* between two looks at all processes, at least */
 #define YOUNG_NS 300000000ull
@@ -45,9 +45,8 @@ static void take_up_lane(struct scry_watch *root, uint32_t lane)
 	w->inj->control = scry_pool_control(&root->pool, lane);
 	w->inj->ring = (uint64_t *)w->inj->control + SCRY_SHARED_HEAD / 8;
 	w->inj->is_borrowed = true;
-	w->channel = scry_channel_own(w->inj, w->instrument->channel);
 	w->began_ns = scry_now_ns();
-	if (root->instrument->adopt(w) < 0) {
+	if (scry_group_adopt(w) < 0) {
 		scry_error_clear();
 		scry_watch_free(w);
 		return;
@@ -70,7 +69,7 @@ void scry_follow_lanes(struct scry_session *s)
 
 static bool is_stray(const struct scry_watch *w)
 {
-	return w->root && !w->proc.pid && !w->is_over;
+	return w->root && !w->first && !w->proc.pid && !w->is_over;
 }
 
 static size_t count_strays(const struct scry_session *s)
@@ -101,6 +100,7 @@ static void identify(struct scry_watch *w, pid_t pid)
 {
 	struct scry_session *s = w->session;
 	struct scry_control *c = w->inj->control;
+	struct scry_watch *one;
 	uint64_t *ring = w->inj->ring;
 	struct scry_claim claim;
 	int r;
@@ -126,8 +126,9 @@ static void identify(struct scry_watch *w, pid_t pid)
 		return;
 	}
 	scry_kin_forget(&s->kin, pid);
-	w->instrument->identified(w);
-	scry_watch_introduce(w);
+	scry_group_identified(w);
+	for (size_t i = 0; (one = scry_group_at(w, i)); i++)
+		scry_watch_introduce(one);
 	scry_error_clear();
 }
 
@@ -481,10 +482,10 @@ static void leave_heir(void *arg, pid_t pid)
 	if (r == 0)
 		r = scry_inject_enter(w->inj, 0, NULL);
 	if (r == 0)
-		r = s->instrument->adopt(w);
+		r = scry_group_adopt(w);
 	if (r == 0) {
-		s->instrument->identified(w);
-		s->instrument->leave(w);
+		scry_group_identified(w);
+		scry_group_leave(w);
 		scry_inject_leave(w->inj, &undo, &left);
 	}
 	scry_watch_free(w);

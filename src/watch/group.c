@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "sys/maps.h"
 
 #define PURPOSE_MAX 15 /* of the control page */
 
@@ -21,38 +22,58 @@ static struct {
 	char names[64];
 } group;
 
-static bool wants_all(pid_t pid, const struct scry_maps *maps)
+/* Bits of sections. */
+static uint32_t wanting(pid_t pid, const struct scry_maps *maps)
 {
-	bool is = true;
+	uint32_t bits = 0;
 
-	for (uint32_t i = 0; i < group.session->section_count && is; i++) {
+	for (uint32_t i = 0; i < group.session->section_count; i++) {
 		const struct scry_instrument *in = group.session->sections[i].instrument;
 
-		is = !in->wants || in->wants(pid, maps);
+		if (!in->wants || in->wants(pid, maps))
+			bits |= 1u << i;
 	}
-	return is;
+	return bits;
+}
+
+static bool wants_all(pid_t pid, const struct scry_maps *maps)
+{
+	return wanting(pid, maps) == (1u << group.session->section_count) - 1;
+}
+
+/* With -f, as each would alone. */
+static bool wants_any(pid_t pid, const struct scry_maps *maps)
+{
+	return wanting(pid, maps) != 0;
 }
 
 static void combine(struct scry_session *s)
 {
+	bool can_follow = true;
 	size_t n = 0;
 
 	group.session = s;
-	group.all = (struct scry_instrument){.follows_exec = true};
+	group.all = (struct scry_instrument){.follows_exec = !s->opts->follow};
 	for (uint32_t i = 0; i < s->section_count; i++) {
 		const struct scry_instrument *in = s->sections[i].instrument;
 
 		n += (size_t)snprintf(group.names + n, sizeof(group.names) - n, "%s%s",
 				      i ? "," : "", in->name);
 		n = n < sizeof(group.names) ? n : sizeof(group.names) - 1;
-		group.all.follows_exec &= in->follows_exec;
+		if (s->opts->follow)
+			group.all.follows_exec |= in->follows_exec;
+		else
+			group.all.follows_exec &= in->follows_exec;
 		group.all.waits |= in->waits;
+		can_follow &= in->adopt != NULL;
 		if (in->wants) {
-			group.all.wants = wants_all;
+			group.all.wants = s->opts->follow ? wants_any : wants_all;
 			group.all.wanted = in->wanted;
 			group.all.unseen = in->unseen;
 		}
 	}
+	if (can_follow) /* that it is there is all that is asked */
+		group.all.adopt = s->sections[0].instrument->adopt;
 	group.all.name = n <= PURPOSE_MAX ? group.names : "record";
 	s->instrument = &group.all;
 }
@@ -69,6 +90,7 @@ int scry_group_open(struct scry_session *s)
 		section->opts = *opts;
 		section->instrument = i ? opts->also[i - 1].instrument : s->instrument;
 		section->writer = s->writer;
+		scry_map_init(&section->images, 1u << 20);
 		if (!i)
 			continue;
 		section->opts.instrument_opts = opts->also[i - 1].opts;
@@ -137,27 +159,74 @@ bool scry_group_goes_on(struct scry_watch *w)
 	return goes_on;
 }
 
+static void set_section(struct scry_watch *w, uint32_t section)
+{
+	const struct scry_section *s = &w->session->sections[section];
+
+	w->opts = &s->opts;
+	w->instrument = s->instrument;
+	w->writer = s->writer;
+	w->section = section;
+}
+
+static void share_process(struct scry_watch *w)
+{
+	w->proc = w->first->proc;
+	w->proc.pidfd = fcntl(w->first->proc.pidfd, F_DUPFD_CLOEXEC, 0);
+}
+
+static struct scry_watch *add(struct scry_watch *first, uint32_t section)
+{
+	struct scry_watch *w = scry_watch_new(first->session);
+
+	if (!w)
+		return NULL;
+	set_section(w, section);
+	w->first = first;
+	w->inj = first->inj;
+	w->is_caught = first->is_caught;
+	first->others[first->other_count++] = w;
+	return w;
+}
+
+/* Of who is named by -p each is asked for: one that cannot watch it says so. */
+static uint32_t wanting_process(const struct scry_watch *w)
+{
+	uint32_t bits = (1u << w->session->section_count) - 1;
+	struct scry_maps maps;
+
+	if (!w->opts->follow || scry_watch_is_asked_for(w) ||
+	    scry_maps_read(w->proc.pid, &maps) < 0)
+		return bits;
+	bits = wanting(w->proc.pid, &maps);
+	scry_maps_done(&maps);
+	return bits;
+}
+
 int scry_group_form(struct scry_watch *first)
 {
 	struct scry_session *s = first->session;
+	const uint32_t bits = s->section_count > 1 ? wanting_process(first) : 1;
+	bool is_first = true;
 
-	for (uint32_t i = 1; i < s->section_count; i++) {
-		struct scry_watch *w = scry_watch_new(s);
+	for (uint32_t i = 0; i < s->section_count; i++) {
+		struct scry_watch *w;
 
+		if (!(bits >> i & 1))
+			continue;
+		if (is_first) {
+			set_section(first, i);
+			is_first = false;
+			continue;
+		}
+		w = add(first, i);
 		if (!w)
 			return -ENOMEM;
-		w->opts = &s->sections[i].opts;
-		w->instrument = s->sections[i].instrument;
-		w->writer = s->sections[i].writer;
-		w->section = i;
-		w->first = first;
-		w->inj = first->inj;
-		w->proc = first->proc;
-		w->proc.pidfd = fcntl(first->proc.pidfd, F_DUPFD_CLOEXEC, 0);
-		w->is_caught = first->is_caught;
-		first->others[first->other_count++] = w;
+		share_process(w);
 	}
-	return 0;
+	return is_first ? scry_fail(-ENOENT, "process %d runs what no instrument wants",
+				    first->proc.pid)
+			: 0;
 }
 
 int scry_group_prepare(struct scry_watch *first)
@@ -175,27 +244,86 @@ int scry_group_prepare(struct scry_watch *first)
 	return r;
 }
 
-/* A lane for each, which nobody else takes: children are not told of the pool. */
+static struct scry_channel channel_in(const struct scry_watch *w, const struct scry_pool *pool,
+				      uint32_t lane)
+{
+	struct scry_control *c = scry_pool_control(pool, lane);
+
+	return (struct scry_channel){.number = w->instrument->channel,
+				     .address = pool->address + SCRY_PAGE +
+						lane * (uint64_t)SCRY_LANE_BYTES,
+				     .control = c,
+				     .ring = (uint64_t *)c + SCRY_SHARED_HEAD / 8};
+}
+
+/* What a fork child is to know: how far from its lane the others' lie. Whose handlers use the ring
+ * of the gate (objects) is the first one. */
+static void say_distance(const struct scry_watch *w, struct scry_pool *pool, uint32_t number)
+{
+	const uint64_t bytes = scry_pool_lane(pool, 0, number) * SCRY_LANE_BYTES;
+
+	if (w->instrument->has_table)
+		pool->table_at = bytes;
+	else
+		pool->channel_at[w->instrument->channel] = bytes;
+}
+
+/* A lane for each but the first. Where children are followed they have such, too; else nobody is
+ * told of the pool. */
 int scry_group_get_pages(struct scry_watch *first)
 {
+	struct scry_pool *pool = first->pool.head ? &first->pool : &first->pages;
 	struct scry_watch *w;
-	int r;
+	int r = 0;
 
 	if (!first->other_count)
 		return 0;
 	first->inj->is_shared = true;
-	r = scry_pool_open(&first->pages, first->inj, first->held);
-	for (size_t i = 1; r == 0 && (w = scry_group_at(first, i)); i++) {
-		struct scry_control *c = scry_pool_control(&first->pages, (uint32_t)i - 1);
-
-		w->channel = (struct scry_channel){.number = w->instrument->channel,
-						   .address = first->pages.address + SCRY_PAGE +
-							      (i - 1) * SCRY_LANE_BYTES,
-						   .control = c,
-						   .ring = (uint64_t *)c + SCRY_SHARED_HEAD / 8};
+	if (!pool->head)
+		r = scry_pool_open(pool, first->inj, first->held);
+	if (r == 0)
+		scry_pool_share(pool, (uint32_t)scry_group_count(first));
+	for (uint32_t i = 1; r == 0 && (w = scry_group_at(first, i)); i++) {
+		w->channel = channel_in(w, pool, scry_pool_lane(pool, 0, i));
 		w->watch = first->watch;
+		say_distance(w, pool, i);
 	}
 	return r;
+}
+
+int scry_group_adopt(struct scry_watch *w)
+{
+	struct scry_watch *root = w->root, *one;
+	int r = 0;
+
+	set_section(w, root->section);
+	w->channel = scry_channel_own(w->inj, w->instrument->channel);
+	for (uint32_t i = 1; r == 0 && i < scry_group_count(root); i++) {
+		one = add(w, scry_group_at(root, i)->section);
+		if (!one)
+			return -ENOMEM;
+		one->root = scry_group_at(root, i);
+		one->lane = scry_pool_lane(&root->pool, w->lane, i);
+		one->watch = w->watch;
+		one->began_ns = w->began_ns;
+		one->channel = channel_in(one, &root->pool, one->lane);
+	}
+	for (size_t i = 0; r == 0 && (one = scry_group_at(w, i)); i++) {
+		one->is_put_in = true;
+		r = one->instrument->adopt(one);
+	}
+	return r;
+}
+
+void scry_group_identified(struct scry_watch *w)
+{
+	struct scry_watch *one;
+
+	for (size_t i = 0; (one = scry_group_at(w, i)); i++) {
+		if (one != w)
+			share_process(one);
+		one->instrument->identified(one);
+	}
 }
 
 int scry_group_enter(struct scry_watch *first)
@@ -204,7 +332,6 @@ int scry_group_enter(struct scry_watch *first)
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && (w = scry_group_at(first, i)); i++) {
-		w->image = first->image;
 		w->began_ns = scry_now_ns();
 		w->cpu_began_ns = first->cpu_began_ns;
 		scry_group_drain_others(w);

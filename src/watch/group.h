@@ -31,12 +31,18 @@ size_t scry_group_count(const struct scry_watch *first);
 /* Does another instrument of its process go on? */
 bool scry_group_goes_on(struct scry_watch *w);
 
-/* After scry_proc_open of the first: the others. Then in this order; 0 or -errno with a sentence.
- */
+/* After scry_proc_open of the first: the others. With -f only those that want this program. Then in
+ * this order; 0 or -errno with a sentence. */
 int scry_group_form(struct scry_watch *first);
 int scry_group_prepare(struct scry_watch *first);
 int scry_group_get_pages(struct scry_watch *first);
 int scry_group_enter(struct scry_watch *first);
+
+/* A fork child that has taken lane `w->lane` of its root's pool: the others of its group, as its
+ * root has them, and all are told. 0 or -errno: then it is to be freed. */
+int scry_group_adopt(struct scry_watch *w);
+/* Its process is known: all are told. */
+void scry_group_identified(struct scry_watch *w);
 
 /* Its functions are called next: what it changes is marked as its own. */
 void scry_group_turn_to(struct scry_watch *w);

@@ -219,6 +219,17 @@ static void enter_changed(struct scry_session *s, struct change *c)
 	scry_error_clear();
 }
 
+/* Of several instruments some look at a VM that may not be up yet: held, as a child that became
+ * another program. */
+static void enter_held(struct scry_session *s, struct change *c)
+{
+	s->is_catching = true;
+	if (scry_session_image(s, c->t) == 0)
+		scry_spawns_let_go(&s->spawns, c->t);
+	s->is_catching = false;
+	scry_error_clear();
+}
+
 /* Fork children that record in its lanes, also those that have ended: they use what is its. */
 static bool has_lanes(const struct scry_session *s, const struct scry_watch *w)
 {
@@ -273,7 +284,9 @@ static int reap(struct scry_session *s, bool look_for_exec)
 			s->refused += w->pool.head ? w->pool.head->refused : 0;
 			scry_watch_free(w);
 		}
-		if (change.is_there && change.caught == 0)
+		if (change.is_there && change.caught == 0 && s->section_count > 1)
+			enter_held(s, &change);
+		else if (change.is_there && change.caught == 0)
 			enter_changed(s, &change);
 	}
 	return r;
@@ -341,7 +354,7 @@ static void end_damaged(struct scry_session *s, struct scry_watch *w)
 			*scry_error() ? scry_error() : why);
 	scry_error_clear();
 	if (w->root)
-		scry_pool_burn(&w->root->pool, w->lane);
+		scry_pool_burn(&scry_group_first(w)->root->pool, w->lane);
 	end_one(s, w, why);
 }
 
@@ -565,6 +578,8 @@ static int close_section(struct scry_session *s, uint32_t i, bool is_well)
 
 	speaker.inj = &speaker.own;
 	scry_session_notes(s, &speaker);
+	if (s->entered && !section->own && !section->others_count && section->instrument->unseen)
+		scry_watch_note(&speaker, "%s", section->instrument->unseen);
 	return is_well && s->entered && section->instrument->close
 		       ? section->instrument->close(&speaker)
 		       : 0;
@@ -749,7 +764,6 @@ void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instr
 	s.opts = opts;
 	s.instrument = instrument;
 	s.fd = fd;
-	scry_map_init(&s.images, 1u << 20);
 	scry_follow_begin(&s);
 	s.rec_fd = rec_fd;
 	child = read_child();

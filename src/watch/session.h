@@ -24,6 +24,9 @@ struct scry_section { /* what one instrument records */
 	struct scry_watch_opts opts;
 	const struct scry_instrument *instrument;
 	struct scry_writer *writer;
+	struct scry_watch *others; /* ended processes without rows of their own, summed */
+	size_t own, others_count;
+	struct scry_map images; /* pid -> parts of the recording that are its: scry_session_part */
 };
 
 struct scry_session {
@@ -36,8 +39,6 @@ struct scry_session {
 	int rec_fd; /* the recording */
 	struct scry_watch *watches[SCRY_WATCHES_MAX];
 	size_t count;
-	struct scry_watch *others; /* ended processes without rows of their own, summed */
-	size_t own, others_count;
 	size_t entered; /* processes ever */
 	size_t gone;	/* processes that ended while they were watched */
 	size_t left;	/* processes that go on without us */
@@ -50,14 +51,13 @@ struct scry_session {
 	uint64_t leader_start;
 	struct scry_kin kin; /* fork children that made no object yet, and other programs */
 	uint64_t began_ns;
-	uint64_t scan_ns;	/* next full look through /proc */
-	uint64_t late;		/* Rubies that were entered after their start */
-	uint64_t not_entered;	/* Rubies that could not be entered */
-	uint64_t unknown;	/* programs that had ended before we could look */
-	struct scry_map images; /* pid -> parts of the recording that are its: scry_session_part */
-	uint64_t vain_ns;	/* waited for what did not come: scry_watch_patience_ns */
-	uint64_t vain_at_ns;	/* as of then */
-	uint64_t refused;	/* fork children that found no lane */
+	uint64_t scan_ns;     /* next full look through /proc */
+	uint64_t late;	      /* Rubies that were entered after their start */
+	uint64_t not_entered; /* Rubies that could not be entered */
+	uint64_t unknown;     /* programs that had ended before we could look */
+	uint64_t vain_ns;     /* waited for what did not come: scry_watch_patience_ns */
+	uint64_t vain_at_ns;  /* as of then */
+	uint64_t refused;     /* fork children that found no lane */
 	uint64_t lease_tsc, lease_end_tsc;
 	bool is_blind;	  /* somebody could not be asked, in this look through /proc */
 	bool is_catching; /* what is entered now was noticed after its exec */
@@ -85,11 +85,6 @@ void scry_watch_seccomp(struct scry_watch *w); /* each turn: has it forbidden it
 int scry_watch_keep_fresh(struct scry_watch *w);
 /* keeper.c: all handlers record until then. Before something that takes long: for longer. */
 void scry_session_lease(struct scry_session *s, uint64_t ns);
-/* The number of the part that begins now with that pid: each program that it runs is one, and what
- * a fork child did before. */
-uint32_t scry_session_part(struct scry_session *s, uint32_t pid);
-/* How many there were before: the number of the next one. */
-uint32_t scry_session_parts(struct scry_session *s, uint32_t pid);
 /* missing.c: LOST and NOTE events of processes that were not watched, or late; `any` speaks. */
 void scry_session_notes(struct scry_session *s, struct scry_watch *any);
 /* TOTALS of the summed ones, and what is to be said of all. */

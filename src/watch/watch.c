@@ -181,7 +181,7 @@ int scry_watch_keep_fresh(struct scry_watch *w)
 
 void scry_watch_introduce(struct scry_watch *w)
 {
-	struct scry_session *s = w->session;
+	struct scry_section *section = &w->session->sections[w->section];
 	const struct scry_agent_header *h = &w->inj->header;
 	struct scry_ev_process p = {.pid = (uint32_t)w->proc.pid,
 				    .uid = w->proc.uid,
@@ -192,44 +192,32 @@ void scry_watch_introduce(struct scry_watch *w)
 				    .agent_bytes = scry_agent_bytes(h),
 				    .bytes_changed = w->inj->edit.bytes_changed};
 
-	/* sums have no section: of several instruments each process has rows of its own */
-	if (s->own == SCRY_OWN_MAX && s->section_count == 1)
+	if (section->own == SCRY_OWN_MAX)
 		return;
 	p.exe_str = watch_string(w, w->proc.exe);
 	p.runtime_str = w->runtime ? watch_string(w, w->runtime) : 0;
 	watch_event(w, SCRY_EVENT_PROCESS, &p, sizeof(p));
 	watch_event(w, SCRY_EVENT_ATTACH, &at, sizeof(at));
 	w->is_own = true;
-	s->own++;
+	section->own++;
 	audit(w, "attach", NULL);
 }
 
 /* From here on fork children find lanes. Without a pool the process is watched all the same. */
 static void open_pool(struct scry_watch *w)
 {
-	if (!w->opts->follow || !w->instrument->adopt)
+	struct scry_watch *one;
+
+	if (!w->opts->follow)
 		return;
+	for (size_t i = 0; (one = scry_group_at(w, i)); i++)
+		if (!one->instrument->adopt)
+			return;
 	if (scry_pool_open(&w->pool, w->inj, w->held) < 0) {
 		scry_watch_note(w, "fork children of process %d are not watched: %s", w->proc.pid,
 				scry_error());
 		scry_error_clear();
 	}
-}
-
-uint32_t scry_session_parts(struct scry_session *s, uint32_t pid)
-{
-	uint64_t n = 0;
-
-	scry_map_get(&s->images, pid, &n);
-	return (uint32_t)n;
-}
-
-uint32_t scry_session_part(struct scry_session *s, uint32_t pid)
-{
-	uint32_t n = scry_session_parts(s, pid);
-
-	scry_map_put(&s->images, pid, n + 1ull);
-	return n;
 }
 
 /* Pages, leases, and what is counted from now on. */
@@ -252,7 +240,8 @@ static int make_ready(struct scry_watch *w)
 	if (w->pool.head)
 		scry_pool_follow(&w->pool, w->watch);
 	w->cpu_began_ns = scry_proc_cpu_ns(w->proc.pid);
-	w->image = scry_session_part(w->session, (uint32_t)w->proc.pid);
+	for (size_t i = 0; (one = scry_group_at(w, i)); i++)
+		one->image = scry_watch_part(one, (uint32_t)w->proc.pid);
 	/* Where it is watched on: an event of perf costs its first thread 0.7 us at each switch. */
 	if (w->opts->follow || (w->session->instrument->follows_exec && w->opts->command))
 		scry_execs_open(&w->execs, w->proc.pid);
@@ -472,16 +461,17 @@ static void write_end(struct scry_watch *w, const char *why, const struct scry_u
 
 static int sum_up(struct scry_watch *w)
 {
-	struct scry_session *s = w->session;
+	struct scry_section *s = &w->session->sections[w->section];
 
 	if (!s->others) {
 		s->others = calloc(1, sizeof(*s->others));
 		if (!s->others)
 			return scry_fail(-ENOMEM, "no memory for the sum of processes");
-		s->others->opts = s->opts;
+		s->others->opts = &s->opts;
 		s->others->instrument = s->instrument;
 		s->others->writer = s->writer;
-		s->others->session = s;
+		s->others->section = w->section;
+		s->others->session = w->session;
 		s->others->inj = &s->others->own;
 		s->others->proc.pidfd = -1;
 		s->others->target_gone = true;
@@ -495,9 +485,10 @@ static int sum_up(struct scry_watch *w)
 	return s->instrument->merge(s->others, w);
 }
 
+/* Of a child of which all instruments are over. */
 static void give_lane_back(struct scry_watch *w)
 {
-	if (!w->root)
+	if (!w->root || scry_group_goes_on(w))
 		return;
 	w->root->in_lane[w->lane] = NULL;
 	w->root->lanes_taken--;
@@ -605,8 +596,8 @@ int scry_watch_end(struct scry_watch *w, const char *why)
 		live[i]->target_gone = first->target_gone;
 		e = write_down(live[i], &end);
 		r = r ? r : e;
-		give_lane_back(live[i]);
 	}
+	give_lane_back(first);
 	return r;
 }
 
@@ -623,7 +614,7 @@ int scry_watch_end_alone(struct scry_watch *w, const char *why)
 	return write_down(w, &end);
 }
 
-int scry_session_end(struct scry_session *s)
+static int end_section(struct scry_section *s)
 {
 	struct scry_watch *o = s->others;
 	int r = 0;
@@ -641,6 +632,17 @@ int scry_session_end(struct scry_session *s)
 			s->instrument->done(o);
 		free(o);
 		s->others = NULL;
+	}
+	return r;
+}
+
+int scry_session_end(struct scry_session *s)
+{
+	int r = 0, e;
+
+	for (uint32_t i = 0; i < s->section_count; i++) {
+		e = end_section(&s->sections[i]);
+		r = r ? r : e;
 	}
 	return r;
 }

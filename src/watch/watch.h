@@ -105,6 +105,7 @@ struct scry_instrument {
 	bool waits;		     /* handlers wait for a keeper that lives: hook/pulse.h */
 	uint32_t parts;		     /* of the agent, that each watch needs: enum scry_agent_part */
 	enum scry_agent_channels channel; /* of its handlers, that record into tracks */
+	bool has_table;			  /* they count in its pages instead: agent's `table` */
 	/* Reads only: learn, plan, refuse. */
 	int (*prepare)(struct scry_watch *w);
 	void (*describe)(struct scry_watch *w, FILE *out); /* what --dry-run prints after that */

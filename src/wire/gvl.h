@@ -4,8 +4,8 @@
  * The table lies where an instrument with records has its ring: behind the control and account
  * pages. Whoever is in the VM's critical section writes it, just before the section ends, so there
  * is one writer at a time; the keeper reads it whole between two equal, even values of `sequence`.
- * Behind it is a ring of waits that are over: wire/gvl_wait.h.
- * Times are ticks of the TSC. Freestanding. What the host reads here is hostile.
+ * Behind it is a ring of waits that are over: wire/gvl_wait.h. Times are ticks of the TSC.
+ * Freestanding. What the host reads here is hostile.
  */
 #ifndef SCRY_WIRE_GVL_H
 #define SCRY_WIRE_GVL_H
@@ -106,8 +106,7 @@ struct scry_gvl_table { /* zero at first; what each event needs comes first */
 } SCRY_GVL_LINE;
 _Static_assert(sizeof(struct scry_gvl_table) <= SCRY_RING_WORDS * 8ull, "it lies in the ring");
 
-/* In the agent's part for it, written by the host before a hook is on: addresses in the target,
- * offsets in bytes. */
+/* In the agent's part, written by the host before a hook is on: addresses, offsets in bytes. */
 struct scry_gvl_plan {	/* what each event needs comes first */
 	uint64_t mutex; /* 0: nothing is counted */
 	uint64_t owner; /* of the word that says whose the lock is */

@@ -8,12 +8,16 @@
  * had been entered: no system call, nobody is stopped, nothing is lost. The keeper finds out later
  * whose lane it is (hook/lanes), reads it to its end when that process ends, and frees it.
  *
+ * Where several instruments record each child has a set of lanes, one for each: who claims lane I
+ * has those at fixed distances behind it, too. Then set 0 is that of the process that was entered.
+ *
  * Freestanding. What the host reads here is hostile: any process of the family can write it.
  */
 #ifndef SCRY_WIRE_LANES_H
 #define SCRY_WIRE_LANES_H
 
 #include "wire/account.h"
+#include "wire/tracks.h"
 
 #define SCRY_LANES 64u
 #define SCRY_LANE_BYTES (SCRY_SHARED_HEAD + 8ull * SCRY_RING_WORDS)
@@ -50,7 +54,9 @@ struct scry_follow {
 	uint64_t nonce;			 /* of this pool: says that a process is of this family */
 	struct scry_agent_frames frames; /* for a child's gate page */
 	uint32_t waits; /* who takes a lane waits until the keeper has seen it: wire/preload.h */
-	uint32_t pad;
+	uint32_t sets;	/* a child claims one of the lanes [0, sets) */
+	/* bytes from there to the lane of that channel, and to that of a table (gvl) */
+	uint64_t channel_at[SCRY_CHANNELS], table_at;
 };
 
 #endif

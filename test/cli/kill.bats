@@ -135,6 +135,29 @@ ruby_at() { # WHO [OPTIONS...]
 	tail -1 "$T/counted.out" | grep -q "^rounds [0-9]"
 }
 
+# The same with children that come and go, in sets of lanes.
+kin_at() {
+	target forker
+	kill_at "$1" "$(share 8 100000)" "$PID" record -f -e malloc,calls -x work_mix -x work_fold -p "$PID" -d 0.02s --force -o "$T/o.scry"
+	scry_ends 0 record -f -e malloc,calls -x work_mix -p "$PID" -d 0.05s --force -o "$T/o.scry"
+	ends_right "$PID" forker
+}
+
+# All that go together, in a Ruby whose threads hand their lock on; each round of theirs has a known result.
+four_at() {
+	local rounds
+	start turning "$RUBY" "$ROOT/test/ruby/gvl/turning.rb"
+	wait_for 20 in_file "^pid" "$T/turning.out"
+	set -- "$1" record -e objects,malloc,gvl,calls -x malloc -x free --max-pause 2s --force -o "$T/o.scry" -p "$PID" -d
+	scry_ends 0 "${@:2}" 0.02s # one not known yet is learned first
+	kill_at "$1" "$(share 8 100000)" "$PID" "${@:2}" 0.02s
+	scry_ends 0 "${@:2}" 0.3s
+	kill -TERM "$PID"
+	finish "$PID"
+	rounds=$(sed -n 's/^right //p' "$T/turning.out")
+	[ "${rounds:-0}" -gt 0 ]
+}
+
 # Threads of a Ruby hand their lock on; each round of theirs has a known result. gvl_at WHO [OPTIONS]
 gvl_at() {
 	local rounds who=$1
@@ -164,6 +187,12 @@ gvl_at() {
 @test "malloc and calls of one process, keeper killed at any syscall" { both_at keeper; }
 @test "malloc and calls of one process, both killed at any syscall" { both_at both; }
 @test "malloc and calls of one process, front killed at any syscall" { both_at front; }
+@test "malloc and calls of a family, keeper killed at any syscall" { kin_at keeper; }
+@test "malloc and calls of a family, both killed at any syscall" { kin_at both; }
+@test "malloc and calls of a family, front killed at any syscall" { kin_at front; }
+@test "objects, malloc, the lock and calls of one ruby, keeper killed at any syscall" { four_at keeper; }
+@test "objects, malloc, the lock and calls of one ruby, both killed at any syscall" { four_at both; }
+@test "objects, malloc, the lock and calls of one ruby, front killed at any syscall" { four_at front; }
 @test "objects of a running ruby, keeper killed at any syscall" { ruby_at keeper; }
 @test "objects of a running ruby, both killed at any syscall" { ruby_at both; }
 @test "objects by hooks, keeper killed at any syscall" { ruby_at keeper --source hooks; }

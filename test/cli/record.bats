@@ -112,6 +112,90 @@ FUNCTIONS=(-x malloc -x free)
 	blocks_of all | grep -qE "^at its line 500 "
 }
 
+# What patch VERB counts of malloc and free.
+patched() { # NAME VERB
+	if [ "$2" = log ]; then
+		"$SCRY" info "$T/$1.scry" --section log --json >"$T/x.json"
+		json_is "$T/x.json" 'r["honesty"].values_at("lost", "errors") == [0, 0]'
+		"$SCRY" report "$T/$1.scry" --section log --json | grep -oE '"function": "(malloc|free)"' | sort | uniq -c
+	else
+		"$SCRY" report "$T/$1.scry" --section "$2" --json >"$T/x.json"
+		json_is "$T/x.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
+		json "$T/x.json" 'rows.map { |x| "#{x["symbol"]} #{x["calls"]}" }.sort'
+	fi
+}
+
+@test "what patch counts, times and logs beside others is what it does alone" {
+	local verb with state alone
+	rounds
+	state=$(got "$ROUNDS_PID")
+	while read -r verb with; do
+		seen alone patch "$verb" malloc free
+		alone=$(patched alone "$verb")
+		grep -q malloc <<<"$alone"
+		seen both record -e "$with,$verb" "${FUNCTIONS[@]}"
+		same "$verb" "$alone" "$(patched both "$verb")"
+	done <<<"count malloc
+time malloc
+log gvl"
+	[ "$(got "$ROUNDS_PID")" = "$state" ]
+}
+
+# takes_of NAME: how often the one thread that works took the VM's lock.
+takes_of() {
+	"$SCRY" report "$T/$1.scry" --section gvl --json >"$T/x.json"
+	json_is "$T/x.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
+	json "$T/x.json" 'r["threads"].map { |t| t["takes"] }.max'
+}
+
+@test "gvl beside objects, malloc and calls: each gives the counts that it gives alone" {
+	local takes calls objects list
+	rounds
+	seen first objects
+	seen alone gvl
+	takes=$(takes_of alone)
+	[ "$takes" -gt 0 ]
+	seen alone calls -k "${FUNCTIONS[@]}"
+	calls=$(calls_of alone | grep "at its line")
+	for list in gvl,objects calls,gvl objects,calls,malloc,gvl; do
+		seen both record -e "$list" $([[ $list = *calls* ]] && echo "-k ${FUNCTIONS[*]}")
+		same "gvl in $list" "$takes" "$(takes_of both)"
+		[[ $list != *objects* ]] || same objects "String 500" "$(objects_of both)"
+		[[ $list != *calls* ]] || same calls "$calls" "$(calls_of both | grep "at its line")"
+		[[ $list != *malloc* ]] || blocks_of both | grep -qE "^at its line 500 "
+	done
+}
+
+@test "who holds the GVL for so long, by its own clock, is known beside others" {
+	local list scry rounds held
+	command -v "$RUBY" >/dev/null || skip "no ruby"
+	listens share "$RUBY" "$ROOT/test/ruby/gvl/share.rb"
+	ROUNDS_PID=$PID
+	echo "hog 1" >&8 # those that compute stop
+	wait_for 20 in_file "^held" "$T/share.out"
+	rounds=1
+	for list in "gvl,objects" "malloc,gvl,calls -x malloc"; do
+		# shellcheck disable=SC2086 # words
+		start scry "$SCRY" record -e $list --force -o "$T/x.scry" -p "$ROUNDS_PID"
+		scry=$PID
+		wait_for 40 in_file "watching process" "$T/scry.err"
+		echo "hog 400" >&8
+		rounds=$((rounds + 1))
+		wait_for 20 has_held "$rounds"
+		ends_watch "$scry"
+		"$SCRY" report "$T/x.scry" --section gvl --json >"$T/gvl.json"
+		held=$(sed -n 's/^held //p' "$T/share.out" | tail -1)
+		# between two looks at its clock it may also have waited for it
+		json_is "$T/gvl.json" 'r["honesty"].values_at("lost", "errors") == [0, 0] &&
+			r["threads"].max_by { |t| t["held_ns"] }.then { |t|
+				t["name"] == "hog" && t["held_ns"] < 1.2 * '"$held"' &&
+					t.values_at("held_ns", "wanted_ns", "granted_ns").sum > 0.98 * '"$held"' }'
+	done
+}
+has_held() {
+	[ "$(grep -c "^held" "$T/share.out")" -ge "$1" ]
+}
+
 @test "a started program: each has all of it, and its own callers" {
 	scry_ends 0 record -e malloc,calls "${FUNCTIONS[@]}" --force -o "$T/x.scry" -- "$TARGETS/target_malloc_known"
 	grep -qx right "$T/scry.out"
@@ -237,6 +321,10 @@ PY
 	says "calls and locks|locks and calls"
 	scry_ends 2 record -e malloc,stacks -- true
 	says "no instrument 'stacks'"
+	scry_ends 2 record -e malloc,log -x free -- true
+	says "malloc and log cannot be recorded together: both record in one table"
+	scry_ends 2 record -e malloc,count -- true
+	says "need names of functions"
 	scry_ends 2 record -e malloc -x malloc -- true
 	says "-x is an option of calls"
 	scry_ends 2 record -e malloc,calls --stack -w 5 -- true

@@ -100,7 +100,7 @@ static void pass(struct model *m, uint64_t now)
 
 static const struct scry_gvl_table *table(void)
 {
-	return (const struct scry_gvl_table *)gate.ring;
+	return (const struct scry_gvl_table *)scry_agent.table;
 }
 
 static void end_run(struct model *m, uint64_t now)
@@ -199,8 +199,8 @@ static int set_up(void **state)
 {
 	struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
 
-	gate.ring = (uint64_t)calloc(SCRY_GVL_RING_AT + SCRY_GVL_RING, 8);
-	assert_int_not_equal(gate.ring, 0);
+	scry_agent.table = (uint64_t)calloc(SCRY_GVL_RING_AT + SCRY_GVL_RING, 8);
+	assert_int_not_equal(scry_agent.table, 0);
 	scry_agent.gate = &gate;
 	scry_agent.control = &control;
 	find_tid();
@@ -217,7 +217,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	free((void *)gate.ring);
+	free((void *)scry_agent.table);
 	return 0;
 }
 
@@ -369,7 +369,7 @@ static int tear_down_stacks(void **state)
 /* Takes out what is there: as the keeper does. Returns how many words are a stack's. */
 static uint64_t take_out(uint64_t ticks[THREADS], uint64_t waits[THREADS])
 {
-	struct scry_gvl_table *t = (struct scry_gvl_table *)gate.ring;
+	struct scry_gvl_table *t = (struct scry_gvl_table *)scry_agent.table;
 	const uint64_t *ring = (const uint64_t *)t + SCRY_GVL_RING_AT;
 	uint64_t copied = 0;
 

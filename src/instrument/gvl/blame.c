@@ -25,6 +25,7 @@
 #include "name/native.h"
 #include "name/stacks.h"
 #include "vm/ruby_symbol.h"
+#include "vm/ruby_walk.h"
 #include "watch/ask.h"
 #include "wire/payload.h"
 

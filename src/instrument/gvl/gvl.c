@@ -417,9 +417,9 @@ static int enter(struct scry_watch *w)
 {
 	const struct scry_gvl_opts *opts = w->opts->instrument_opts;
 	struct scry_gvl *g = w->state;
-	int r = scry_threads_start(w->inj, &w->channel, w->held, 0);
+	int r = scry_threads_start_table(w->inj, &w->channel, w->held);
 
-	g->table = (struct scry_gvl_table *)w->inj->ring;
+	g->table = (struct scry_gvl_table *)w->channel.ring;
 	memset(g->table, 0, sizeof(*g->table));
 	g->has_stacks = opts && opts->stacks;
 	if (r == 0 && w->pool.head)
@@ -435,7 +435,8 @@ static int enter(struct scry_watch *w)
 	return r;
 }
 
-/* A fork child's lock is where its parent's was, and counts in the lane. */
+/* A fork child's lock is where its parent's was, and counts in the lane, which is used to its end:
+ * by its head all of it is made zero again. */
 static int adopt(struct scry_watch *w)
 {
 	const struct scry_gvl *root = w->root->state;
@@ -446,7 +447,8 @@ static int adopt(struct scry_watch *w)
 	w->state = g;
 	g->watch = w;
 	g->hooks.mem.fd = -1;
-	g->table = (struct scry_gvl_table *)w->inj->ring;
+	w->channel.control->head = SCRY_RING_WORDS;
+	g->table = (struct scry_gvl_table *)w->channel.ring;
 	g->lock = root->lock;
 	g->has_stacks = root->has_stacks;
 	g->began = root->began;
@@ -614,6 +616,7 @@ const struct scry_instrument scry_instrument_gvl = {
 	.wanted = "Ruby",
 	.unseen = "the program ended and no Ruby was seen in it; fix: name ruby itself",
 	.parts = SCRY_PART_GVL,
+	.has_table = true,
 	.prepare = prepare,
 	.describe = describe,
 	.enter = enter,

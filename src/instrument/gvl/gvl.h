@@ -11,7 +11,6 @@
 #include "hook/hooks.h"
 #include "sys/ticks.h"
 #include "vm/ruby.h"
-#include "vm/ruby_walk.h"
 #include "watch/watch.h"
 #include "wire/gvl.h"
 
@@ -30,6 +29,7 @@ struct scry_gvl_person { /* a thread's struct, and who it was last */
 	bool was_there; /* when the watch began */
 };
 
+struct scry_walk_copy;
 struct scry_gvl_blame;
 struct scry_gvl_waiters;
 struct scry_gvl_unseen;

@@ -370,6 +370,7 @@ static int enter(struct stage *s, struct scry_watch *w)
 	if (r < 0)
 		return r;
 	w->inj->control->lease_end_tsc = w->inj->control->lease_tsc = INT64_MAX;
+	w->channel = scry_channel_own(w->inj, w->instrument->channel);
 	return w->instrument->enter(w);
 }
 

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "instrument/gvl/gvl.h"
+#include "vm/ruby_walk.h"
 #include "watch/ask.h"
 #include "wire/gvl_wait.h"
 #include "wire/payload.h"

@@ -27,8 +27,8 @@ struct scry_malloc_child {
 /* Of a fork child that took a lane: as it says; 0: not yet. */
 static uint32_t lane_pid(const struct scry_watch *w)
 {
-	return w->root && w->inj->control
-		       ? (uint32_t)__atomic_load_n(&w->inj->control->lane_pid, __ATOMIC_ACQUIRE)
+	return w->root && w->channel.control
+		       ? (uint32_t)__atomic_load_n(&w->channel.control->lane_pid, __ATOMIC_ACQUIRE)
 		       : 0;
 }
 
@@ -182,7 +182,7 @@ struct scry_malloc_opts scry_malloc_children_opts(struct scry_watch *entered, ui
 		.own_end = inj->header.shared + inj->header.shared_size,
 		.is_glibc = m->family.is_glibc && !*m->family.prefix,
 		.has_stacks = m->has_stacks,
-		.on_fork = entered->pool.head ? scry_malloc_children_fork : NULL,
+		.on_fork = scry_watch_pool(entered) ? scry_malloc_children_fork : NULL,
 		.on_fork_arg = entered,
 	};
 }
@@ -237,10 +237,12 @@ int scry_malloc_children_fork(void *arg, struct scry_malloc *parent, uint32_t pi
 /* Has it ended, and without a call? Who is gone takes no lane any more. */
 static bool will_not_come(const struct scry_watch *w, const struct scry_malloc_child *child)
 {
+	const struct scry_pool *pool = scry_watch_pool(w);
+
 	if (scry_proc_is_running((pid_t)child->pid, child->start_ticks))
 		return false;
-	for (uint32_t i = 0; w->pool.head && i < SCRY_LANES; i++)
-		if (scry_pool_owner(&w->pool, i) == (pid_t)child->pid)
+	for (uint32_t i = 0; pool && i < SCRY_LANES; i++)
+		if (scry_pool_owner(pool, i) == (pid_t)child->pid)
 			return false;
 	return true;
 }
@@ -281,7 +283,7 @@ int scry_malloc_child_take_up(struct scry_watch *w)
 	struct scry_malloc_watch *root = w->root->state;
 	/* once: others may write there */
 	const bool is_preloaded = __atomic_load_n(
-		&scry_account_of(w->inj->control)->malloc.preloaded, __ATOMIC_RELAXED);
+		&scry_account_of(w->channel.control)->malloc.preloaded, __ATOMIC_RELAXED);
 	uint32_t pid = lane_pid(w);
 	struct scry_malloc_opts opts;
 
