@@ -171,6 +171,7 @@ static void give_up(struct scry_ruby_lines *l)
 	uint32_t on = 0;
 
 	scry_ruby_lines_leave_out(l, scry_error());
+	scry_ruby_drop(l->ruby);
 	if (scry_mem_u32(&inj->mem, at, &on) == 0) {
 		on &= ~l->user;
 		scry_edit_poke(inj->mem.fd, at, &on, sizeof(on));
@@ -194,7 +195,7 @@ bool scry_ruby_lines_judge(struct scry_ruby_lines *l)
 
 	if (!l->is_booting)
 		return false;
-	/* What was recorded is by a layout that was learned for it, from its own program. */
+	/* What was recorded is by a layout that was learned in this run, from its own program. */
 	l->is_unseen = r < 0 && (r == -ESRCH || is_over(l));
 	if (r == -EAGAIN && !l->is_unseen) {
 		scry_error_clear();

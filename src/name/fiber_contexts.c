@@ -233,7 +233,10 @@ void scry_fibers_find_contexts(struct scry_fibers *f)
 
 /* --- control words ---------------------------------------------------------------------------- */
 
-#define BLOCK_WORDS 8u /* control words, r12 to r15, rbx, rbp, where it goes on */
+/* Control words, r12 to r15, rbx, rbp, where it goes on. Newer ones (Boost 1.83 has them) have a
+ * word for the stack protector behind the control words. */
+#define BLOCK_WORDS 8u
+#define BLOCK_WORDS_MAX 9u
 #define RECORD_BYTES 1024u
 #define WINDOW 4096u
 #define RECORD_REACH (1u << 20)
@@ -273,10 +276,10 @@ struct window {
 	char bytes[WINDOW];
 };
 
-static bool read_block(const struct scry_fibers *f, struct window *w, uint64_t address,
-		       uint64_t ret[BLOCK_WORDS])
+static bool read_words(const struct scry_fibers *f, struct window *w, uint64_t address,
+		       uint64_t *ret, size_t words)
 {
-	const size_t size = BLOCK_WORDS * sizeof(*ret);
+	const size_t size = words * sizeof(*ret);
 	ssize_t n;
 
 	if (address < w->at || address - w->at + size > w->size) {
@@ -292,7 +295,8 @@ static bool read_block(const struct scry_fibers *f, struct window *w, uint64_t a
 
 struct block {
 	uint64_t address;
-	uint64_t words[BLOCK_WORDS];
+	uint64_t words[BLOCK_WORDS_MAX];
+	size_t count;	   /* that are there: a smaller one may end where its stack does */
 	uint64_t entry_sp; /* by which stacks are told apart */
 };
 
@@ -308,16 +312,26 @@ static bool is_of_one_time(struct scry_fibers *f)
 	return true;
 }
 
-/* Does it lead to where its context was entered? Into add->state, its frames and b->entry_sp. */
-static bool fits(struct scry_fibers *f, struct block *b, const struct scry_fiber_area *area,
-		 struct scry_fiber_add *add)
+static bool read_block(const struct scry_fibers *f, struct window *w, struct block *b)
 {
-	struct scry_unwind_state at = {.pc = b->words[7], .sp = b->address + sizeof(b->words)};
+	b->count = BLOCK_WORDS_MAX;
+	if (!read_words(f, w, b->address, b->words, b->count))
+		b->count = BLOCK_WORDS;
+	return b->count == BLOCK_WORDS_MAX || read_words(f, w, b->address, b->words, b->count);
+}
+
+/* Does it lead to where its context was entered, if it has `words`? Into add->state, its frames and
+ * b->entry_sp. */
+static bool fits(struct scry_fibers *f, struct block *b, size_t words,
+		 const struct scry_fiber_area *area, struct scry_fiber_add *add)
+{
+	struct scry_unwind_state at = {.pc = b->words[words - 1],
+				       .sp = b->address + words * sizeof(b->words[0])};
 	enum scry_fiber_site site = scry_fiber_site(&f->walker, at.pc);
 	enum scry_fiber_entry entry;
 
-	at.bx = b->words[5];
-	at.bp = b->words[6];
+	at.bx = b->words[words - 3];
+	at.bp = b->words[words - 2];
 	if (scry_fiber_is_boost_begin(&f->walker, at.pc) && scry_fiber_is_code(&f->walker, at.bx)) {
 		add->state = SCRY_FIBER_NEW;
 		f->frames[0] = at.bx | SCRY_FIBER_FRAME_EXACT;
@@ -343,6 +357,13 @@ static bool fits(struct scry_fibers *f, struct block *b, const struct scry_fiber
 	return true;
 }
 
+static bool fits_any(struct scry_fibers *f, struct block *b, const struct scry_fiber_area *area,
+		     struct scry_fiber_add *add)
+{
+	return fits(f, b, BLOCK_WORDS, area, add) ||
+	       (b->count == BLOCK_WORDS_MAX && fits(f, b, BLOCK_WORDS_MAX, area, add));
+}
+
 struct taken { /* the stack that was taken last */
 	struct scry_fiber_bounds bounds;
 	uint64_t entry_sp;
@@ -355,12 +376,12 @@ static bool take_block(struct scry_fibers *f, uint64_t address, struct taken *t)
 	struct scry_fiber_add add = {.kind = SCRY_FIBER_BOOST};
 	struct block b = {.address = address};
 	const struct scry_fiber_area *area = scry_fiber_area_at(&f->marks, address);
-	uint64_t again[BLOCK_WORDS];
+	uint64_t again[BLOCK_WORDS_MAX];
 
 	if (!area || area->is_thread || area->is_taken ||
 	    (address >= t->bounds.low && address < t->bounds.top) ||
-	    !read_block(f, &t->window, address, b.words) || !scry_fiber_is_control(b.words[0]) ||
-	    !fits(f, &b, area, &add) || b.entry_sp == t->entry_sp)
+	    !read_block(f, &t->window, &b) || !scry_fiber_is_control(b.words[0]) ||
+	    !fits_any(f, &b, area, &add) || b.entry_sp == t->entry_sp)
 		return false;
 	t->entry_sp = b.entry_sp;
 	if (!read_record(f, address, b.entry_sp, &add.bounds)) {
@@ -370,8 +391,8 @@ static bool take_block(struct scry_fibers *f, uint64_t address, struct taken *t)
 	}
 	t->bounds = add.bounds.low ? add.bounds : (struct scry_fiber_bounds){address, b.entry_sp};
 	if (!scry_fibers_take_running(f, &add) &&
-	    (scry_mem_read(&f->mem, address, again, sizeof(again)) ||
-	     memcmp(again, b.words, sizeof(again)) != 0))
+	    (scry_mem_read(&f->mem, address, again, b.count * sizeof(again[0])) ||
+	     memcmp(again, b.words, b.count * sizeof(again[0])) != 0))
 		add.state = SCRY_FIBER_CHANGED;
 	if (add.state >= SCRY_FIBER_CHANGED)
 		add.frame_count = 0;

@@ -9,12 +9,12 @@
 #include "sys/stack.h"
 
 #define CHUNK (256u << 10)
-#define AHEAD 64u /* bytes that a mark needs behind its first word */
+#define AHEAD 72u /* bytes that a mark needs behind its first word */
 #define RUNS 256u
 #define FLOAT_TO_SELF 200u /* ucontext_t: from the pointer, at 224, to what it leads to, at 424 */
 #define FLOAT_AT 224u
 #define SELF_AGAIN 16u /* tcbhead_t: tcb, dtv, self */
-#define BLOCK_PC 56u
+#define BLOCK_PC 56u   /* from Boost 1.80 on a word further */
 
 struct looker {
 	const struct scry_fiber_look *look;
@@ -173,10 +173,14 @@ static void look_at(struct looker *l, uint64_t address, const char *at, size_t l
 		memcpy(&other, at + SELF_AGAIN, 8);
 		if (other == address)
 			push_few(m, &m->selves, address);
-	} else if (scry_fiber_is_control(word) && left >= BLOCK_PC + 8) {
-		memcpy(&other, at + BLOCK_PC, 8);
-		if (is_code(m->maps, other))
-			push(m, &m->blocks, address);
+	} else if (scry_fiber_is_control(word)) {
+		for (size_t pc = BLOCK_PC; pc <= BLOCK_PC + 8 && left >= pc + 8; pc += 8) {
+			memcpy(&other, at + pc, 8);
+			if (is_code(m->maps, other)) {
+				push(m, &m->blocks, address);
+				break;
+			}
+		}
 	} else if (word == SCRY_FIBER_REGISTRY_MAGIC && l->map->inode) {
 		push(m, &m->registries, address);
 	} else if (is_thread(l->look, word)) {

@@ -3,8 +3,8 @@
  * kernel knows of, and marks of contexts that wait on them.
  *
  *   ucontext_t     its pointer to floating-point state leads into itself (glibc, ucontext_t)
- *   control words  MXCSR and x87 control word as programs have them, 56 bytes below an address of
- *                  code: what Boost.Context leaves at the lowest live address of a stack
+ *   control words  MXCSR and x87 control word as programs have them, 56 or 64 bytes below an
+ *                  address of code: what Boost.Context leaves at the lowest live address of a stack
  *   threads        a descriptor of glibc's names itself twice (struct pthread, tcbhead_t): its
  *                  mapping is a thread's own stack, or keeps one
  *   ecs            execution contexts that name one of a Ruby's threads

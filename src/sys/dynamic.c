@@ -352,39 +352,60 @@ static bool matches(const struct scry_dynamic *d, const struct scry_dynsym *sym,
 	return strcmp(sym->version, version) == 0 || (!*sym->version && !sym->is_hidden);
 }
 
-static bool is_it(const struct scry_dynamic *d, size_t i, const char *name, const char *version,
-		  struct scry_dynsym *ret)
+static uint32_t gnu_hash_of(const char *name)
 {
-	struct scry_dynsym sym;
+	uint32_t hash = 5381;
 
-	if (!scry_dynamic_symbol(d, i, &sym) || strcmp(sym.name, name) != 0 ||
-	    !matches(d, &sym, version))
-		return false;
-	*ret = sym;
-	return true;
+	for (const char *c = name; *c; c++)
+		hash = hash * 33 + (uint8_t)*c;
+	return hash;
+}
+
+/* The next symbol of that hash behind `i` in its chain, or from the chain's beginning (0). 0: none.
+ * Goes up, whatever the file says. */
+static size_t next_in_chain(const struct gnu_hash *h, uint32_t hash, size_t i)
+{
+	for (;;) {
+		if (i && (u32_at(h->chain + 4 * (i - h->first)) & 1))
+			return 0;
+		i = i ? i + 1 : u32_at(h->bucket + 4ul * (hash % h->buckets));
+		if (!i || i < h->first || i - h->first >= h->chains)
+			return 0;
+		if ((u32_at(h->chain + 4 * (i - h->first)) | 1) == (hash | 1))
+			return i;
+	}
+}
+
+bool scry_dynamic_named(const struct scry_dynamic *d, const char *name, size_t *cursor,
+			struct scry_dynsym *ret)
+{
+	struct gnu_hash h;
+	struct scry_dynsym sym;
+	const bool is_hashed = gnu_hash(d, &h);
+	const uint32_t hash = gnu_hash_of(name);
+	size_t i = *cursor;
+
+	while ((i = is_hashed ? next_in_chain(&h, hash, i) : i + 1) && i < d->symbol_count) {
+		if (!scry_dynamic_symbol(d, i, &sym) || !sym.is_defined ||
+		    strcmp(sym.name, name) != 0)
+			continue;
+		*cursor = i;
+		*ret = sym;
+		return true;
+	}
+	return false;
 }
 
 int scry_dynamic_find(const struct scry_dynamic *d, const char *name, const char *version,
 		      struct scry_dynsym *ret)
 {
-	struct gnu_hash h;
-	uint32_t hash = 5381, word = 0;
+	struct scry_dynsym sym;
+	size_t cursor = 0;
 
-	if (!gnu_hash(d, &h)) {
-		for (size_t i = 1; i < d->symbol_count; i++)
-			if (is_it(d, i, name, version, ret))
-				return 0;
-		return -ENOENT;
-	}
-	for (const char *c = name; *c; c++)
-		hash = hash * 33 + (uint8_t)*c;
-	for (size_t i = u32_at(h.bucket + 4ul * (hash % h.buckets)); i >= h.first && !(word & 1);
-	     i++) {
-		if (i - h.first >= h.chains)
-			break;
-		word = u32_at(h.chain + 4 * (i - h.first));
-		if ((word | 1) == (hash | 1) && is_it(d, i, name, version, ret))
+	while (scry_dynamic_named(d, name, &cursor, &sym))
+		if (matches(d, &sym, version)) {
+			*ret = sym;
 			return 0;
-	}
+		}
 	return -ENOENT;
 }

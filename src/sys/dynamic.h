@@ -65,6 +65,12 @@ Elf64_Rela scry_dynamic_rela(const struct scry_dynamic *d, size_t table, size_t 
 /* String at `offset` of DT_STRTAB, or NULL. */
 const char *scry_dynamic_string(const struct scry_dynamic *d, uint64_t offset);
 
+/* Definitions called `name`, one of each version, in the table's order: by the GNU hash where the
+ * file has one, so who is not in it, whom the loader would not find, is left out. `*cursor` is 0 at
+ * first. False: no more. */
+bool scry_dynamic_named(const struct scry_dynamic *d, const char *name, size_t *cursor,
+			struct scry_dynsym *ret);
+
 /* The definition by which the loader would bind a reference to `name` with `version` ("": none), by
  * the rules of glibc's dl-lookup.c (check_match). 0 or -ENOENT. */
 int scry_dynamic_find(const struct scry_dynamic *d, const char *name, const char *version,

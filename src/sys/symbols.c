@@ -1,8 +1,8 @@
 /*
  * SYMBOL[@LIB] to functions.
  *
- * An exact name is looked up by the GNU hash too, but not only: that finds one version of it. So
- * each object's tables are walked once per request; strcmp ends at the first character mostly.
+ * Exported functions of an exact name are found by the hash that the loader uses, each version.
+ * Else each object's tables are walked once per request; strcmp ends at the first character mostly.
  */
 #include "sys/symbols.h"
 
@@ -173,6 +173,16 @@ static int add_symbol(struct scry_linkmap *lm, const struct request *q, size_t o
 	return add(ret, &function);
 }
 
+static struct scry_function exported(const struct scry_linkmap *lm, size_t object,
+				     const struct scry_dynsym *dyn)
+{
+	return (struct scry_function){.address = lm->objects[object].bias + dyn->value,
+				      .size = dyn->size,
+				      .object = (uint32_t)object,
+				      .name = dyn->name,
+				      .version = dyn->version};
+}
+
 /* Names of an object, exported ones first. */
 static int each_name(struct scry_linkmap *lm, size_t object, bool is_exported,
 		     scry_symbol_each *each, void *arg)
@@ -187,11 +197,7 @@ static int each_name(struct scry_linkmap *lm, size_t object, bool is_exported,
 	for (size_t i = 1; i < o->tables.symbol_count && r == 0; i++) {
 		if (!scry_dynamic_symbol(&o->tables, i, &dyn) || !dyn.is_defined)
 			continue;
-		f = (struct scry_function){.address = o->bias + dyn.value,
-					   .size = dyn.size,
-					   .object = (uint32_t)object,
-					   .name = dyn.name,
-					   .version = dyn.version};
+		f = exported(lm, object, &dyn);
 		r = each(&f, dyn.type, arg);
 	}
 	if (!is_exported)
@@ -227,11 +233,29 @@ static int take_name(const struct scry_function *function, uint8_t type, void *a
 	return add_symbol(f->lm, f->q, function->object, function, type, f->ret);
 }
 
+static int find_hashed(struct scry_linkmap *lm, const struct request *q, size_t object,
+		       struct scry_functions *ret)
+{
+	const struct scry_dynamic *tables = &lm->objects[object].tables;
+	struct scry_dynsym dyn;
+	size_t cursor = 0;
+	int r = 0;
+
+	while (r == 0 && scry_dynamic_named(tables, q->name, &cursor, &dyn)) {
+		const struct scry_function f = exported(lm, object, &dyn);
+
+		r = add_symbol(lm, q, object, &f, dyn.type, ret);
+	}
+	return r;
+}
+
 static int find_names(struct scry_linkmap *lm, const struct request *q, size_t object,
 		      struct scry_functions *ret)
 {
 	struct finding f = {.lm = lm, .q = q, .ret = ret};
 
+	if (q->is_exported && !q->is_glob)
+		return find_hashed(lm, q, object, ret);
 	return each_name(lm, object, q->is_exported, take_name, &f);
 }
 
@@ -379,12 +403,8 @@ static int find_exported(struct scry_linkmap *lm, const struct scry_map *names,
 			    (dyn.type != STT_FUNC && dyn.type != STT_GNU_IFUNC) ||
 			    !scry_map_get(names, XXH3_64bits(dyn.name, strlen(dyn.name)), &known))
 				continue;
-			f = (struct scry_function){.address = o->bias + dyn.value,
-						   .size = dyn.size,
-						   .object = (uint32_t)i,
-						   .is_ifunc = dyn.type == STT_GNU_IFUNC,
-						   .name = dyn.name,
-						   .version = dyn.version};
+			f = exported(lm, i, &dyn);
+			f.is_ifunc = dyn.type == STT_GNU_IFUNC;
 			if (is_code(lm, o, f.address))
 				r = add(ret, &f);
 		}

@@ -281,7 +281,6 @@ static bool is_rehearsed(const struct scry_ruby_layout *layout)
 /* It starts, and is held until this is done: who watches it has it judged when it has booted. */
 static int put_off(struct scry_ruby *ruby)
 {
-	ruby->unjudged = true;
 	snprintf(ruby->checks[0].proof, sizeof(ruby->checks[0].proof),
 		 "to be validated when it has booted");
 	scry_error_clear();
@@ -290,8 +289,8 @@ static int put_off(struct scry_ruby *ruby)
 
 /*
  * A layout that was learned before, if the live target says that it holds. A Ruby that has not
- * booted cannot say so, and nothing that was not judged is used, but for what was rehearsed, in
- * one that starts: -EAGAIN. 0, -ESRCH, or -ENOENT.
+ * booted cannot say so, and nothing that was not judged is used, but for what was rehearsed, or
+ * learned in this run, in one that starts: -EAGAIN. 0, -ESRCH, or -ENOENT.
  */
 static int use_cached(struct scry_ruby *ruby, const struct scry_cache_key *key,
 		      enum scry_ruby_need need)
@@ -309,8 +308,10 @@ static int use_cached(struct scry_ruby *ruby, const struct scry_cache_key *key,
 	err = scry_ruby_validate(ruby);
 	if (err == 0 || err == -ESRCH)
 		return err;
-	if (err == -EAGAIN && need == SCRY_RUBY_STARTS && ruby->check_count &&
-	    is_rehearsed(&ruby->layout))
+	ruby->unjudged = err == -EAGAIN && need == SCRY_RUBY_STARTS && ruby->check_count &&
+			 is_rehearsed(&ruby->layout);
+	if (ruby->unjudged || (err == -EAGAIN && need == SCRY_RUBY_ANY && ruby->check_count &&
+			       scry_cache_is_learned(key, &ruby->layout)))
 		return put_off(ruby);
 	if (ruby->core && ruby->core->cut) /* it cannot judge */
 		return judge_core(ruby, err);
@@ -448,6 +449,7 @@ static int learn_now(struct scry_ruby *ruby, const struct scry_proc *proc,
 		fresh.checks = ruby->checks + 1;
 		fresh.check_count = rows;
 		scry_cache_store(key, &fresh);
+		scry_cache_learned(key, &ruby->layout);
 	}
 	return err;
 }

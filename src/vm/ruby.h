@@ -68,7 +68,7 @@ int scry_ruby_find(pid_t pid, const struct scry_maps *maps, size_t *ret_entry);
  * -ENOTSUP a layout that did not validate or cannot be learned, -EAGAIN the VM has not booted yet
  * and it `need`s to have. Else validation is left to scry_ruby_validate(). */
 enum scry_ruby_need {
-	SCRY_RUBY_ANY,	  /* booted or not; then it is learned */
+	SCRY_RUBY_ANY,	  /* booted or not; then it is learned, once a run */
 	SCRY_RUBY_STARTS, /* the same, or by a layout that was rehearsed: `unjudged` */
 	SCRY_RUBY_BOOTED, /* learned anew, where a layout that is known does not fit */
 	SCRY_RUBY_BOOTS,  /* it was just started and is asked again and again: -EAGAIN at once */

@@ -29,6 +29,14 @@ struct head {
 };
 _Static_assert(sizeof(struct head) == 120, "no padding: it is compared and written as bytes");
 
+/* Of this run. Written and read by the one thread that opens Rubies. */
+#define LEARNED_MAX 8
+static struct learned {
+	struct scry_cache_key key;
+	uint64_t stamp; /* of the layout; 0: the row is free */
+} learned[LEARNED_MAX];
+static size_t learned_next;
+
 /* Bytes that become a bool must be 0 or 1. Leaves are checked one by one. */
 static const size_t bools[] = {
 	offsetof(struct scry_ruby_layout, first_line_fixnum),
@@ -306,10 +314,37 @@ int scry_cache_store(const struct scry_cache_key *key, const struct scry_cached 
 	return err;
 }
 
+static struct learned *find_learned(const struct scry_cache_key *key)
+{
+	for (size_t i = 0; i < LEARNED_MAX; i++)
+		if (learned[i].stamp && memcmp(&learned[i].key, key, sizeof(*key)) == 0)
+			return &learned[i];
+	return NULL;
+}
+
+void scry_cache_learned(const struct scry_cache_key *key, const void *layout)
+{
+	struct learned *l = find_learned(key);
+
+	if (!l)
+		l = &learned[learned_next++ % LEARNED_MAX];
+	*l = (struct learned){.key = *key, .stamp = scry_cache_stamp(layout, false)};
+}
+
+bool scry_cache_is_learned(const struct scry_cache_key *key, const void *layout)
+{
+	const struct learned *l = find_learned(key);
+
+	return l && l->stamp == scry_cache_stamp(layout, false);
+}
+
 void scry_cache_drop(const struct scry_cache_key *key)
 {
+	struct learned *l = find_learned(key);
 	char name[SCRY_CACHE_NAME_MAX];
 
+	if (l)
+		*l = (struct learned){0};
 	name_of(key, name);
 	scry_cache_remove_file(name);
 }

@@ -41,7 +41,11 @@ int scry_cache_load(const struct scry_cache_key *key, struct scry_cached *ret);
 /* Writes it, atomically; makes the directories. 0 or -errno without a sentence: a cache that cannot
  * be written is no failure. */
 int scry_cache_store(const struct scry_cache_key *key, const struct scry_cached *cached);
-/* There is none any more: it did not hold. */
+/* `layout` (the bytes of a struct scry_ruby_layout) was learned in this run, and fitted; the newest
+ * of a few are known. So it is no file's hint any more: may it serve who cannot say yet? */
+void scry_cache_learned(const struct scry_cache_key *key, const void *layout);
+bool scry_cache_is_learned(const struct scry_cache_key *key, const void *layout);
+/* There is none any more, and none was learned: it did not hold. */
 void scry_cache_drop(const struct scry_cache_key *key);
 void scry_cached_done(struct scry_cached *cached);
 

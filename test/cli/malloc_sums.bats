@@ -12,10 +12,13 @@ PYTHON="/usr/bin/python3 -S -c print(sum(range(9)))"
 setup() {
 	need_targets
 	$PYTHON >/dev/null 2>&1 || skip "no python3, with which sums are made"
-	[ "$(getconf GNU_LIBC_VERSION)" = "glibc 2.36" ] || skip "what its functions call of each other is known of glibc 2.36"
 	prepare
 	KNOWN="$TARGETS/target_malloc_sums"
 	cd "$T"
+}
+
+need_known_libc() {
+	[ "$(getconf GNU_LIBC_VERSION)" = "glibc 2.36" ] || skip "what its functions call of each other is known of glibc 2.36"
 }
 
 sums() {
@@ -46,14 +49,20 @@ saw() {
 	diff <(grep "^$1" sums) "$1"
 }
 
-@test "sums: what the program knows, and ltrace -c" {
+@test "sums: what the program knows" {
+	recorded -- "$KNOWN"
+	sums known out >known
+	grep -q "calls malloc [0-9]" known
+	saw known
+}
+
+@test "sums: ltrace -c" {
+	need_known_libc
 	command -v ltrace >/dev/null || skip "no ltrace (Debian: ltrace)"
 	local program
 	for program in "$KNOWN" "$PYTHON"; do
 		# shellcheck disable=SC2086
 		recorded -- $program
-		[ "$program" = "$PYTHON" ] || sums known out >known
-		[ "$program" = "$PYTHON" ] || saw known
 		# shellcheck disable=SC2086
 		alike ltrace -o counts -e none -c \
 			-x 'malloc+calloc+realloc+free+memalign+posix_memalign+reallocarray@libc.so.6' $program >/dev/null 3>&-
@@ -64,6 +73,7 @@ saw() {
 }
 
 @test "sums: heaptrack" {
+	need_known_libc
 	[ -e $HEAPTRACK/libheaptrack_preload.so ] || skip "no heaptrack (Debian: heaptrack)"
 	local program want is
 	for program in "$KNOWN" "$PYTHON"; do
@@ -86,6 +96,7 @@ saw() {
 }
 
 @test "sums: malloc_info" {
+	need_known_libc
 	local program name
 	for program in "$KNOWN" "$PYTHON"; do
 		name=${program%% *}

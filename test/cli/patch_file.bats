@@ -350,7 +350,13 @@ counter() { # NAME: of patch 'wrap' in $PID
 	wait_for 60 eval "[ \$(grep -c '^done' $T/wrapped.out) -eq 2 ]"
 	[ "$(counter out)" -eq $((out + 1)) ]
 	scry_ends 0 patch undo wrap -p "$PID" --max-pause 2s
-	in_file "its memory is unmapped" "$T/scry.out"
+	# with glibc 2.41 a word of the frame that has ended is left below the stack's end; the call of that undo is written
+	# over it, so the next one finds none
+	if ! in_file "its memory is unmapped" "$T/scry.out"; then
+		in_file "data still leads there" "$T/scry.out"
+		scry_ends 0 patch undo wrap -p "$PID" --max-pause 2s
+		in_file "its memory is unmapped" "$T/scry.out"
+	fi
 	exec 8>&-
 	ended "$PID"
 	[ "$status" -eq 0 ]

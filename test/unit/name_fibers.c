@@ -103,12 +103,15 @@ static void marks_are_found(void **state)
 	char *at = map_pages();
 	ucontext_t *context = (ucontext_t *)(at + 40 * SCRY_PAGE + 64);
 	uint64_t *block = (uint64_t *)(at + 50 * SCRY_PAGE - 32); /* over two pages */
+	uint64_t *newer = (uint64_t *)(at + 54 * SCRY_PAGE - 64);
 	uint64_t *self = (uint64_t *)(at + 60 * SCRY_PAGE);
 	const struct scry_fiber_area *area;
 
 	getcontext(context);
 	block[0] = CONTROL;
 	block[7] = (uintptr_t)marks_are_found;
+	newer[0] = CONTROL;
+	newer[8] = (uintptr_t)marks_are_found;
 	self[0] = self[2] = (uintptr_t)self;
 	look_at_self();
 	assert_int_equal(
@@ -118,6 +121,7 @@ static void marks_are_found(void **state)
 		0);
 	assert_true(has(&marks.contexts, (uintptr_t)context));
 	assert_true(has(&marks.blocks, (uintptr_t)block));
+	assert_true(has(&marks.blocks, (uintptr_t)newer));
 	assert_true(has(&marks.selves, (uintptr_t)self));
 	area = scry_fiber_area_at(&marks, (uintptr_t)at + 12345);
 	assert_non_null(area);

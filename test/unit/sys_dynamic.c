@@ -116,6 +116,35 @@ static void test_find_all(void **state)
 	close_it(&d);
 }
 
+/* All definitions of a name are found by its hash, and those alone, in the order of the table. */
+static void test_named(void **state)
+{
+	struct scry_dynsym sym, by_hash, by_walk;
+	struct scry_dynamic d, walked;
+	size_t several = 0;
+	uint64_t base;
+
+	open_it(path_of("getppid", &base), &d);
+	walked = d;
+	walked.hash_size = 0;
+	for (size_t i = 1; i < d.symbol_count; i++) {
+		size_t hashed = 0, at = 0, versions = 0;
+
+		assert_true(scry_dynamic_symbol(&d, i, &sym));
+		while (scry_dynamic_named(&walked, sym.name, &at, &by_walk)) {
+			assert_true(scry_dynamic_named(&d, sym.name, &hashed, &by_hash));
+			assert_int_equal(hashed, at);
+			assert_string_equal(by_hash.version, by_walk.version);
+			versions++;
+		}
+		assert_false(scry_dynamic_named(&d, sym.name, &hashed, &by_hash));
+		assert_true(!sym.is_defined || versions > 0);
+		several += versions > 1;
+	}
+	assert_true(several > 10);
+	close_it(&d);
+}
+
 /* Where section headers are gone, all is as before. */
 static void test_no_sections(void **state)
 {
@@ -158,9 +187,8 @@ static void test_flags(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_libc),
-		cmocka_unit_test(test_find_all),
-		cmocka_unit_test(test_no_sections),
+		cmocka_unit_test(test_libc),  cmocka_unit_test(test_find_all),
+		cmocka_unit_test(test_named), cmocka_unit_test(test_no_sections),
 		cmocka_unit_test(test_flags),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -130,6 +130,37 @@ static void test_round(void **state)
 }
 
 /* Each byte bent, with and without a checksum that holds; each length. */
+/* Of this run is what was learned in it, as it was then, until it is dropped. */
+static void test_learned(void **state)
+{
+	struct scry_cached c = sample();
+	struct scry_cache_key other = key;
+
+	store_sample();
+	assert_false(scry_cache_is_learned(&key, &c.layout));
+	scry_cache_learned(&key, &c.layout);
+	assert_true(scry_cache_is_learned(&key, &c.layout));
+	c.layout.rehearsed[0].agent = 1; /* no part of the layout that was learned */
+	assert_true(scry_cache_is_learned(&key, &c.layout));
+	other.id[0] ^= 1;
+	assert_false(scry_cache_is_learned(&other, &c.layout));
+	c.layout.frame_size ^= 8;
+	assert_false(scry_cache_is_learned(&key, &c.layout));
+	c.layout.frame_size ^= 8;
+	scry_cache_drop(&key);
+	assert_false(scry_cache_is_learned(&key, &c.layout));
+	assert_int_equal(load(&key), -ENOENT);
+	/* The newest of a few are known. */
+	for (unsigned int i = 0; i < 20; i++) {
+		other.id[0] = (uint8_t)i;
+		scry_cache_learned(&other, &c.layout);
+		assert_true(scry_cache_is_learned(&other, &c.layout));
+	}
+	other.id[0] = 0;
+	assert_false(scry_cache_is_learned(&other, &c.layout));
+	scry_cached_done(&c);
+}
+
 static void test_damage(void **state)
 {
 	struct scry_cached c = sample(), got;
@@ -336,6 +367,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_round, setup),
+		cmocka_unit_test_setup(test_learned, setup),
 		cmocka_unit_test_setup(test_damage, setup),
 		cmocka_unit_test_setup(test_owner_and_mode, setup),
 		cmocka_unit_test_setup(test_live, setup),

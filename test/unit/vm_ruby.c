@@ -329,7 +329,18 @@ static bool is_static(void)
 	return found;
 }
 
-/* Stopped while the loader works: the layout can be learned, the VM is not there. */
+/* Where the layout of a process that has not booted comes from. */
+static void open_before_boot(pid_t pid, const char *from, struct scry_ruby **ret)
+{
+	if (scry_ruby_open(pid, SCRY_RUBY_ANY, ret) != 0)
+		fail_msg("%s", scry_error());
+	assert_string_equal((*ret)->checks[0].value, from);
+	assert_false((*ret)->booted);
+	assert_false((*ret)->unjudged);
+}
+
+/* Stopped while the loader works: the layout can be learned, the VM is not there. It is learned
+ * once in a run, and again where it did not hold. */
 static void test_before_boot(void **state)
 {
 	struct scry_ruby *r = NULL;
@@ -355,9 +366,13 @@ static void test_before_boot(void **state)
 	if (scry_ruby_open(pid, SCRY_RUBY_BOOTED, &r) != -EAGAIN)
 		fail_msg("%s", scry_error());
 	assert_non_null(strstr(scry_error(), "not booted"));
-	if (scry_ruby_open(pid, SCRY_RUBY_ANY, &r) != 0)
-		fail_msg("%s", scry_error());
-	assert_false(r->booted);
+	scry_error_clear();
+	assert_int_equal(scry_ruby_open(pid, SCRY_RUBY_ANY, &r), 0);
+	scry_ruby_drop(r);
+	scry_ruby_free(r);
+	open_before_boot(pid, "learned now", &r);
+	scry_ruby_free(r);
+	open_before_boot(pid, "from the cache", &r);
 	assert_true(r->layout.frame_size >= 56);
 	assert_int_equal(scry_ruby_validate(r), -EAGAIN);
 
