@@ -71,8 +71,6 @@ struct scry_agent_following {
 struct scry_agent_data {
 	struct scry_gate *gate;
 	struct scry_control *control;
-	uint64_t table; /* of an instrument that counts in its pages (wire/gvl.h): where; host,
-			   lane.c */
 	struct scry_agent_following following;
 	struct scry_agent_state state;
 	struct scry_follow follow;

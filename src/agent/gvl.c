@@ -22,13 +22,19 @@ struct scry_agent_gvl scry_agent_gvl SCRY_SHARED;
 #define QUEUE_MAX 4096
 #define FRAME_CFUNC 0x5555u /* vm_core.h, VM_FRAME_MAGIC_CFUNC, above 16 bits of flags */
 
-void scry_gvl_let_go(uint32_t waits);
+void scry_gvl_let_go(uint64_t mutex, uint32_t waits);
 
 struct moment {
 	struct scry_gvl_table *t;
 	const struct scry_gvl_plan *plan;
 	uint64_t now;
 };
+
+/* While the first event is looked at: of what was before it nothing is known. */
+static int is_first(const struct scry_gvl_table *t)
+{
+	return t->sequence < 2;
+}
 
 static struct scry_gvl_row *row_at(const struct moment *m, uint32_t row)
 {
@@ -71,7 +77,7 @@ static void count_runnable(const struct moment *m, int more)
 
 	t->by_runnable[n] += m->now - t->changed;
 	t->changed = m->now;
-	t->runnable += (uint32_t)more;
+	t->runnable = (uint16_t)(t->runnable + more);
 }
 
 static void lose(const struct moment *m, uint32_t waiter, uint32_t holder, uint64_t ticks)
@@ -229,13 +235,12 @@ static inline uint32_t own_tid(void)
 /* Is this native thread the one that runs it? */
 static inline int is_own(const struct scry_gvl_plan *plan, uint64_t th)
 {
-	uint64_t native = th;
+	uint64_t native;
 
 	if (!plan->hands_over)
 		return 1;
-	if (plan->nt != SCRY_GVL_NONE)
-		native = load64(th + plan->nt);
-	return native && own_tid() == *(const volatile uint32_t *)(native + plan->tid);
+	native = load64(th + plan->nt);
+	return native && own_tid() == load32(native + plan->tid);
 }
 
 /* ---- where it waited ---- */
@@ -341,7 +346,7 @@ static void change(const struct moment *m, uint32_t row, uint32_t state)
 	} else if (!is_waiting(was) && is_waiting(state)) {
 		look_at_self(m, r);
 		r->wait_began = r->lost_since = m->now;
-		r->is_old = m->t->events == 0;
+		r->is_old = is_first(m->t);
 		add_waiting(m, row);
 	}
 	if (state == SCRY_GVL_HOLDS) {
@@ -349,7 +354,7 @@ static void change(const struct moment *m, uint32_t row, uint32_t state)
 		r->takes++;
 		if (is_waiting(was))
 			end_run(m);
-		else if (m->t->wanting && m->t->events)
+		else if (m->t->wanting && !is_first(m->t))
 			overtake(m, row);
 	}
 	if (state == SCRY_GVL_OFF || state == SCRY_GVL_HOLDS)
@@ -425,20 +430,24 @@ static void look_at_owner(const struct moment *m, uint32_t waits)
 		settle_waiters(m);
 		if (was)
 			end_ownership(m, was, waits && !th && !m->plan->hands_over);
-		t->owner = row;
+		t->owner = (uint16_t)row;
+		t->recent = 0;
 		if (row)
 			change(m, row,
-			       is_own(m->plan, th) || !t->events ? SCRY_GVL_HOLDS
-								 : SCRY_GVL_GRANTED);
+			       is_own(m->plan, th) || is_first(t) ? SCRY_GVL_HOLDS
+								  : SCRY_GVL_GRANTED);
 	} else if (row && r->state == SCRY_GVL_GRANTED && is_own(m->plan, th)) {
 		settle_waiters(m);
 		change(m, row, SCRY_GVL_HOLDS);
 	} else {
 		return;
 	}
-	if (!r->tid && row && !waits && r->state == SCRY_GVL_HOLDS && is_own(m->plan, th) &&
-	    t->events)
-		r->tid = own_tid();
+	if (!row || waits || r->state != SCRY_GVL_HOLDS || is_first(t) || r->tid == own_tid() ||
+	    !is_own(m->plan, th))
+		return;
+	t->moves += r->tid != 0;
+	r->tid = own_tid();
+	r->nt = m->plan->hands_over ? load64(th + m->plan->nt) : 0;
 }
 
 /* Who has joined the queue: from its tail to the first that was there. */
@@ -473,78 +482,101 @@ static void look_at_queue(const struct moment *m)
 
 /* ---- the event ---- */
 
-/*
- * Nobody waits, and the lock is given, or taken by whom that was before: what mostly happens, in
- * few steps, which are those of look_at_owner. 0: it is not so, and nothing is done.
- */
-static inline __attribute__((always_inline)) int is_quiet(struct scry_gvl_table *t, uint64_t now)
+static inline void begin(struct scry_gvl_table *t, uint64_t sequence)
 {
-	const struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
-	const uint64_t th = load64(plan->owner);
-	const uint32_t n = *(const volatile uint32_t *)&t->runnable;
-	const uint32_t row = (th ? t->recent : t->owner) & ROWS_MASK;
-	struct scry_gvl_row *r = &t->row[row];
+	__atomic_store_n(&t->sequence, sequence + 1, __ATOMIC_RELEASE);
+	__asm__ volatile("" ::: "memory");
+}
 
-	if (t->wanting || !row || n > 1 || load64(plan->queue + 8) != t->tail)
+static inline void end(struct scry_gvl_table *t, uint64_t sequence, uint64_t now)
+{
+	t->last = now;
+	__atomic_store_n(&t->sequence, sequence + 2, __ATOMIC_RELEASE);
+}
+
+static int is_over(struct scry_gvl_table *t, uint64_t now)
+{
+	if (likely(now < t->lease_end))
 		return 0;
-	if (!th && r->state == SCRY_GVL_HOLDS) {
-		r->held += now - r->since;
-		r->state = SCRY_GVL_OFF;
-		t->runnable = n - 1;
-		t->owner = 0;
-		t->recent = row;
-	} else if (th && !t->owner && r->th == th && r->state == SCRY_GVL_OFF && r->tid &&
-		   load64(th + plan->self) == r->self && is_own(plan, th)) {
-		r->takes++;
-		r->state = SCRY_GVL_HOLDS;
-		t->runnable = n + 1;
-		t->owner = row;
-	} else {
+	t->lease_end = scry_agent.control->lease_end_tsc;
+	if (!t->over && now <= t->lease_end)
 		return 0;
-	}
-	r->since = now;
-	t->by_runnable[n] += now - t->changed;
-	t->changed = now;
+	t->lease_end = 0; /* each event comes here, and nobody will look */
+	t->over = 1;
 	return 1;
 }
 
-/* What is_quiet leaves. */
-static __attribute__((noinline)) void look(struct scry_gvl_table *t, uint64_t now, uint32_t waits)
+static __attribute__((noinline)) void look(uint64_t now, uint32_t waits)
 {
-	const struct moment m = {t, &scry_agent_gvl.plan, now};
-
-	if (!t->events)
-		t->began = t->changed = now;
-	look_at_owner(&m, waits);
-	look_at_queue(&m);
-}
-
-void scry_gvl_let_go(uint32_t waits)
-{
-	struct scry_gvl_table *t;
-	uint64_t sequence, now;
+	struct moment m = {.plan = &scry_agent_gvl.plan, .now = now};
+	uint64_t sequence;
 
 	/* a fork child's gate is all zero: the lock is a new one, held by its one thread */
 	if (unlikely(!scry_agent.gate->open) && !scry_lane_claim(scry_agent.gate, 0))
 		return;
-	t = (struct scry_gvl_table *)scry_agent.table;
-	sequence = *(volatile uint64_t *)&t->sequence;
+	m.t = (struct scry_gvl_table *)scry_agent.gate->table;
+	sequence = *(volatile uint64_t *)&m.t->sequence;
 	if (unlikely(sequence & 1)) {
-		t->busy++;
+		m.t->busy++;
 		return;
 	}
-	now = scry_tsc();
-	if (unlikely(t->over || now > scry_agent.control->lease_end_tsc)) {
-		t->over = 1; /* nobody will look; and what comes later would not follow */
+	if (unlikely(is_over(m.t, now)))
 		return;
+	begin(m.t, sequence);
+	if (unlikely(now < m.t->last)) /* the clock is read out of order with the mutex */
+		m.now = m.t->last;
+	if (is_first(m.t))
+		m.t->began = m.t->changed = m.now;
+	look_at_owner(&m, waits);
+	look_at_queue(&m);
+	end(m.t, sequence, m.now);
+}
+
+/*
+ * What mostly happens, in few steps, which are those of look: nobody waits, and the lock is given,
+ * or taken by who gave it last, so that its row is right without a look at its struct. That it
+ * takes it by itself is seen by whose the mutex is (glibc's: its third word), and by the native
+ * thread, which may have run another one meanwhile.
+ */
+void scry_gvl_let_go(uint64_t mutex, uint32_t waits)
+{
+	const struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
+	const struct scry_gate *gate = (const struct scry_gate *)plan->gate;
+	struct scry_gvl_table *t = (struct scry_gvl_table *)gate->table;
+	const uint64_t now = scry_tsc(), th = load64(plan->owner);
+	uint64_t sequence, roles;
+	struct scry_gvl_row *r;
+
+	if (unlikely(!gate->open || waits))
+		goto look;
+	sequence = *(volatile uint64_t *)&t->sequence;
+	roles = *(volatile uint64_t *)&t->roles;
+	if (sequence & 1 || now < t->last || now >= t->lease_end ||
+	    load64(plan->queue + 8) != t->tail)
+		goto look;
+	if (!th) {
+		r = &t->row[roles & ROWS_MASK];
+		if (roles >> 32 != 1ull << 16 || r->state != SCRY_GVL_HOLDS)
+			goto look;
+		begin(t, sequence);
+		r->held += now - r->since;
+		r->state = SCRY_GVL_OFF;
+		t->by_runnable[1] += now - t->changed;
+		t->roles = (roles & ROWS_MASK) << 16;
+	} else {
+		r = &t->row[roles >> 16 & ROWS_MASK];
+		if (roles & ~0xffff0000ull || r->th != th || r->tid != load32(mutex + 8) ||
+		    (plan->hands_over && load64(th + plan->nt) != r->nt))
+			goto look;
+		begin(t, sequence);
+		r->takes++;
+		r->state = SCRY_GVL_HOLDS;
+		t->by_runnable[0] += now - t->changed;
+		t->roles = (roles >> 16 & ROWS_MASK) | 1ull << 48;
 	}
-	__atomic_store_n(&t->sequence, sequence + 1, __ATOMIC_RELEASE);
-	__asm__ volatile("" ::: "memory");
-	if (unlikely(now < t->last)) /* the clock is read out of order with the mutex */
-		now = t->last;
-	if (waits || !is_quiet(t, now))
-		look(t, now, waits);
-	t->events++;
-	t->last = now;
-	__atomic_store_n(&t->sequence, sequence + 2, __ATOMIC_RELEASE);
+	r->since = t->changed = now;
+	end(t, sequence, now);
+	return;
+look:
+	look(now, waits);
 }

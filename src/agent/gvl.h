@@ -3,6 +3,7 @@
 #define SCRY_AGENT_GVL_H
 
 #include "wire/gvl.h"
+#include "wire/gvl_plan.h"
 
 struct scry_agent_gvl {
 	struct scry_gvl_plan plan; /* its mutex first: agent/gvl_thunk.S */

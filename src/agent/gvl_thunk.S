@@ -18,7 +18,10 @@
 1:	push	%rdi
 	push	%rsi
 	push	%rdx
-	mov	$\waits, %edi
+	.ifnc	\mutex, %rdi
+	mov	\mutex, %rdi
+	.endif
+	mov	$\waits, %esi
 	call	scry_gvl_let_go
 	pop	%rdx
 	pop	%rsi

@@ -29,7 +29,6 @@ static void move_in(struct scry_gate *g, uint32_t lane, uint32_t watch,
 	struct scry_control *c = (struct scry_control *)at;
 
 	scry_agent.control = c;
-	scry_agent.table = at + f->table_at + SCRY_SHARED_HEAD;
 	for (uint32_t i = 0; i < SCRY_CHANNELS; i++) {
 		struct scry_agent_channel *k = &scry_agent.tracking.channels[i];
 
@@ -40,6 +39,7 @@ static void move_in(struct scry_gate *g, uint32_t lane, uint32_t watch,
 	c->taken[0] = 1;
 	g->frames = scry_agent.follow.frames;
 	g->ring = at + SCRY_SHARED_HEAD;
+	g->table = at + f->table_at + SCRY_SHARED_HEAD;
 	g->head = g->at = 0;
 	g->segment = 0;
 	g->end = SCRY_SEGMENT_WORDS;
@@ -90,7 +90,7 @@ int scry_lane_claim(struct scry_gate *g, void (*moved)(struct scry_gate *g))
 	uint64_t is_free = 0;
 
 	if (!scry_agent.follow.lanes || g->open || claim_of(g)->trying == SCRY_CLAIM_GIVEN_UP ||
-	    !__atomic_compare_exchange_n(&g->spare, &is_free, 1, 0, __ATOMIC_ACQUIRE,
+	    !__atomic_compare_exchange_n(&g->table, &is_free, 1, 0, __ATOMIC_ACQUIRE,
 					 __ATOMIC_RELAXED) ||
 	    !claim_one(g, moved))
 		return 0;

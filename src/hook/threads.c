@@ -296,7 +296,7 @@ int scry_threads_start_table(struct scry_inject *inj, const struct scry_channel 
 
 	return r < 0 ? r
 		     : scry_edit_poke(inj->mem.fd,
-				      inj->data + offsetof(struct scry_agent_data, table), &table,
+				      inj->gate + offsetof(struct scry_gate, table), &table,
 				      sizeof(table));
 }
 

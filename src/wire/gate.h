@@ -54,7 +54,8 @@ struct scry_gate {
 	uint64_t seen;		      /* objects since then */
 	uint32_t loads;	    /* 1: the keeper wants to know of loaded objects; host writes */
 	uint32_t last_slot; /* the slot size that the newest word of the ring goes by */
-	uint64_t spare;
+	uint64_t table;	    /* of an instrument that counts in its pages (wire/gvl.h): where; host.
+			       In a fork child: 1, a thread claims a lane; then where (lane.c) */
 };
 /* What a VM waits for the keeper for: agent/last.c */
 enum scry_look {

@@ -1,5 +1,5 @@
 /*
- * What the agent counts of a Ruby VM's lock (GVL), and what the host tells it of that lock.
+ * What the agent counts of a Ruby VM's lock (GVL). What the host tells it of that: wire/gvl_plan.h.
  *
  * The table lies where an instrument with records has its ring: behind the control and account
  * pages. Whoever is in the VM's critical section writes it, just before the section ends, so there
@@ -12,6 +12,7 @@
 
 #include "wire/control.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define SCRY_GVL_THREADS 2048u /* rows; row 0: those that found none, not timed */
@@ -43,7 +44,8 @@ struct scry_gvl_row {
 	uint64_t takes; /* times that it got the lock */
 	uint32_t state; /* enum scry_gvl_state */
 	uint32_t tid;	/* of the native thread that ran it, as that knows itself; 0: not seen */
-	uint64_t first; /* event */
+	uint64_t nt; /* the VM's struct of that native thread, where the plan says `hands_over` */
+	uint64_t first;		    /* event */
 	uint16_t is_queued, is_old; /* is_old: the wait was on at the first event */
 	uint32_t threads;	    /* that had this struct, seen by their Thread objects */
 	uint64_t wanted, granted;   /* ticks, of states that are over */
@@ -72,18 +74,24 @@ struct scry_gvl_pair { /* time that `waiter` lost while `holder` had the lock */
 	uint64_t ticks;
 };
 
-struct scry_gvl_table { /* zero at first; what each event needs comes first */
-	uint64_t sequence;
-	uint64_t last;	   /* event */
-	uint64_t events;   /* ends of critical sections */
-	uint64_t changed;  /* when `runnable` changed last */
-	uint64_t tail;	   /* of the queue, as it was last: a node */
-	uint64_t over;	   /* the lease was over */
-	uint32_t owner;	   /* row; 0: nobody */
-	uint32_t recent;   /* the row that gave it last, while nobody waited */
-	uint32_t wanting;  /* how many of `waiting` */
-	uint32_t runnable; /* threads that want, were granted or hold the lock */
-	uint64_t by_runnable[SCRY_GVL_RUNNABLE]; /* ticks */
+struct scry_gvl_table {	    /* zero at first; in its first line is what a quiet event needs */
+	uint64_t sequence;  /* twice the number of events, which are ends of critical sections */
+	uint64_t last;	    /* event */
+	uint64_t changed;   /* when `runnable` changed last */
+	uint64_t tail;	    /* of the queue, as it was last: a node */
+	uint64_t lease_end; /* as it was when it was looked at; it may have been extended */
+	union {
+		struct {
+			uint16_t owner;	   /* row; 0: nobody */
+			uint16_t recent;   /* the row that gave it last, while nobody waited;
+					    * 0: others waited, or it has had another owner since */
+			uint16_t wanting;  /* how many of `waiting` */
+			uint16_t runnable; /* threads that want, were granted or hold it */
+		};
+		uint64_t roles; /* all four, in that order from bit 0 on */
+	};
+	uint64_t by_runnable[SCRY_GVL_RUNNABLE]; /* ticks; 0 and 1 are on the first line */
+	uint64_t over;				 /* the lease was over */
 	uint64_t began;				 /* first event */
 	uint64_t contended; /* ticks in which somebody wanted it, up to when that ended last ... */
 	uint64_t wanted_since; /* ... and since when somebody does */
@@ -99,33 +107,21 @@ struct scry_gvl_table { /* zero at first; what each event needs comes first */
 	uint64_t ring_head; /* words of the ring that were ever written, and that the keeper ... */
 	uint64_t ring_tail; /* ... has read: it alone writes this */
 	uint64_t unstacked; /* waits that found no room there */
+	uint64_t moves;	    /* times that another native thread ran a thread than before */
 	uint16_t slots[SCRY_GVL_SLOTS];
 	uint16_t waiting[SCRY_GVL_THREADS];
 	struct scry_gvl_pair pairs[SCRY_GVL_PAIRS];
 	struct scry_gvl_row row[SCRY_GVL_THREADS];
 } SCRY_GVL_LINE;
 _Static_assert(sizeof(struct scry_gvl_table) <= SCRY_RING_WORDS * 8ull, "it lies in the ring");
+_Static_assert(offsetof(struct scry_gvl_table, by_runnable[2]) == 64 &&
+		       offsetof(struct scry_gvl_row, is_queued) == 64,
+	       "what a quiet event needs is on one line each");
 
-/* In the agent's part, written by the host before a hook is on: addresses, offsets in bytes. */
-struct scry_gvl_plan {	/* what each event needs comes first */
-	uint64_t mutex; /* 0: nothing is counted */
-	uint64_t owner; /* of the word that says whose the lock is */
-	uint64_t queue; /* of the head of the ring of those that want it */
-	uint32_t node;	/* in a thread's struct: its node there */
-	uint32_t self;
-	/* The giver says whose the lock is next, before that one runs: then a thread is known to
-	 * run by its native thread, whose id its `nt` (th + nt, or th where that is NONE) has at
-	 * `tid`. */
-	uint32_t hands_over, nt, tid;
-	/* To tell Thread.pass: th's ec, there its cfp, of a control frame iseq and ep, below that
-	 * the method entry, there its definition, and there its function in C. */
-	uint32_t ec, cfp, frame_iseq, frame_ep, frame_me, me_def, def_func;
-	uint64_t me_flags, me_mask; /* of a method entry's first word */
-	uint64_t pass;		    /* that function; 0: it cannot be told */
-	/* 1: the stack of each that has waited is taken, by ec, cfp and these. */
-	uint32_t stacks, ec_stack, ec_stack_size, frame_size;
-} SCRY_GVL_LINE;
-#define SCRY_GVL_NONE 0xffffffffu
+static inline uint64_t scry_gvl_events(const struct scry_gvl_table *t)
+{
+	return t->sequence / 2;
+}
 
 /* The step that a wait of so many ticks belongs to, and the least ticks of a step. */
 static inline uint32_t scry_gvl_step(uint64_t ticks)

@@ -143,6 +143,15 @@ passes() { # RUBY...
 	shares "$RUBY"
 }
 
+# Where threads share native threads.
+@test "the same with RUBY_MN_THREADS=1" {
+	need_root "entering a process that is not a child of scry"
+	"$RUBY" -e 'exit (RUBY_VERSION.split(".").map(&:to_i) <=> [3, 3]) >= 0' || skip "this ruby has no M:N threads"
+	# beside ractors that compute 4.1dev's threads do not take turns any more, with scry and without
+	ractors 0 env RUBY_MN_THREADS=1 "$RUBY"
+	comes_and_goes env RUBY_MN_THREADS=1 "$RUBY"
+}
+
 @test "the same on every Ruby" {
 	need_root "entering a process that is not a child of scry"
 	[ -n "${SCRY_TEST_RUBIES:-}" ] || skip "SCRY_TEST_RUBIES names no other Ruby"
@@ -153,7 +162,47 @@ passes() { # RUBY...
 		holds "${words[@]}" || { echo "$ruby"; return 1; }
 		! has_headers "${words[@]}" || extension "${words[@]}" || { echo "$ruby"; return 1; }
 		passes "${words[@]}" || { echo "$ruby"; return 1; }
+		! has_ractors "${words[@]}" || ractors 2 "${words[@]}" || { echo "$ruby"; return 1; }
+		comes_and_goes "${words[@]}" || { echo "$ruby"; return 1; }
 	done
+}
+
+ractors() { # NUMBER RUBY...: see judge.rb
+	local number=$1
+	shift
+	start ractors "$@" "$GVL/ractors.rb" "$number"
+	wait_for 20 in_file "^pid" "$T/ractors.out"
+	watched_is ractors "$number" -d 1500ms
+}
+
+has_ractors() { # RUBY...
+	"$@" -e 'exit defined?(Ractor) ? 0 : 1'
+}
+
+@test "beside ractors: the first one's lock is counted, the others' are said not to be" {
+	need_root "entering a process that is not a child of scry"
+	has_ractors "$RUBY" || skip "this ruby has no ractors"
+	ractors 2 "$RUBY"
+}
+
+# comes_and_goes RUBY...: twenty times in and out while threads hand the lock on.
+comes_and_goes() {
+	local pid before
+	start turning "$@" "$GVL/turning.rb"
+	pid=$PID
+	wait_for 20 in_file "^pid" "$T/turning.out"
+	before=$(state_of "$pid")
+	for i in $(seq 20); do
+		"$SCRY" gvl -p "$pid" -d 50ms --max-pause 2s >"$T/report" || return 1
+		as_before "$pid" "$before" "after watch $i" || return 1
+	done
+	kill -TERM "$pid"
+	finish "$pid" && grep -q "^right" "$T/turning.out"
+}
+
+@test "twenty times in and out while threads hand the lock on: text and slots are as before, the result is right" {
+	need_root "entering a process that is not a child of scry"
+	comes_and_goes "$RUBY"
 }
 
 # Words that make each Ruby compile, one a line.

@@ -3,6 +3,7 @@
  * wants it: four threads take, give, wait and yield at random, as a VM to 3.2 lets them. The
  * moments are the agent's own, so all sums are compared to the tick.
  */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -16,9 +17,10 @@
 
 #include "agent/agent.h"
 #include "agent/gvl.h"
+#include "agent/track.h"
 #include "wire/gvl_wait.h"
 
-void scry_gvl_let_go(uint32_t waits);
+void scry_gvl_let_go(uint64_t mutex, uint32_t waits);
 
 int scry_lane_claim(struct scry_gate *g,
 		    void (*moved)(struct scry_gate *)) /* in the agent: lane.c */
@@ -49,6 +51,7 @@ static struct {
 	uint64_t head[2]; /* of the queue */
 	uint64_t owner;
 } vm;
+static uint32_t mutex[10]; /* glibc's: at 2 the tid of who has it */
 static uint64_t threads[THREADS][16];
 static struct scry_gate gate = {.open = 1};
 static struct scry_control control = {.lease_end_tsc = INT64_MAX};
@@ -128,18 +131,18 @@ static void overtake(struct model *m, int i, uint64_t now)
 static void end(struct model *m, uint32_t waits)
 {
 	vm.owner = m->owner == NOBODY ? 0 : th(m->owner);
-	scry_gvl_let_go(waits);
+	scry_gvl_let_go((uint64_t)mutex, waits);
 }
 
 static void take(struct model *m, int i)
 {
-	const bool has_waited = m->state[i] == WANTS, is_first = !table()->events;
+	const bool has_waited = m->state[i] == WANTS, is_first = !scry_gvl_events(table());
 
 	if (m->is_queued[i])
 		part(i);
 	m->is_queued[i] = false;
 	vm.owner = th(i);
-	scry_gvl_let_go(0);
+	scry_gvl_let_go((uint64_t)mutex, 0);
 	pass(m, table()->last);
 	if (has_waited)
 		end_run(m, m->last);
@@ -156,7 +159,7 @@ static void give(struct model *m, bool yields)
 	const int i = m->owner;
 
 	vm.owner = 0;
-	scry_gvl_let_go(yields);
+	scry_gvl_let_go((uint64_t)mutex, yields);
 	pass(m, table()->last);
 	m->yields[i] += yields;
 	m->state[i] = yields ? WANTS : OFF;
@@ -205,6 +208,8 @@ static int set_up(void **state)
 	scry_agent.control = &control;
 	find_tid();
 	vm.head[0] = vm.head[1] = (uint64_t)vm.head;
+	mutex[2] = (uint32_t)gettid();
+	plan->gate = (uint64_t)&gate;
 	plan->owner = (uint64_t)&vm.owner;
 	plan->queue = (uint64_t)vm.head;
 	plan->node = 8 * NODE;
@@ -257,7 +262,7 @@ static void check(const struct model *m)
 	contended += t->wanting ? t->last - t->wanted_since : 0;
 	assert_int_equal(contended, m->contended);
 	assert_int_equal(t->strange + t->busy + t->crowded + t->over, 0);
-	assert_int_equal(t->sequence, 2 * t->events);
+	assert_int_equal(t->sequence, 2 * scry_gvl_events(t));
 }
 
 static void settle(const struct model *m) /* nobody waits: what was lost is all in the rows */
@@ -320,6 +325,136 @@ static void quiet(void **state)
 		}
 	check(&m);
 	assert_int_equal(table()->contended, 0);
+}
+
+/* ---- where the giver names the next owner ---- */
+
+static uint32_t natives[2][2]; /* the VM's structs of native threads: at 1 the tid */
+
+static int set_up_handing_over(void **state)
+{
+	struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
+
+	set_up(state);
+	plan->hands_over = 1;
+	plan->nt = 16;
+	plan->tid = 4;
+	natives[0][1] = (uint32_t)gettid();
+	natives[1][1] = 1; /* of another one */
+	threads[0][2] = (uint64_t)natives[0];
+	return 0;
+}
+
+static int tear_down_handing_over(void **state)
+{
+	scry_agent_gvl.plan.hands_over = 0;
+	return tear_down(state);
+}
+
+static void *let_go(void *owner)
+{
+	mutex[2] = (uint32_t)gettid();
+	vm.owner = (uint64_t)owner;
+	scry_gvl_let_go((uint64_t)mutex, 0);
+	return NULL;
+}
+
+/* Of a native thread that is none of the VM's. */
+static void *grant(void *unused)
+{
+	return let_go(threads[0]);
+}
+
+static void *move(void *unused)
+{
+	natives[1][1] = (uint32_t)gettid();
+	return let_go(threads[0]);
+}
+
+static void elsewhere(void *(*what)(void *))
+{
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, what, NULL), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+/* Who gave the lock last, and gets it back while nobody waits, has it only when it has run: else
+ * it was granted. */
+static void granted(void **state)
+{
+	for (int i = 0; i < 4; i++)
+		let_go(i % 2 ? NULL : threads[0]);
+	assert_int_equal(row_of(0)->takes, 2);
+	assert_int_equal(table()->recent, 1);
+	elsewhere(grant);
+	assert_int_equal(row_of(0)->state, SCRY_GVL_GRANTED);
+	let_go(threads[0]);
+	assert_int_equal(row_of(0)->state, SCRY_GVL_HOLDS);
+	let_go(NULL);
+	assert_int_equal(row_of(0)->waits, 1);
+	assert_int_equal(table()->recent, 1);
+	threads[0][2] = (uint64_t)natives[1]; /* a native thread that ran it has another one now */
+	let_go(threads[0]);
+	assert_int_equal(row_of(0)->state, SCRY_GVL_GRANTED);
+	threads[0][2] = (uint64_t)natives[0];
+	let_go(threads[0]);
+	assert_int_equal(row_of(0)->state, SCRY_GVL_HOLDS);
+	assert_int_equal(row_of(0)->takes, 4);
+	assert_int_equal(row_of(0)->waits, 2);
+	assert_int_equal(table()->moves, 0);
+	let_go(NULL);
+	threads[0][2] = (uint64_t)natives[1];
+	elsewhere(move);
+	assert_int_equal(row_of(0)->state, SCRY_GVL_HOLDS);
+	assert_int_equal(table()->moves, 1);
+	assert_int_equal(row_of(0)->tid, natives[1][1]);
+}
+
+/* The struct of a thread that has ended is another one's: it had to be given the lock, and whoever
+ * made it had it in between. */
+static void reused(void **state)
+{
+	struct model m = {.owner = NOBODY};
+
+	take(&m, 0);
+	for (int i = 0; i < 4; i++) {
+		give(&m, false);
+		take(&m, i % 2);
+	}
+	give(&m, false);
+	take(&m, 0);
+	threads[1][0] = 77;
+	give(&m, false);
+	take(&m, 1);
+	assert_int_equal(row_of(1)->self, 77);
+	assert_int_equal(row_of(1)->threads, 2);
+	assert_int_equal(table()->births, 3);
+}
+
+/* The end of the lease is looked at anew when it has come, and only then. */
+static void lease(void **state)
+{
+	struct model m = {.owner = NOBODY};
+
+	control.lease_end_tsc = 0;
+	take(&m, 0);
+	assert_int_equal(table()->over, 1);
+	assert_int_equal(table()->sequence, 0);
+	control.lease_end_tsc = INT64_MAX;
+	take(&m, 0);
+	assert_int_equal(table()->sequence, 0); /* what was missed stays missed */
+	memset((void *)gate.ring, 0, sizeof(struct scry_gvl_table));
+	control.lease_end_tsc = scry_tsc() + 1000000000ull;
+	take(&m, 0);
+	assert_int_equal(table()->lease_end, control.lease_end_tsc);
+	control.lease_end_tsc = INT64_MAX;
+	while (scry_tsc() <= table()->lease_end)
+		;
+	give(&m, false);
+	assert_int_equal(table()->over, 0);
+	assert_int_equal(table()->sequence, 4);
+	assert_int_equal(table()->lease_end, INT64_MAX);
 }
 
 /* ---- stacks ---- */
@@ -488,6 +623,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(sums, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(quiet, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(granted, set_up_handing_over,
+						tear_down_handing_over),
+		cmocka_unit_test_setup_teardown(reused, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(lease, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(waits_with_stacks, set_up_stacks, tear_down_stacks),
 		cmocka_unit_test_setup_teardown(full, set_up_stacks, tear_down_stacks),
 		cmocka_unit_test_setup_teardown(no_stacks, set_up_stacks, tear_down_stacks),

@@ -73,7 +73,7 @@ const char *scry_gvl_judge(const struct scry_gvl_table *t)
 		return "its times do not go on";
 	for (uint32_t i = 0; i < SCRY_GVL_RUNNABLE; i++)
 		runnable += t->by_runnable[i];
-	if (t->events && runnable != all)
+	if (scry_gvl_events(t) && runnable != all)
 		return "its times by number of threads are not the time that has passed";
 	for (uint32_t i = 1; i < t->rows; i++) {
 		const struct scry_gvl_row *r = &t->row[i];
@@ -353,6 +353,7 @@ static int find_lock(struct scry_gvl *g)
 	free(threads);
 	mutex = g->lock + l->gvl.mutex;
 	told.owner = g->lock + l->gvl.owner;
+	told.gate = g->watch->inj->gate;
 	told.queue = g->lock + l->gvl.queue;
 	told.node = l->gvl.node;
 	told.self = l->th_self;
@@ -362,7 +363,7 @@ static int find_lock(struct scry_gvl *g)
 	tell_pass(g, &told);
 	if (g->has_stacks)
 		tell_stacks(g, &told);
-	if (told.hands_over && l->th_tid == SCRY_RUBY_NONE)
+	if (told.hands_over && (l->th_tid == SCRY_RUBY_NONE || l->th_nt == SCRY_RUBY_NONE))
 		return scry_fail(-ENOTSUP,
 				 "process %d (%s): its threads do not say which native thread runs "
 				 "them",
@@ -478,7 +479,7 @@ static int merge(struct scry_watch *into, struct scry_watch *w)
 	if (!into->events)
 		scry_watch_lost_some(into,
 				     "what the locks of short processes did, or of more than 256");
-	into->events += g->table ? g->table->events : 0;
+	into->events += g->table ? scry_gvl_events(g->table) : 0;
 	return 0;
 }
 
@@ -579,7 +580,7 @@ static int finish(struct scry_watch *w)
 	end(g);
 	if (g->unseen)
 		scry_gvl_unseen_note(g->unseen, w);
-	w->events = g->table->events;
+	w->events = scry_gvl_events(g->table);
 	w->cost_ns = w->events * EVENT_NS + waits_of(g) * STACK_NS;
 	return g->began.tsc ? scry_gvl_report(g) : 0;
 }

@@ -13,6 +13,7 @@
 #include "vm/ruby.h"
 #include "watch/watch.h"
 #include "wire/gvl.h"
+#include "wire/gvl_plan.h"
 
 struct scry_gvl_snapshot { /* of the VM's own words, outside its critical section */
 	uint64_t tsc;

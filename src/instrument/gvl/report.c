@@ -236,9 +236,9 @@ static void tell_lock(const struct report *r)
 	uint64_t first = g->has_first_look ? g->first_look.count + (g->first_look.owner != 0) : 0;
 	struct scry_ev_gvl ev = {.pid = (uint32_t)g->watch->proc.pid,
 				 .can_take_back = g->ruby->layout.gvl.hands_over,
-				 .ends = t->events};
+				 .ends = scry_gvl_events(t)};
 
-	if (t->events && r->end > t->changed)
+	if (scry_gvl_events(t) && r->end > t->changed)
 		t->by_runnable[t->runnable < SCRY_GVL_RUNNABLE ? t->runnable
 							       : SCRY_GVL_RUNNABLE - 1] +=
 			r->end - t->changed;
@@ -267,6 +267,19 @@ static void tell_lock(const struct report *r)
 	ev.stacks = g->has_stacks;
 	ev.unstacked = t->unstacked;
 	scry_watch_event(g->watch, SCRY_EVENT_GVL, &ev, sizeof(ev));
+}
+
+/* Do native threads run several threads in turn? One look sees a thread's native thread only while
+ * it runs; the agent saw whether a thread moved, or the same one has run two. */
+static bool have_taken_turns(const struct report *r)
+{
+	const struct scry_gvl_table *t = r->t;
+	bool have = t->moves != 0;
+
+	for (uint32_t i = 1; i < t->rows && i < SCRY_GVL_THREADS && !have; i++)
+		for (uint32_t k = 1; k < i && t->row[i].tid && !have; k++)
+			have = t->row[i].tid == t->row[k].tid;
+	return have && r->g->ruby->layout.gvl.hands_over;
 }
 
 static void tell_lacks(const struct report *r)
@@ -313,13 +326,13 @@ static void set_times(struct report *r)
 	const struct scry_gvl *g = r->g;
 	const struct scry_gvl_table *t = r->t;
 
-	r->end = g->watch->target_gone && t->events ? t->last : g->ended.tsc;
+	r->end = g->watch->target_gone && scry_gvl_events(t) ? t->last : g->ended.tsc;
 	if (r->end < t->last)
 		r->end = t->last;
 	if (r->end < g->since)
 		r->end = g->since;
-	r->since = g->since ? g->since : t->events ? t->began : r->end;
-	r->start = t->events ? t->began : r->end;
+	r->since = g->since ? g->since : scry_gvl_events(t) ? t->began : r->end;
+	r->start = scry_gvl_events(t) ? t->began : r->end;
 	if (g->has_first_look && g->first_look.tsc < r->start) {
 		r->prefix = r->start - g->first_look.tsc;
 		r->start = g->first_look.tsc;
@@ -373,6 +386,7 @@ static void tell_all(struct report *r)
 		r->lost[i] = r->t->row[i].lost;
 	complete_pairs(r);
 	complete_run(r);
+	r->g->are_turns |= have_taken_turns(r);
 	tell_lock(r);
 	tell_lacks(r);
 	tell_threads(r);

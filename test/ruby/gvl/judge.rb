@@ -131,6 +131,22 @@ when "extension" # NUMBER: what the program has printed. A library in C holds th
     next unless truth
     near["waited by #{n}", thread["wanted_ns"] + thread["granted_ns"], truth, 0.01, 5_000_000]
   end
+when "ractors" # two that compute share the lock of theirs; NUMBER: so many others. 0: threads take turns on native threads
+  known = watched - totals["unknown_ns"]
+  near["contended", totals["contended_ns"], known, 0.02]
+  # one of the two waits while it changes hands, which takes long where others want the processors
+  wrong << "held by all: #{totals["held_ns"]} of #{known}" if totals["held_ns"] + totals["handing_ns"] < known * 0.99
+  said = ->(pattern) { report["notes"].any? { |n| n.match?(pattern) } }
+  wrong << "the ractors: #{report["notes"]}" unless said[/\A#{number} more ractors, each with a lock of its own/] == (number != "0")
+  wrong << "turns on native threads: #{said[/M:N/]}" unless said[/M:N/] == (number == "0")
+  busy = threads.select { |t| t["held_ns"] > watched / 20 }
+  wrong << "#{busy.size} compute: #{threads}" unless busy.size == 2
+  if number == "0"
+    wrong << "tids that say nothing: #{busy}" if busy.any? { |t| t["tid"] || t["name"] }
+  else
+    near["queue without it", by_name.fetch("queue")[0]["without_ns"], known, 0.01]
+    wrong << "not these: #{busy}" unless busy.map { |t| t["name"] }.sort == %w[busy0 busy1]
+  end
 when "asleep" # who has the lock need not run
   wrong << "it ran for #{totals["cpu_ns"]}" if totals["cpu_ns"] > totals["held_ns"] / 2
   wrong << "it is not said" unless report["notes"].any? { |n| n.match?(/the lock was held for .*, but the process ran for/) }

@@ -1,0 +1,30 @@
+/*
+ * What the host tells the agent of a Ruby VM's lock, whose counts are in wire/gvl.h. Freestanding.
+ */
+#ifndef SCRY_WIRE_GVL_PLAN_H
+#define SCRY_WIRE_GVL_PLAN_H
+
+#include <stdint.h>
+
+/* In the agent's part for it, written by the host before a hook is on: addresses in the target,
+ * offsets in bytes. */
+struct scry_gvl_plan {	/* what each event needs comes first */
+	uint64_t mutex; /* 0: nothing is counted */
+	uint64_t owner; /* of the word that says whose the lock is */
+	uint64_t queue; /* of the head of the ring of those that want it */
+	uint64_t gate;	/* the agent's */
+	uint32_t node;	/* in a thread's struct: its node there */
+	uint32_t self;
+	/* The giver says whose the lock is next, before that one runs: then a thread is known to
+	 * run by its native thread, whose id the struct at th + nt has at `tid`. */
+	uint32_t hands_over, nt, tid;
+	/* To tell Thread.pass: th's ec, there its cfp, of a control frame iseq and ep, below that
+	 * the method entry, there its definition, and there its function in C. */
+	uint32_t ec, cfp, frame_iseq, frame_ep, frame_me, me_def, def_func;
+	uint64_t me_flags, me_mask; /* of a method entry's first word */
+	uint64_t pass;		    /* that function; 0: it cannot be told */
+	/* 1: the stack of each that has waited is taken, by ec, cfp and these. */
+	uint32_t stacks, ec_stack, ec_stack_size, frame_size;
+} __attribute__((aligned(64)));
+
+#endif
