@@ -3,7 +3,7 @@
  */
 #include "agent/keep.h"
 
-#define SCRY_AGENT_TID_OFFSET 192 /* of tracking.tid_offset in struct scry_agent_data: instrument/locks.c asserts it */
+#define SCRY_AGENT_TID_OFFSET 184 /* of tracking.tid_offset in struct scry_agent_data: instrument/locks.c asserts it */
 
 	.text
 	.globl	scry_agent_timed

@@ -45,7 +45,7 @@
 #define ETIMEDOUT_ 110
 #define EOWNERDEAD_ 130 /* it has the mutex */
 
-_Static_assert(offsetof(struct scry_agent_data, tracking.tid_offset) == 192, "agent/shadow.S");
+_Static_assert(offsetof(struct scry_agent_data, tracking.tid_offset) == 184, "agent/shadow.S");
 
 /* What may wait, and the registers that say for what. A mutex may be free: then it does not. */
 static const struct waiting {
