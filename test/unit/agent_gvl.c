@@ -103,7 +103,7 @@ static void pass(struct model *m, uint64_t now)
 
 static const struct scry_gvl_table *table(void)
 {
-	return (const struct scry_gvl_table *)scry_agent.table;
+	return (const struct scry_gvl_table *)scry_agent.gate->table;
 }
 
 static void end_run(struct model *m, uint64_t now)
@@ -202,8 +202,8 @@ static int set_up(void **state)
 {
 	struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
 
-	scry_agent.table = (uint64_t)calloc(SCRY_GVL_RING_AT + SCRY_GVL_RING, 8);
-	assert_int_not_equal(scry_agent.table, 0);
+	scry_agent.gate->table = (uint64_t)calloc(SCRY_GVL_RING_AT + SCRY_GVL_RING, 8);
+	assert_int_not_equal(scry_agent.gate->table, 0);
 	scry_agent.gate = &gate;
 	scry_agent.control = &control;
 	find_tid();
@@ -222,7 +222,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	free((void *)scry_agent.table);
+	free((void *)scry_agent.gate->table);
 	return 0;
 }
 
@@ -504,7 +504,7 @@ static int tear_down_stacks(void **state)
 /* Takes out what is there: as the keeper does. Returns how many words are a stack's. */
 static uint64_t take_out(uint64_t ticks[THREADS], uint64_t waits[THREADS])
 {
-	struct scry_gvl_table *t = (struct scry_gvl_table *)scry_agent.table;
+	struct scry_gvl_table *t = (struct scry_gvl_table *)scry_agent.gate->table;
 	const uint64_t *ring = (const uint64_t *)t + SCRY_GVL_RING_AT;
 	uint64_t copied = 0;
 
