@@ -202,9 +202,9 @@ static int set_up(void **state)
 {
 	struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
 
-	scry_agent.gate->table = (uint64_t)calloc(SCRY_GVL_RING_AT + SCRY_GVL_RING, 8);
-	assert_int_not_equal(scry_agent.gate->table, 0);
 	scry_agent.gate = &gate;
+	gate.table = (uint64_t)calloc(SCRY_GVL_RING_AT + SCRY_GVL_RING, 8);
+	assert_int_not_equal(gate.table, 0);
 	scry_agent.control = &control;
 	find_tid();
 	vm.head[0] = vm.head[1] = (uint64_t)vm.head;
