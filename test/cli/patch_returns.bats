@@ -1,0 +1,82 @@
+#!/usr/bin/env bats
+# Followed returns (SCRY_WRAP of include/scry/patch.h) that little leads to: the undo's proof must see each of them, or
+# leave the memory mapped (test/targets/asleep.c).
+
+load lib
+
+# wraps NAME FUNCTION: $T/NAME.so. The function is no entry 0, in whichever order the compiler puts them.
+wraps() {
+	printf '%s\n' '#include <scry/patch.h>' 'SCRY_COUNTER(before)' \
+		'static void in(struct scry_patch_call *c, uint64_t k[4]) {}' \
+		'static void out(struct scry_patch_return *r, uint64_t k[4]) {}' \
+		"SCRY_WRAP($2, in, out)" 'SCRY_COUNTER(behind)' >"$T/$1.c"
+	cc -I"$ROOT/include" -shared -fPIC -O1 -nostartfiles -o "$T/$1.so" "$T/$1.c"
+}
+
+# stays NAME PID: an undo that leaves the memory.
+stays() {
+	scry_ends 0 patch undo "$1" -p "$2" --max-pause 2s
+	in_file "stay mapped, without effect" "$T/scry.out"
+}
+
+@test "a return that leads home by another patch's thunk keeps that one's memory" {
+	wraps a f
+	wraps b g
+	listens asleep "$TARGETS/target_asleep" chain
+	scry_ends 0 patch apply "$T/a.so" -p "$PID" --max-pause 2s
+	scry_ends 0 patch apply "$T/b.so" -p "$PID" --max-pause 2s
+	echo >&8
+	wait_for 10 in_file "^in f" "$T/asleep.out"
+	echo >&8
+	wait_for 10 in_file "^asleep" "$T/asleep.out"
+	stays a "$PID"
+	echo >&8
+	ended "$PID"
+	[ "$status" -eq 0 ]
+	in_file "^f 127$" "$T/asleep.out"
+}
+
+@test "a stack in a shared file: closed, or in a fork child" {
+	wraps a f
+	for how in closed child; do
+		for file in "$T/stack" "/dev/shm/scry_asleep.$$"; do
+			rm -f "$T/in"
+			listens asleep "$TARGETS/target_asleep" "$how" "$file"
+			target=$PID
+			scry_ends 0 patch apply "$T/a.so" -p "$PID" --max-pause 2s
+			echo >&8
+			wait_for 10 in_file "^asleep" "$T/asleep.out"
+			[ "$how" = closed ] || target=$(sed -n 's/^child //p' "$T/asleep.out")
+			stays a "$target"
+			echo >&8
+			ended "$PID"
+			rm -f "$file"
+			[ "$status" -eq 0 ]
+			in_file "^f 127$" "$T/asleep.out"
+		done
+	done
+}
+
+@test "a pointer to code as glibc hides it (on_exit) keeps a patch mapped" {
+	cat >"$T/a.c" <<'C'
+#include <scry/patch.h>
+extern int on_exit(void (*)(int, void *), void *);
+extern long write(int, const void *, unsigned long);
+static void last(int status, void *arg) { write(1, "last\n", 5); }
+static void in(struct scry_patch_call *c) { on_exit(last, NULL); }
+SCRY_BEFORE(f, in)
+C
+	cc -I"$ROOT/include" -shared -fPIC -O1 -nostartfiles -o "$T/a.so" "$T/a.c"
+	listens asleep "$TARGETS/target_asleep" chain
+	scry_ends 0 patch apply "$T/a.so" -p "$PID" --max-pause 2s
+	echo >&8
+	wait_for 10 in_file "^in f" "$T/asleep.out"
+	echo >&8
+	wait_for 10 in_file "^asleep" "$T/asleep.out"
+	stays a "$PID"
+	echo >&8
+	ended "$PID"
+	[ "$status" -eq 0 ]
+	in_file "^last$" "$T/asleep.out"
+}
+
