@@ -26,7 +26,8 @@
  * it hands to the kernel or keeps elsewhere (timers, epoll) must be gone before the undo, and the
  * libraries that it calls must stay loaded.
  *
- * Calls that the compiler has inlined are not seen. SCRY_REPLACE is refused where a caller may know
+ * A function can be changed by one patch at a time. Calls that the compiler has inlined are not
+ * seen. SCRY_REPLACE is refused where a caller may know
  * the function too well: in its own object gcc -O2 counts on registers that it leaves alone
  * (-fipa-ra), but for --no-ipa-ra; and in programs whose code unwinders run (C++ exceptions,
  * cancellation with clean-ups), as no unwinder knows of this object, but for --no-exceptions.
@@ -75,7 +76,8 @@ struct scry_patch_entry { /* the section "scry_patch" is an array of these */
 	__attribute__((used)) static __typeof__(&(handler)) scry_original_##function; \
 	SCRY_PATCH_ENTRY(function, kind, #function at_library, handler, &scry_original_##function)
 /* As SCRY_REPLACE, and all registers but that of the result are as the function would have left
- * them alone: for functions that are called within their own object. Only for functions whose
+ * them alone, and the control and status words of SSE and x87 as it left them: for functions that
+ * are called within their own object. Only for functions whose
  * arguments are all in registers (at most six integers and pointers, eight float and double, no
  * structs by value, no `...`), and whose result is an integer or a pointer, or of the VOID kind
  * nothing. scry cannot check that. It takes 3.5 KiB of the stack. */
@@ -110,7 +112,7 @@ static inline uint64_t *scry_patch_call_stack(struct scry_patch_call *call)
 struct scry_patch_return {
 	uint64_t rax, rdx;	 /* its result; what the handler changes there the caller sees */
 	double xmm0[2], xmm1[2]; /* to be read: float and double, structs of them */
-	uint64_t is_known;	 /* 1: `kept` is this call's; 0: it is not known any more, all 0 */
+	uint64_t is_known;	 /* 1: `kept` is this call's; 0: not known any more, all 0 */
 };
 
 /*
@@ -118,6 +120,12 @@ struct scry_patch_return {
  * void entered(struct scry_patch_call *call, uint64_t kept[4]), where four words may be kept, which
  * void returned(struct scry_patch_return *ret, uint64_t kept[4]) finds. The second is as the first
  * for the stack and registers. Each takes 3.5 KiB of the stack while it runs, none in between.
+ *
+ * What is kept has room for 1,024 calls at a time, by where their stacks are: with more, or after
+ * calls that were left by longjmp, some are not known (is_known 0). A call is told from another in
+ * the same place of a stack (of coroutines that copy theirs) by the registers that a call leaves
+ * alone: rbx, rbp, r12 to r15. Where these are the same, too, or the function does not leave them
+ * alone, nobody can tell.
  *
  * The return address lies on the stack changed meanwhile. So it is refused where somebody looks at
  * it (setjmp and its kind, libunwind, Go, Java, greenlet ...), and, as SCRY_REPLACE, where

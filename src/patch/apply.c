@@ -21,7 +21,7 @@
 #include "scry/patch.h"
 #include "sys/text_share.h"
 
-#define STUB_BYTES 640
+#define STUB_BYTES 768
 #define STATE_WANTED 0xe7u /* x87, SSE, AVX, AVX-512 */
 #define STATE_LEAST 576u   /* of the first two, with the head */
 

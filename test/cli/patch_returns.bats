@@ -80,3 +80,50 @@ C
 	in_file "^last$" "$T/asleep.out"
 }
 
+@test "two calls in one slot, of coroutines that copy their stacks: what is kept is never the other's" {
+	cat >"$T/a.c" <<'C'
+#include <scry/patch.h>
+SCRY_COUNTER(right)
+SCRY_COUNTER(wrong)
+SCRY_COUNTER(unknown)
+static void in(struct scry_patch_call *c, uint64_t kept[4]) { kept[0] = c->arguments[0]; }
+static void out(struct scry_patch_return *r, uint64_t kept[4])
+{
+	if (!r->is_known)
+		scry_count(unknown);
+	else if (r->rax == 3 * kept[0] + 1)
+		scry_count(right);
+	else
+		scry_count(wrong);
+}
+SCRY_WRAP(switches, in, out)
+C
+	cc -I"$ROOT/include" -shared -fPIC -O1 -nostartfiles -o "$T/a.so" "$T/a.c"
+	listens asleep "$TARGETS/target_asleep" copied
+	scry_ends 0 patch apply "$T/a.so" -p "$PID" --max-pause 2s
+	echo >&8
+	wait_for 20 in_file "^asleep" "$T/asleep.out"
+	"$SCRY" patch list -p "$PID" >"$T/list"
+	count() { sed -n "s/^  $1  *\([0-9]*\)$/\1/p" "$T/list"; }
+	[ $(($(count right) + $(count wrong) + $(count unknown))) -ge 1998 ]
+	[ "$(count right)" -gt 0 ]
+	[ "$(count wrong)" -eq 0 ]
+	echo >&8
+	ended "$PID"
+	in_file "^wrong 0$" "$T/asleep.out"
+}
+
+@test "a function with SCRY_AROUND it keeps what it does to rounding and exception flags" {
+	cat >"$T/a.c" <<'C'
+#include <scry/patch.h>
+static int mine(int mode);
+SCRY_AROUND(rounds, mine)
+static int mine(int mode) { return SCRY_ORIGINAL(rounds)(mode); }
+C
+	cc -I"$ROOT/include" -shared -fPIC -O1 -nostartfiles -o "$T/a.so" "$T/a.c"
+	listens asleep "$TARGETS/target_asleep" rounding
+	scry_ends 0 patch apply "$T/a.so" -p "$PID" --max-pause 2s
+	echo >&8
+	ended "$PID"
+	in_file "^mxcsr 7f80 x87 f7f$" "$T/asleep.out"
+}
