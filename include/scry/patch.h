@@ -30,7 +30,8 @@
  * seen. SCRY_REPLACE is refused where a caller may know
  * the function too well: in its own object gcc -O2 counts on registers that it leaves alone
  * (-fipa-ra), but for --no-ipa-ra; and in programs whose code unwinders run (C++ exceptions,
- * cancellation with clean-ups), as no unwinder knows of this object, but for --no-exceptions.
+ * cancellation with clean-ups), or that import pthread_cancel (libc's own clean-ups give back the
+ * locks of its FILEs), as no unwinder knows of this object, but for --no-exceptions.
  * longjmp may pass. SCRY_BEFORE has neither limit, SCRY_WRAP the second; but no handler of any kind
  * may be left by an exception, or call what a cancelled thread ends in (write, read, nanosleep ...)
  * where threads are cancelled that have clean-ups: unwinding ends at it.

@@ -172,17 +172,57 @@ static bool is_called_within(struct scry_patch_file *f, uint64_t address)
 	return is;
 }
 
-static int check_replaced(struct scry_patch_file *f, const struct scry_patch_risks *risks)
+/* Cancellation unwinds libc's own functions, too, which hold locks (fgets that of its FILE): the
+ * object that imports pthread_cancel; -1: none. One that finds it otherwise is not known. */
+static ssize_t canceller(struct scry_patch_file *f)
 {
-	f->throws = scry_linkmap_may_unwind(&f->hooks.objects);
-	if (f->throws && !risks->no_exceptions)
+	struct scry_linkmap *lm = &f->hooks.objects;
+	ssize_t who = -1;
+	uint64_t slot;
+
+	for (size_t i = 0; i < lm->count && who < 0; i++)
+		if (!lm->objects[i].is_loader && scry_linkmap_open(lm, i) == 0 &&
+		    scry_elf_got_slot(lm->objects[i].elf, "pthread_cancel", &slot) == 0)
+			who = (ssize_t)i;
+	scry_error_clear();
+	return who;
+}
+
+/* No unwinder knows of a replaced function, nor of a thunk that a return leads to. */
+static int check_unwound(struct scry_patch_file *f)
+{
+	const int pid = f->hooks.proc->pid;
+	ssize_t who;
+
+	if (scry_linkmap_may_unwind(&f->hooks.objects))
 		return scry_fail(
 			-ENOTSUP,
 			"process %d has code that exceptions or cancellation unwind (C++, or "
 			"-fexceptions), and what passes a replaced function that way ends the "
 			"program or skips its clean-ups; fix: SCRY_BEFORE, or "
 			"--no-exceptions, if you know that nothing does",
-			f->hooks.proc->pid);
+			pid);
+	who = canceller(f);
+	if (who >= 0)
+		return scry_fail(
+			-ENOTSUP,
+			"process %d can cancel threads (%s calls pthread_cancel), and a thread "
+			"that "
+			"is cancelled in a replaced or followed function leaves locks of libc's "
+			"taken (of a FILE that it reads); fix: SCRY_BEFORE, or --no-exceptions, if "
+			"you know that none is cancelled there",
+			pid,
+			f->hooks.objects.objects[who].name[0] ? f->hooks.objects.objects[who].name
+							      : "the program");
+	return 0;
+}
+
+static int check_replaced(struct scry_patch_file *f, const struct scry_patch_risks *risks)
+{
+	int r = risks->no_exceptions ? 0 : check_unwound(f);
+
+	if (r < 0)
+		return r;
 	for (size_t i = 0; i < f->object.entry_count && !risks->no_ipa_ra; i++)
 		if (f->object.entries[i].kind == SCRY_PATCH_REPLACE &&
 		    is_called_within(f, f->row_of[i]))
@@ -190,8 +230,7 @@ static int check_replaced(struct scry_patch_file *f, const struct scry_patch_ris
 				-ENOTSUP,
 				"%s is called within its own object, where the compiler may count "
 				"on registers that it leaves alone (gcc -O2 has -fipa-ra), and "
-				"your "
-				"function does not; fix: SCRY_BEFORE or SCRY_AROUND, which "
+				"your function does not; fix: SCRY_BEFORE or SCRY_AROUND, which "
 				"keep all, or --no-ipa-ra, if the object was compiled with "
 				"-fno-ipa-ra or by clang",
 				f->object.entries[i].name);

@@ -161,6 +161,60 @@ static int mine(unsigned i, int *r);'
 	kill "$PID"
 }
 
+@test "a program that cancels threads: only with --no-exceptions, or SCRY_BEFORE" {
+	cat >"$T/cancels.c" <<'C'
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static int ends[2];
+
+static void *reads(void *file)
+{
+	char line[80];
+
+	return fgets(line, sizeof line, file);
+}
+
+int main(void)
+{
+	char line[80];
+	pthread_t thread;
+	FILE *file;
+
+	if (pipe(ends) < 0)
+		return 2;
+	file = fdopen(ends[0], "r");
+	printf("pid %d\n", getpid());
+	fflush(stdout);
+	fgets(line, sizeof line, stdin);
+	pthread_create(&thread, NULL, reads, file);
+	pthread_cancel(thread);
+	pthread_join(thread, NULL);
+	dprintf(ends[1], "a line\n");
+	fgets(line, sizeof line, file); /* waits for ever if the lock stays taken */
+	printf("read %s", line);
+	return 0;
+}
+C
+	cc -O1 -o "$T/cancels" "$T/cancels.c"
+	handlers='static void in(struct scry_patch_call *c, uint64_t k[4]) {}
+static void out(struct scry_patch_return *r, uint64_t k[4]) {}
+static void seen(struct scry_patch_call *c) {}'
+	printf '%s\n' '#include <scry/patch.h>' "$handlers" 'SCRY_WRAP_IN(read, "@libc.so.6", in, out)' >"$T/it.c"
+	printf '%s\n' '#include <scry/patch.h>' "$handlers" 'SCRY_BEFORE_IN(read, "@libc.so.6", seen)' >"$T/before.c"
+	compiles it
+	compiles before
+	listens cancels "$T/cancels"
+	scry_ends 4 patch apply "$T/it.so" -p "$PID"
+	says "cancels calls pthread_cancel.*--no-exceptions"
+	scry_ends 0 patch apply "$T/it.so" -p "$PID" --dry-run --no-exceptions
+	scry_ends 0 patch apply "$T/before.so" -p "$PID" --max-pause 2s
+	echo >&8
+	ended "$PID"
+	in_file "^read a line$" "$T/cancels.out"
+}
+
 @test "a function that is called within its own object: kept registers, or refused" {
 	body='extern int snprintf(char *, size_t, const char *, ...);
 static long mine(long a, long b);
