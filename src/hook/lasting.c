@@ -27,6 +27,7 @@
 
 #define REACH (1ull << 30)
 #define HEAD_BYTES 8192u
+#define LOOK_BYTES (4ull << 30) /* of a mapping; a larger one has a head only at its start */
 #define MAP_TRIES 5
 #define OFF_TRIES 5
 #define PROOF_BYTES (64u << 20) /* some 20 ms */
@@ -68,18 +69,6 @@ static uint64_t start_of(const struct scry_patch_head *h)
 	return h->journal - HEAD_BYTES;
 }
 
-/* A head was written: no page that is not there is brought in to look for one, as its server may be
- * the program itself, or nobody. Where that cannot be told all are read. */
-static bool may_be_head(const struct scry_written *written, const struct scry_map_entry *m)
-{
-	uint64_t start, end;
-
-	return !m->w && !m->shared && !m->inode && !*m->path && (m->x || !m->r) &&
-	       m->end - m->start > HEAD_BYTES &&
-	       (!scry_written_run(written, m->start, m->start + SCRY_PAGE, &start, &end) ||
-		start < end);
-}
-
 static bool read_head(const struct scry_mem *mem, uint64_t at, struct scry_patch_head *ret)
 {
 	if (scry_mem_read(mem, at, ret, sizeof(*ret)) < 0 || !is_plausible(ret, at))
@@ -90,7 +79,50 @@ static bool read_head(const struct scry_mem *mem, uint64_t at, struct scry_patch
 	return true;
 }
 
-int scry_lasting_next(const struct scry_mem *mem, const struct scry_maps *maps, size_t *at,
+static bool may_hold_head(const struct scry_map_entry *m)
+{
+	return !m->w && !m->shared && !m->inode && !*m->path && (m->x || !m->r) &&
+	       m->end - m->start > HEAD_BYTES;
+}
+
+/* Which pages may be heads: [*ret, *ret_end) from `at` on, none where both are the same. A head was
+ * written: no page that is not there is brought in to look for one, as its server may be the
+ * program itself, or nobody. The kernel makes one mapping of a patch and of the program's own code
+ * beside it, so all pages are looked at; but for closed ones, which are reserved by the terabyte,
+ * and where it cannot be told what is there: the first. */
+static void next_pages(const struct scry_written *written, const struct scry_map_entry *m,
+		       uint64_t at, uint64_t *ret, uint64_t *ret_end)
+{
+	const uint64_t look_end =
+		!m->x || m->end - m->start > LOOK_BYTES ? m->start + SCRY_PAGE : m->end;
+
+	*ret = *ret_end = m->end;
+	if (at < look_end && scry_written_run(written, at, look_end, ret, ret_end))
+		return;
+	*ret = at == m->start ? at : m->end;
+	*ret_end = at == m->start ? at + SCRY_PAGE : m->end;
+}
+
+static bool find_in_pages(const struct scry_mem *mem, uint64_t at, uint64_t end,
+			  struct scry_patch_head *ret)
+{
+	uint64_t heads[SCRY_MEM_HEADS][2];
+
+	while (at < end) {
+		const uint64_t pages = (end - at) / SCRY_PAGE;
+		const ssize_t n = scry_mem_page_heads(
+			mem, at, pages < SCRY_MEM_HEADS ? pages : SCRY_MEM_HEADS, heads);
+
+		for (ssize_t i = 0; i < n; i++)
+			if (heads[i][0] == SCRY_PATCH_MAGIC &&
+			    read_head(mem, at + (uint64_t)i * SCRY_PAGE, ret))
+				return true;
+		at += (n > 0 ? (uint64_t)n : 1) * SCRY_PAGE;
+	}
+	return false;
+}
+
+int scry_lasting_next(const struct scry_mem *mem, const struct scry_maps *maps, uint64_t *at,
 		      struct scry_patch_head *ret)
 {
 	struct scry_written written;
@@ -98,13 +130,22 @@ int scry_lasting_next(const struct scry_mem *mem, const struct scry_maps *maps, 
 	bool is_found = false;
 
 	scry_written_open(&written, mem->pid, maps);
-	for (; *at < maps->count && !is_found; ++*at)
-		is_found = may_be_head(&written, &maps->entries[*at]) &&
-			   read_head(mem, maps->entries[*at].start, &h);
+	for (size_t i = 0; i < maps->count && !is_found; i++) {
+		const struct scry_map_entry *m = &maps->entries[i];
+		uint64_t from = *at > m->start ? *at : m->start, end;
+
+		while (may_hold_head(m) && from < m->end && !is_found) {
+			next_pages(&written, m, from, &from, &end);
+			is_found = find_in_pages(mem, from, end, &h);
+			from = end;
+		}
+	}
 	scry_written_close(&written);
-	if (is_found)
-		*ret = h;
-	return is_found ? 0 : -ENOENT;
+	if (!is_found)
+		return -ENOENT;
+	*at = start_of(&h) + SCRY_PAGE;
+	*ret = h;
+	return 0;
 }
 
 int scry_lasting_find(const struct scry_mem *mem, const struct scry_maps *maps, const char *name,
@@ -112,7 +153,7 @@ int scry_lasting_find(const struct scry_mem *mem, const struct scry_maps *maps, 
 {
 	struct scry_patch_head h, out;
 	bool is_out = false;
-	size_t at = 0;
+	uint64_t at = 0;
 
 	while (scry_lasting_next(mem, maps, &at, &h) == 0) {
 		if (strcmp(h.name, name))
@@ -133,9 +174,15 @@ bool scry_lasting_at(const struct scry_mem *mem, const struct scry_maps *maps, u
 		     struct scry_patch_head *ret)
 {
 	const struct scry_map_entry *m = scry_maps_at(maps, address);
-	size_t at = m ? (size_t)(m - maps->entries) : 0;
+	uint64_t at = m ? m->start : 0;
+	struct scry_patch_head h;
 
-	return m && scry_lasting_next(mem, maps, &at, ret) == 0 && start_of(ret) == m->start;
+	while (m && scry_lasting_next(mem, maps, &at, &h) == 0 && start_of(&h) <= address)
+		if (address - start_of(&h) < h.size) {
+			*ret = h;
+			return true;
+		}
+	return false;
 }
 
 int scry_lasting_write(const struct scry_inject *inj, const struct scry_patch_head *head)

@@ -127,3 +127,96 @@ C
 	ended "$PID"
 	in_file "^mxcsr 7f80 x87 f7f$" "$T/asleep.out"
 }
+
+@test "a patch is found, and goes, where the kernel has joined its mapping with one below it" {
+	cat >"$T/joins.c" <<'C'
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(void)
+{
+	char line[400];
+	unsigned long start;
+	FILE *maps;
+
+	printf("pid %d\n", getpid());
+	fflush(stdout);
+	fgets(line, sizeof line, stdin);
+	maps = fopen("/proc/self/maps", "r");
+	while (fgets(line, sizeof line, maps))
+		if (sscanf(line, "%lx-%*x r-xp 00000000 00:00 0 %c", &start, line) == 1)
+			mmap((void *)(start - 65536), 65536, PROT_READ | PROT_EXEC,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	fclose(maps);
+	puts("joined");
+	fflush(stdout);
+	fgets(line, sizeof line, stdin);
+	return 0;
+}
+C
+	cc -O1 -o "$T/joins" "$T/joins.c"
+	printf '%s\n' '#include <scry/patch.h>' 'static void in(struct scry_patch_call *c) {}' \
+		'SCRY_BEFORE_IN(getppid, "@libc.so.6", in)' >"$T/a.c"
+	cc -I"$ROOT/include" -shared -fPIC -O1 -nostartfiles -o "$T/a.so" "$T/a.c"
+	listens joins "$T/joins"
+	text_before=$(text "$PID")
+	scry_ends 0 patch apply "$T/a.so" -p "$PID" --max-pause 2s
+	echo >&8
+	wait_for 10 in_file "^joined" "$T/joins.out"
+	"$SCRY" patch list -p "$PID" >"$T/list"
+	in_file "patch 'a' applied" "$T/list"
+	scry_ends 0 patch undo a -p "$PID" --max-pause 2s
+	wait_for 5 text_is "$PID" "$text_before"
+	echo >&8
+	ended "$PID"
+	[ "$status" -eq 0 ]
+}
+
+@test "what a failed apply leaves is said" {
+	wraps a f
+	cat >"$T/busy.c" <<'C'
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+__attribute__((noinline, noclone, noipa)) long f(long x) { return 3 * x; }
+static void *in_vfork(void *to)
+{
+	char c;
+
+	if (!vfork()) {
+		read(*(int *)to, &c, 1);
+		_exit(0);
+	}
+	return NULL;
+}
+int main(void)
+{
+	static int ends[2];
+	pthread_t thread;
+	char line[8];
+
+	if (pipe(ends) < 0)
+		return 2;
+	pthread_create(&thread, NULL, in_vfork, ends);
+	while (f(1) != 3)
+		;
+	printf("pid %d\n", getpid());
+	fflush(stdout);
+	fgets(line, sizeof line, stdin);
+	write(ends[1], line, 1);
+	pthread_join(thread, NULL);
+	return 0;
+}
+C
+	cc -O1 -pthread -o "$T/busy" "$T/busy.c"
+	listens busy "$T/busy"
+	in_vfork() { grep -qs "State:.*D" /proc/"$PID"/task/*/status; }
+	wait_for 10 in_vfork
+	scry_ends 1 patch apply "$T/a.so" -p "$PID"
+	says "KiB of the patch stay mapped, without effect, as .*; fix: scry patch undo a -p $PID later"
+	echo >&8
+	ended "$PID"
+	[ "$status" -eq 0 ]
+}
