@@ -62,10 +62,20 @@ struct scry_patch_entry { /* the section "scry_patch" is an array of these */
 			     behind its return */
 };
 
-#define SCRY_PATCH_ENTRY(id, kind, name, what, original)                                     \
-	__attribute__((used, section("scry_patch"),                                          \
-		       aligned(8))) static struct scry_patch_entry scry_patch_entry_##id = { \
-		SCRY_PATCH_ABI, kind, name, (void *)(what), (void *)(original)};
+#if defined(__has_attribute)
+#if __has_attribute(no_reorder)
+#define SCRY_PATCH_IN_ORDER __attribute__((no_reorder)) /* gcc; clang keeps the order */
+#endif
+#endif
+#ifndef SCRY_PATCH_IN_ORDER
+#define SCRY_PATCH_IN_ORDER
+#endif
+
+#define SCRY_PATCH_ENTRY(id, kind, name, what, original)                                         \
+	__attribute__((used, section("scry_patch"), aligned(8))) SCRY_PATCH_IN_ORDER static      \
+		struct scry_patch_entry scry_patch_entry_##id = {                                \
+			SCRY_PATCH_ABI, kind, name, __extension__(void *)(what),                 \
+			__extension__(void *)(original)};
 
 /* All calls of `function`, in whichever object defines it, run `handler`, which has been declared
  * with the function's type. */

@@ -237,6 +237,21 @@ static int check_replaced(struct scry_patch_file *f, const struct scry_patch_ris
 	return 0;
 }
 
+/* With what the search said: it knows whether the library is missing, or the function in it. */
+static int fail_unknown(const struct scry_patch_file *f, const struct scry_object_entry *e)
+{
+	const bool is_glued = !strchr(e->name, '@') && strstr(e->name, ".so");
+	char why[512];
+
+	snprintf(why, sizeof(why), "%s", scry_error());
+	return scry_fail(-ENOTSUP, "'%s' changes %s, which process %d does not have: %s", f->path,
+			 e->name, f->hooks.proc->pid,
+			 is_glued
+				 ? "a library's name begins with '@'; fix: \"@libc.so.6\" in place "
+				   "of \"libc.so.6\""
+				 : why);
+}
+
 static int want(struct scry_patch_file *f, size_t i)
 {
 	const struct scry_object_entry *e = &f->object.entries[i];
@@ -248,8 +263,7 @@ static int want(struct scry_patch_file *f, size_t i)
 	int r = scry_hooks_want(&f->hooks, e->name, &to);
 
 	if (r == -ENOENT)
-		return scry_fail(-ENOTSUP, "'%s' changes %s, which process %d does not have",
-				 f->path, e->name, f->hooks.proc->pid);
+		return fail_unknown(f, e);
 	if (r < 0)
 		return r;
 	if (f->hooks.count == before)

@@ -139,12 +139,30 @@ static int mine(unsigned i, int *r);'
 	it 'extern void nowhere(void); void u(void); void u(void) { nowhere(); }' "$hook" "$body" && refused "calls nowhere, which nothing"
 	it 'static int n(unsigned, int *); SCRY_REPLACE(no_such_function, n) static int n(unsigned i, int *r) { return 0; }' "$hook" "$body" &&
 		refused "changes no_such_function, which process"
+	seen='static void seen(struct scry_patch_call *c) {}'
+	it "$seen" 'SCRY_BEFORE_IN(table_get, "libfaulty.so", seen)' && refused "a library's name begins with '@'; fix: .@libc.so.6"
+	it "$seen" 'SCRY_BEFORE_IN(table_get, "@libnot.so", seen)' && refused "has loaded no object 'libnot.so'"
 	it 'int v = 1; int u(void); int u(void) { return v; }' && refused "no section 'scry_patch'"
 	printf '%s\n' "$head" "$hook" "$body" >"$T/it.c"
 	compiles it -Wl,-z,execstack && refused "executable stack"
+	if compiles it -Wl,-z,pack-relative-relocs && readelf -d "$T/it.so" | grep -q RELR; then
+		refused "packed relocations .DT_RELR.*nopack-relative-relocs"
+	fi
 	head -c 700 "$T/it.so" >"$T/cut.so" && mv "$T/cut.so" "$T/it.so" && refused "."
 	echo text >"$T/it.so" && refused "is no shared object"
 	rm -f "$T/it.so" && mkfifo "$T/it.so" && refused "is no file"
+	kill "$PID"
+}
+
+@test "counters and changes are listed in the order of the source" {
+	printf '%s\n' '#include <scry/patch.h>' 'SCRY_COUNTER(first)' 'SCRY_COUNTER(second)' \
+		'static void seen(struct scry_patch_call *c) { scry_count(first); }' 'SCRY_BEFORE(table_get, seen)' \
+		'SCRY_COUNTER(third)' >"$T/it.c"
+	cc -I"$ROOT/include" -std=c11 -pedantic -Werror -Wall -shared -fPIC -O2 -nostartfiles -o "$T/it.so" "$T/it.c"
+	server
+	scry_ends 0 patch apply "$T/it.so" -p "$PID" --max-pause 2s
+	"$SCRY" patch list -p "$PID" >"$T/list"
+	[ "$(grep -oE '^  (first|second|third)' "$T/list" | xargs)" = "first second third" ]
 	kill "$PID"
 }
 
