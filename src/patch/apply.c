@@ -19,6 +19,7 @@
 #include "hook/shadow.h"
 #include "patch/wrap.h"
 #include "scry/patch.h"
+#include "sys/own_return.h"
 #include "sys/text_share.h"
 
 #define STUB_BYTES 768
@@ -278,11 +279,36 @@ static int want(struct scry_patch_file *f, size_t i)
 	return 0;
 }
 
+/* Which scry_shadow_refuse tells of functions that are known by name. */
+static bool asks_its_caller(struct scry_patch_file *f, const struct scry_hook *row)
+{
+	const ssize_t object = scry_linkmap_at(&f->hooks.objects, row->address);
+	struct scry_text *text = object < 0 ? NULL : f->hooks.texts[object];
+	const uint64_t at =
+		text ? row->address - f->hooks.objects.objects[object].bias : row->address;
+	const struct scry_text_range *range = text ? scry_text_at(text, at) : NULL;
+	struct scry_x86_code code;
+
+	if (!range || range->start != at)
+		return false;
+	scry_text_bytes(text, range, &code);
+	return scry_own_return_is_read(&code);
+}
+
 /* Each of them: one that is left out would be missed unawares. */
 static int check_followed(struct scry_patch_file *f)
 {
 	int r = scry_shadow_refuse(&f->hooks);
 
+	for (size_t i = 0; i < f->hooks.count && r == 0; i++)
+		if (f->hooks.rows[i].to.kind == SCRY_HOOK_CALL &&
+		    asks_its_caller(f, &f->hooks.rows[i]))
+			r = scry_fail(-ENOTSUP,
+				      "the return of %s of '%s' cannot be followed: its code looks "
+				      "at its return address, and would find another; fix: "
+				      "SCRY_BEFORE",
+				      f->hooks.requests[f->hooks.rows[i].request],
+				      f->hooks.rows[i].module);
 	for (size_t i = 0; i < f->hooks.count && r == 0; i++)
 		if (!f->hooks.rows[i].way)
 			r = scry_fail(-ENOTSUP,

@@ -220,3 +220,13 @@ C
 	ended "$PID"
 	[ "$status" -eq 0 ]
 }
+
+@test "a function that looks at its return address is refused by its code" {
+	wraps a asks
+	listens asleep "$TARGETS/target_asleep" rounding
+	scry_ends 4 patch apply "$T/a.so" -p "$PID"
+	says "asks of .*: its code looks at its return address, and would find another; fix: SCRY_BEFORE"
+	echo >&8
+	ended "$PID"
+	[ "$status" -eq 0 ]
+}

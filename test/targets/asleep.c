@@ -42,7 +42,7 @@ static void next_line(void)
 }
 
 /* Nothing of earlier calls is left below this one's frame. */
-FUNCTION void sweep(void)
+static __attribute__((noinline, noclone)) void sweep(void)
 {
 	char room[16384];
 
@@ -176,6 +176,13 @@ static int round_to_zero(void)
 	return 0;
 }
 
+FUNCTION void *asks(int x);
+FUNCTION void *asks(int x)
+{
+	__asm__ volatile("" ::"r"(x));
+	return __builtin_return_address(0);
+}
+
 int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -183,6 +190,8 @@ int main(int argc, char **argv)
 	next_line();
 	if (argc == 2 && !strcmp(argv[1], "copied"))
 		return two_in_one_place();
+	if (!asks(0))
+		return 2;
 	if (argc == 2 && !strcmp(argv[1], "rounding"))
 		return round_to_zero();
 	is_chain = argc == 2;
