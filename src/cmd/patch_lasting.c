@@ -75,11 +75,12 @@ int scry_lasting_give_up(struct scry_lasting *patch, struct scry_inject *inj, in
 	}
 	if (!left)
 		return scry_fail(r, "%s", kept);
-	return scry_fail(r,
-			 "%s; %llu KiB of the patch stay mapped, without effect, as %s; fix: scry patch "
-			 "undo %s -p %d later",
-			 kept, (unsigned long long)left / 1024, why,
-			 scry_text_shown(patch->head.name).text, inj->proc->pid);
+	return scry_fail(
+		r,
+		"%s; %llu KiB of the patch stay mapped, without effect, as %s; fix: scry patch "
+		"undo %s -p %d later",
+		kept, (unsigned long long)left / 1024, why, scry_text_shown(patch->head.name).text,
+		inj->proc->pid);
 }
 
 int scry_lasting_look(const struct scry_proc *proc, const char *name, struct scry_patch_head *ret)
