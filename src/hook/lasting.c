@@ -340,8 +340,8 @@ struct proof {
 	struct scry_mounts mounts; /* of the process */
 };
 
-/* An address of user space with anything in the bits above it: a number, as patches of scry 0.1.0
- * kept one beside a return address (patch/wrap.S), a tag (LAM, boxed values). */
+/* An address of user space with anything in the bits above it: a number, as patch/wrap.S has one
+ * beside a return address, a tag (LAM, boxed values). */
 static bool holds_address(const struct proof *p, uint64_t word)
 {
 	return (word - p->start) << TAG_BITS < (p->end - p->start) << TAG_BITS;
