@@ -26,10 +26,12 @@
  * it hands to the kernel or keeps elsewhere (timers, epoll) must be gone before the undo, and the
  * libraries that it calls must stay loaded.
  *
- * Calls that the compiler has inlined are not seen. SCRY_REPLACE is refused where a caller may know
+ * A function can be changed by one patch at a time. Calls that the compiler has inlined are not
+ * seen. SCRY_REPLACE is refused where a caller may know
  * the function too well: in its own object gcc -O2 counts on registers that it leaves alone
  * (-fipa-ra), but for --no-ipa-ra; and in programs whose code unwinders run (C++ exceptions,
- * cancellation with clean-ups), as no unwinder knows of this object, but for --no-exceptions.
+ * cancellation with clean-ups), or that import pthread_cancel (libc's own clean-ups give back the
+ * locks of its FILEs), as no unwinder knows of this object, but for --no-exceptions.
  * longjmp may pass. SCRY_BEFORE has neither limit, SCRY_WRAP the second; but no handler of any kind
  * may be left by an exception, or call what a cancelled thread ends in (write, read, nanosleep ...)
  * where threads are cancelled that have clean-ups: unwinding ends at it.
@@ -60,10 +62,20 @@ struct scry_patch_entry { /* the section "scry_patch" is an array of these */
 			     behind its return */
 };
 
-#define SCRY_PATCH_ENTRY(id, kind, name, what, original)                                     \
-	__attribute__((used, section("scry_patch"),                                          \
-		       aligned(8))) static struct scry_patch_entry scry_patch_entry_##id = { \
-		SCRY_PATCH_ABI, kind, name, (void *)(what), (void *)(original)};
+#if defined(__has_attribute)
+#if __has_attribute(no_reorder)
+#define SCRY_PATCH_IN_ORDER __attribute__((no_reorder)) /* gcc; clang keeps the order */
+#endif
+#endif
+#ifndef SCRY_PATCH_IN_ORDER
+#define SCRY_PATCH_IN_ORDER
+#endif
+
+#define SCRY_PATCH_ENTRY(id, kind, name, what, original)                                         \
+	__attribute__((used, section("scry_patch"), aligned(8))) SCRY_PATCH_IN_ORDER static      \
+		struct scry_patch_entry scry_patch_entry_##id = {                                \
+			SCRY_PATCH_ABI, kind, name, __extension__(void *)(what),                 \
+			__extension__(void *)(original)};
 
 /* All calls of `function`, in whichever object defines it, run `handler`, which has been declared
  * with the function's type. */
@@ -75,7 +87,8 @@ struct scry_patch_entry { /* the section "scry_patch" is an array of these */
 	__attribute__((used)) static __typeof__(&(handler)) scry_original_##function; \
 	SCRY_PATCH_ENTRY(function, kind, #function at_library, handler, &scry_original_##function)
 /* As SCRY_REPLACE, and all registers but that of the result are as the function would have left
- * them alone: for functions that are called within their own object. Only for functions whose
+ * them alone, and the control and status words of SSE and x87 as it left them: for functions that
+ * are called within their own object. Only for functions whose
  * arguments are all in registers (at most six integers and pointers, eight float and double, no
  * structs by value, no `...`), and whose result is an integer or a pointer, or of the VOID kind
  * nothing. scry cannot check that. It takes 3.5 KiB of the stack. */
@@ -110,7 +123,7 @@ static inline uint64_t *scry_patch_call_stack(struct scry_patch_call *call)
 struct scry_patch_return {
 	uint64_t rax, rdx;	 /* its result; what the handler changes there the caller sees */
 	double xmm0[2], xmm1[2]; /* to be read: float and double, structs of them */
-	uint64_t is_known;	 /* 1: `kept` is this call's; 0: it is not known any more, all 0 */
+	uint64_t is_known;	 /* 1: `kept` is this call's; 0: not known any more, all 0 */
 };
 
 /*
@@ -119,10 +132,16 @@ struct scry_patch_return {
  * void returned(struct scry_patch_return *ret, uint64_t kept[4]) finds. The second is as the first
  * for the stack and registers. Each takes 3.5 KiB of the stack while it runs, none in between.
  *
+ * What is kept has room for 1,024 calls at a time, by where their stacks are: with more, or after
+ * calls that were left by longjmp, some are not known (is_known 0). A call is told from another in
+ * the same place of a stack (of coroutines that copy theirs) by the registers that a call leaves
+ * alone: rbx, rbp, r12 to r15. Where these are the same, too, or the function does not leave them
+ * alone, nobody can tell.
+ *
  * The return address lies on the stack changed meanwhile. So it is refused where somebody looks at
- * it (setjmp and its kind, libunwind, Go, Java, greenlet ...), and, as SCRY_REPLACE, where
- * unwinders run; what is loaded later is not looked at. Backtraces end there. A call that is left
- * by longjmp has no second handler, nor has one that finds no thunk: there are 1,024, one for each
+ * it (setjmp and its kind, functions whose code is seen to read it, libunwind, Go, Java, greenlet
+ * ...), and, as SCRY_REPLACE, where unwinders run; what is loaded later is not looked at. Backtraces
+ * end there. A call that is left by longjmp has no second handler, nor has one that finds no thunk: there are 1,024, one for each
  * place that calls; `scry patch list` has the number of those, "SYMBOL missed". A function that is
  * called anew by a jump at its own end (a tail call) returns once. Calls that run when the patch is
  * undone have their second handler all the same: until then its memory stays.

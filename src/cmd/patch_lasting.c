@@ -18,6 +18,8 @@
 
 #define OLDER_NS 2000000000ull /* for patches that were out already: a process may forge many */
 
+#define PRINT_MAX 64 /* patches that are listed */
+
 static sigset_t held_back; /* the mask of before */
 
 int scry_lasting_enter(struct scry_inject *inj, const struct scry_proc *proc,
@@ -61,13 +63,24 @@ int scry_lasting_give_up(struct scry_lasting *patch, struct scry_inject *inj, in
 	struct scry_undo_report report;
 	const char *why = NULL;
 	char kept[512];
-	uint64_t left;
+	char reason[512];
+	uint64_t left = 0;
 
 	if (!patch->head.journal) /* nothing was mapped */
 		return r;
 	snprintf(kept, sizeof(kept), "%s", scry_error());
-	scry_lasting_off(patch, inj, &report, &left, &why);
-	return scry_fail(r, "%s", kept);
+	if (scry_lasting_off(patch, inj, &report, &left, &why) < 0) {
+		snprintf(reason, sizeof(reason), "%s", scry_error());
+		return scry_fail(r, "%s; and taking it out again failed: %s", kept, reason);
+	}
+	if (!left)
+		return scry_fail(r, "%s", kept);
+	return scry_fail(
+		r,
+		"%s; %llu KiB of the patch stay mapped, without effect, as %s; fix: scry patch "
+		"undo %s -p %d later",
+		kept, (unsigned long long)left / 1024, why, scry_text_shown(patch->head.name).text,
+		inj->proc->pid);
 }
 
 int scry_lasting_look(const struct scry_proc *proc, const char *name, struct scry_patch_head *ret)
@@ -111,7 +124,7 @@ static void take_out_older(struct scry_inject *inj, const char *name)
 {
 	const uint64_t until_ns = scry_now_ns() + OLDER_NS;
 	struct scry_patch_head head;
-	size_t at = 0;
+	uint64_t at = 0;
 
 	scry_maps_done(&inj->maps);
 	while (scry_now_ns() < until_ns && scry_maps_read(inj->proc->pid, &inj->maps) == 0 &&
@@ -119,7 +132,7 @@ static void take_out_older(struct scry_inject *inj, const char *name)
 		struct scry_lasting patch = {0};
 		struct scry_undo_report report;
 		const char *why = NULL;
-		uint64_t left = 1;
+		uint64_t left;
 
 		scry_maps_done(&inj->maps);
 		if (head.stage != SCRY_PATCH_OUT || strcmp(head.name, name) != 0)
@@ -127,8 +140,6 @@ static void take_out_older(struct scry_inject *inj, const char *name)
 		if (scry_lasting_open(&patch, inj, &head) == 0)
 			scry_lasting_off(&patch, inj, &report, &left, &why);
 		scry_lasting_close(&patch);
-		if (!left && at)
-			at--; /* the mappings behind it have moved up */
 		scry_maps_done(&inj->maps);
 	}
 	scry_maps_done(&inj->maps);
@@ -246,15 +257,20 @@ int scry_lasting_print(const struct scry_proc *proc)
 	struct scry_mem mem = {.fd = -1};
 	struct scry_maps maps = {0};
 	struct scry_patch_head head;
-	size_t at = 0;
+	uint64_t at = 0;
 	int count = 0, r = scry_mem_open(&mem, proc->pid, 0);
 
 	if (r == 0)
 		r = scry_maps_read(proc->pid, &maps);
 	while (r == 0 && scry_lasting_next(&mem, &maps, &at, &head) == 0) {
-		print_patch(proc, &mem, &head);
+		if (count < PRINT_MAX)
+			print_patch(proc, &mem, &head);
 		count++;
 	}
+	if (count > PRINT_MAX)
+		printf("process %d (%s): %d more patches, or what looks like patches, are not "
+		       "shown\n",
+		       proc->pid, scry_text_shown(proc->comm).text, count - PRINT_MAX);
 	scry_maps_done(&maps);
 	scry_mem_close(&mem);
 	return r < 0 ? r : count;

@@ -60,7 +60,8 @@ static void look_for_patches(struct row *row, const struct scry_mem *mem,
 			     const struct scry_maps *maps)
 {
 	struct scry_patch_head head;
-	size_t at = 0, used;
+	uint64_t at = 0;
+	size_t used;
 
 	while (scry_lasting_next(mem, maps, &at, &head) == 0) {
 		if (head.stage != SCRY_PATCH_ON)

@@ -293,7 +293,7 @@ static void name_patches(pid_t pid)
 	struct scry_patch_head head;
 	struct scry_maps maps = {0};
 	struct scry_mem mem = {.fd = -1};
-	size_t at = 0;
+	uint64_t at = 0;
 
 	if (scry_mem_open(&mem, pid, 0) == 0 && scry_maps_read(pid, &maps) == 0)
 		while (scry_lasting_next(&mem, &maps, &at, &head) == 0)

@@ -14,6 +14,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,14 +22,17 @@
 #include "hook/hold.h"
 #include "hook/renew.h"
 #include "hook/shared.h"
+#include "sys/mounts.h"
 #include "sys/written.h"
 
 #define REACH (1ull << 30)
 #define HEAD_BYTES 8192u
+#define LOOK_BYTES (4ull << 30) /* of a mapping; a larger one has a head only at its start */
 #define MAP_TRIES 5
 #define OFF_TRIES 5
 #define PROOF_BYTES (64u << 20) /* some 20 ms */
 #define CHUNK_BYTES (256u << 10)
+#define TAG_BITS 17 /* above an address of user space, of 47 bits */
 
 static uint64_t page_up(uint64_t n)
 {
@@ -65,18 +69,6 @@ static uint64_t start_of(const struct scry_patch_head *h)
 	return h->journal - HEAD_BYTES;
 }
 
-/* A head was written: no page that is not there is brought in to look for one, as its server may be
- * the program itself, or nobody. Where that cannot be told all are read. */
-static bool may_be_head(const struct scry_written *written, const struct scry_map_entry *m)
-{
-	uint64_t start, end;
-
-	return !m->w && !m->shared && !m->inode && !*m->path && (m->x || !m->r) &&
-	       m->end - m->start > HEAD_BYTES &&
-	       (!scry_written_run(written, m->start, m->start + SCRY_PAGE, &start, &end) ||
-		start < end);
-}
-
 static bool read_head(const struct scry_mem *mem, uint64_t at, struct scry_patch_head *ret)
 {
 	if (scry_mem_read(mem, at, ret, sizeof(*ret)) < 0 || !is_plausible(ret, at))
@@ -87,7 +79,50 @@ static bool read_head(const struct scry_mem *mem, uint64_t at, struct scry_patch
 	return true;
 }
 
-int scry_lasting_next(const struct scry_mem *mem, const struct scry_maps *maps, size_t *at,
+static bool may_hold_head(const struct scry_map_entry *m)
+{
+	return !m->w && !m->shared && !m->inode && !*m->path && (m->x || !m->r) &&
+	       m->end - m->start > HEAD_BYTES;
+}
+
+/* Which pages may be heads: [*ret, *ret_end) from `at` on, none where both are the same. A head was
+ * written: no page that is not there is brought in to look for one, as its server may be the
+ * program itself, or nobody. The kernel makes one mapping of a patch and of the program's own code
+ * beside it, so all pages are looked at; but for closed ones, which are reserved by the terabyte,
+ * and where it cannot be told what is there: the first. */
+static void next_pages(const struct scry_written *written, const struct scry_map_entry *m,
+		       uint64_t at, uint64_t *ret, uint64_t *ret_end)
+{
+	const uint64_t look_end =
+		!m->x || m->end - m->start > LOOK_BYTES ? m->start + SCRY_PAGE : m->end;
+
+	*ret = *ret_end = m->end;
+	if (at < look_end && scry_written_run(written, at, look_end, ret, ret_end))
+		return;
+	*ret = at == m->start ? at : m->end;
+	*ret_end = at == m->start ? at + SCRY_PAGE : m->end;
+}
+
+static bool find_in_pages(const struct scry_mem *mem, uint64_t at, uint64_t end,
+			  struct scry_patch_head *ret)
+{
+	uint64_t heads[SCRY_MEM_HEADS][2];
+
+	while (at < end) {
+		const uint64_t pages = (end - at) / SCRY_PAGE;
+		const ssize_t n = scry_mem_page_heads(
+			mem, at, pages < SCRY_MEM_HEADS ? pages : SCRY_MEM_HEADS, heads);
+
+		for (ssize_t i = 0; i < n; i++)
+			if (heads[i][0] == SCRY_PATCH_MAGIC &&
+			    read_head(mem, at + (uint64_t)i * SCRY_PAGE, ret))
+				return true;
+		at += (n > 0 ? (uint64_t)n : 1) * SCRY_PAGE;
+	}
+	return false;
+}
+
+int scry_lasting_next(const struct scry_mem *mem, const struct scry_maps *maps, uint64_t *at,
 		      struct scry_patch_head *ret)
 {
 	struct scry_written written;
@@ -95,13 +130,22 @@ int scry_lasting_next(const struct scry_mem *mem, const struct scry_maps *maps, 
 	bool is_found = false;
 
 	scry_written_open(&written, mem->pid, maps);
-	for (; *at < maps->count && !is_found; ++*at)
-		is_found = may_be_head(&written, &maps->entries[*at]) &&
-			   read_head(mem, maps->entries[*at].start, &h);
+	for (size_t i = 0; i < maps->count && !is_found; i++) {
+		const struct scry_map_entry *m = &maps->entries[i];
+		uint64_t from = *at > m->start ? *at : m->start, end;
+
+		while (may_hold_head(m) && from < m->end && !is_found) {
+			next_pages(&written, m, from, &from, &end);
+			is_found = find_in_pages(mem, from, end, &h);
+			from = end;
+		}
+	}
 	scry_written_close(&written);
-	if (is_found)
-		*ret = h;
-	return is_found ? 0 : -ENOENT;
+	if (!is_found)
+		return -ENOENT;
+	*at = start_of(&h) + SCRY_PAGE;
+	*ret = h;
+	return 0;
 }
 
 int scry_lasting_find(const struct scry_mem *mem, const struct scry_maps *maps, const char *name,
@@ -109,7 +153,7 @@ int scry_lasting_find(const struct scry_mem *mem, const struct scry_maps *maps, 
 {
 	struct scry_patch_head h, out;
 	bool is_out = false;
-	size_t at = 0;
+	uint64_t at = 0;
 
 	while (scry_lasting_next(mem, maps, &at, &h) == 0) {
 		if (strcmp(h.name, name))
@@ -130,9 +174,15 @@ bool scry_lasting_at(const struct scry_mem *mem, const struct scry_maps *maps, u
 		     struct scry_patch_head *ret)
 {
 	const struct scry_map_entry *m = scry_maps_at(maps, address);
-	size_t at = m ? (size_t)(m - maps->entries) : 0;
+	uint64_t at = m ? m->start : 0;
+	struct scry_patch_head h;
 
-	return m && scry_lasting_next(mem, maps, &at, ret) == 0 && start_of(ret) == m->start;
+	while (m && scry_lasting_next(mem, maps, &at, &h) == 0 && start_of(&h) <= address)
+		if (address - start_of(&h) < h.size) {
+			*ret = h;
+			return true;
+		}
+	return false;
 }
 
 int scry_lasting_write(const struct scry_inject *inj, const struct scry_patch_head *head)
@@ -283,14 +333,39 @@ void scry_lasting_close(struct scry_lasting *p)
 
 struct proof {
 	uint64_t start, end; /* of the patch */
+	uint64_t guard;	     /* the process's pointer guard; 0: not known, or none */
 	uint64_t left;	     /* bytes that may be read yet */
 	uint64_t deadline_ns;
 	uint64_t *words;
+	struct scry_mounts mounts; /* of the process */
 };
 
+/* An address of user space with anything in the bits above it: a number, as patch/wrap.S has one
+ * beside a return address, a tag (LAM, boxed values). */
+static bool holds_address(const struct proof *p, uint64_t word)
+{
+	return (word - p->start) << TAG_BITS < (p->end - p->start) << TAG_BITS;
+}
+
+/* Or as glibc keeps pointers to code in data (PTR_MANGLE of its sysdeps/unix/sysv/linux/x86_64:
+ * xor with the guard, rotated left by 17): those of setjmp, on_exit, atexit. */
 static bool leads_there(const struct proof *p, uint64_t word)
 {
-	return word >= p->start && word < p->end;
+	const uint64_t plain = (word >> 17 | word << 47) ^ p->guard;
+
+	return holds_address(p, word) || plain - p->start < p->end - p->start;
+}
+
+/* In the thread's control block, which each thread has a copy of (glibc's tcbhead_t). */
+static uint64_t pointer_guard(const struct scry_inject *inj, const struct scry_world *w)
+{
+	uint64_t guard = 0;
+
+	for (size_t i = 0; i < w->count; i++)
+		if (w->threads[i].stopped && w->threads[i].regs.fs_base &&
+		    scry_mem_u64(&inj->mem, w->threads[i].regs.fs_base + 0x30, &guard) == 0)
+			break;
+	return guard;
 }
 
 static const char too_much[] = "its memory is too large to be looked through in a pause",
@@ -354,14 +429,19 @@ static bool is_kernels(const struct scry_map_entry *m)
 	       !strncmp(m->path, "/SYSV", 5);
 }
 
+static void link_of(const struct scry_inject *inj, const struct scry_map_entry *m, char ret[96])
+{
+	snprintf(ret, 96, "/proc/%d/map_files/%llx-%llx", inj->proc->pid,
+		 (unsigned long long)m->start, (unsigned long long)m->end);
+}
+
 static int open_shared(const struct scry_inject *inj, const struct scry_map_entry *m)
 {
 	char path[96];
 	struct stat st;
 	int fd, by;
 
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", inj->proc->pid,
-		 (unsigned long long)m->start, (unsigned long long)m->end);
+	link_of(inj, m, path);
 	by = open(path, O_PATH | O_CLOEXEC);
 	if (by < 0 || fstat(by, &st) < 0 || !S_ISREG(st.st_mode) || st.st_ino != m->inode) {
 		if (by >= 0)
@@ -374,14 +454,26 @@ static int open_shared(const struct scry_inject *inj, const struct scry_map_entr
 	return fd;
 }
 
-/* The words of file bytes [at, end), of which none may lead to the patch. */
-static const char *look_at_file(struct proof *p, int fd, uint64_t at, uint64_t end)
+/* Could the process have written to it, through this mapping, whatever may be done with it now? The
+ * mode of its link is that of the open file (the kernel's proc_map_files_instantiate). */
+static bool could_be_written(const struct scry_inject *inj, const struct scry_map_entry *m)
+{
+	char path[96];
+	struct stat st;
+
+	link_of(inj, m, path);
+	return m->w || lstat(path, &st) < 0 || st.st_mode & S_IWUSR;
+}
+
+/* The words of file bytes [at, end), of which none may lead to the patch. `flags`: of preadv2. */
+static const char *look_at_file(struct proof *p, int fd, uint64_t at, uint64_t end, int flags)
 {
 	const char *why = NULL;
 
 	while (at < end && !why) {
 		const uint64_t size = end - at < CHUNK_BYTES ? end - at : CHUNK_BYTES;
-		ssize_t n = pread(fd, p->words, size, (off_t)at);
+		struct iovec to = {p->words, size};
+		ssize_t n = preadv2(fd, &to, 1, (off_t)at, flags);
 
 		if (n <= 0)
 			return n < 0 ? unseen : NULL;
@@ -391,31 +483,52 @@ static const char *look_at_file(struct proof *p, int fd, uint64_t at, uint64_t e
 	return why;
 }
 
-static const char *look_at_shared(const struct scry_inject *inj, struct proof *p,
-				  const struct scry_written *written,
-				  const struct scry_map_entry *m)
+/* All of the file that is mapped and is there: what of it is in the process's tables says little,
+ * as a fork child has none, nor who was paged out. Of a disk's file only what is in memory, as a
+ * disk may not answer in time. */
+static const char *look_at_whole(const struct scry_inject *inj, struct proof *p,
+				 const struct scry_map_entry *m, int flags)
 {
-	const int fd = is_kernels(m) ? open_shared(inj, m) : -1;
 	const off_t end = (off_t)(m->offset + (m->end - m->start));
+	const int fd = open_shared(inj, m);
 	const char *why = NULL;
 	off_t at = (off_t)m->offset, hole;
 
-	if (!is_kernels(m)) /* of a file: what of it the process has used */
-		return m->w ? look_at_mapping(inj, p, written, m) : NULL;
 	if (fd < 0)
 		return unseen;
 	while (!why && at < end) {
 		at = lseek(fd, at, SEEK_DATA);
-		if (at < 0 || at >= end)
+		if (at < 0 || at >= end) {
+			why = at < 0 && errno != ENXIO ? unseen : NULL;
 			break;
+		}
 		hole = lseek(fd, at, SEEK_HOLE);
 		why = hole < 0 ? unseen
 			       : look_at_file(p, fd, (uint64_t)at,
-					      (uint64_t)(hole < end ? hole : end));
+					      (uint64_t)(hole < end ? hole : end), flags);
 		at = hole;
 	}
 	close(fd);
 	return why;
+}
+
+static const char *look_at_shared(const struct scry_inject *inj, struct proof *p,
+				  const struct scry_written *written,
+				  const struct scry_map_entry *m)
+{
+	enum scry_mount_kind kind = SCRY_MOUNT_DEVICES; /* or rings of the kernel's: no stacks */
+
+	if (is_kernels(m))
+		return look_at_whole(inj, p, m, 0);
+	if (!could_be_written(inj, m))
+		return NULL;
+	if (*m->path == '/')
+		kind = scry_mounts_kind(&p->mounts, m->dev_major, m->dev_minor);
+	if (kind == SCRY_MOUNT_MEMORY || kind == SCRY_MOUNT_DISK)
+		return look_at_whole(inj, p, m, kind == SCRY_MOUNT_DISK ? RWF_NOWAIT : 0);
+	if (kind == SCRY_MOUNT_UNKNOWN)
+		return unseen;
+	return m->w ? look_at_mapping(inj, p, written, m) : NULL;
 }
 
 static bool is_in_registers(const struct proof *p, const struct scry_world *w)
@@ -534,6 +647,7 @@ static const char *prove(struct scry_inject *inj, const struct scry_patch_head *
 
 	if (!p.words)
 		return "there is no memory to look with";
+	scry_mounts_read(inj->proc->pid, &p.mounts);
 	for (int i = 0; i < OFF_TRIES && why; i++) {
 		if (i)
 			nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
@@ -541,6 +655,7 @@ static const char *prove(struct scry_inject *inj, const struct scry_patch_head *
 			break;
 		p.left = PROOF_BYTES;
 		p.deadline_ns = w.deadline_ns;
+		p.guard = pointer_guard(inj, &w);
 		why = look_at_all(inj, &p, &w);
 		if (!why && !is_ours(inj, h))
 			why = "other memory lies there";
@@ -550,6 +665,7 @@ static const char *prove(struct scry_inject *inj, const struct scry_patch_head *
 		if (why == too_much)
 			break;
 	}
+	scry_mounts_done(&p.mounts);
 	free(p.words);
 	scry_error_clear();
 	return why;

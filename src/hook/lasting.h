@@ -34,8 +34,8 @@ struct scry_lasting {
 	struct scry_edit edit; /* of its own journal */
 };
 
-/* The first patch in the mappings from *at on, whose next index that becomes. 0; -ENOENT. */
-int scry_lasting_next(const struct scry_mem *mem, const struct scry_maps *maps, size_t *at,
+/* The first patch at an address from *at on, which becomes one behind it. 0; -ENOENT. */
+int scry_lasting_next(const struct scry_mem *mem, const struct scry_maps *maps, uint64_t *at,
 		      struct scry_patch_head *ret);
 /* The patch of that name; one that was taken out and is still mapped only where there is no other.
  * 0; -ENOENT. */

@@ -19,9 +19,10 @@
 #include "hook/shadow.h"
 #include "patch/wrap.h"
 #include "scry/patch.h"
+#include "sys/own_return.h"
 #include "sys/text_share.h"
 
-#define STUB_BYTES 640
+#define STUB_BYTES 768
 #define STATE_WANTED 0xe7u /* x87, SSE, AVX, AVX-512 */
 #define STATE_LEAST 576u   /* of the first two, with the head */
 
@@ -172,17 +173,57 @@ static bool is_called_within(struct scry_patch_file *f, uint64_t address)
 	return is;
 }
 
-static int check_replaced(struct scry_patch_file *f, const struct scry_patch_risks *risks)
+/* Cancellation unwinds libc's own functions, too, which hold locks (fgets that of its FILE): the
+ * object that imports pthread_cancel; -1: none. One that finds it otherwise is not known. */
+static ssize_t canceller(struct scry_patch_file *f)
 {
-	f->throws = scry_linkmap_may_unwind(&f->hooks.objects);
-	if (f->throws && !risks->no_exceptions)
+	struct scry_linkmap *lm = &f->hooks.objects;
+	ssize_t who = -1;
+	uint64_t slot;
+
+	for (size_t i = 0; i < lm->count && who < 0; i++)
+		if (!lm->objects[i].is_loader && scry_linkmap_open(lm, i) == 0 &&
+		    scry_elf_got_slot(lm->objects[i].elf, "pthread_cancel", &slot) == 0)
+			who = (ssize_t)i;
+	scry_error_clear();
+	return who;
+}
+
+/* No unwinder knows of a replaced function, nor of a thunk that a return leads to. */
+static int check_unwound(struct scry_patch_file *f)
+{
+	const int pid = f->hooks.proc->pid;
+	ssize_t who;
+
+	if (scry_linkmap_may_unwind(&f->hooks.objects))
 		return scry_fail(
 			-ENOTSUP,
 			"process %d has code that exceptions or cancellation unwind (C++, or "
 			"-fexceptions), and what passes a replaced function that way ends the "
 			"program or skips its clean-ups; fix: SCRY_BEFORE, or "
 			"--no-exceptions, if you know that nothing does",
-			f->hooks.proc->pid);
+			pid);
+	who = canceller(f);
+	if (who >= 0)
+		return scry_fail(
+			-ENOTSUP,
+			"process %d can cancel threads (%s calls pthread_cancel), and a thread "
+			"that "
+			"is cancelled in a replaced or followed function leaves locks of libc's "
+			"taken (of a FILE that it reads); fix: SCRY_BEFORE, or --no-exceptions, if "
+			"you know that none is cancelled there",
+			pid,
+			f->hooks.objects.objects[who].name[0] ? f->hooks.objects.objects[who].name
+							      : "the program");
+	return 0;
+}
+
+static int check_replaced(struct scry_patch_file *f, const struct scry_patch_risks *risks)
+{
+	int r = risks->no_exceptions ? 0 : check_unwound(f);
+
+	if (r < 0)
+		return r;
 	for (size_t i = 0; i < f->object.entry_count && !risks->no_ipa_ra; i++)
 		if (f->object.entries[i].kind == SCRY_PATCH_REPLACE &&
 		    is_called_within(f, f->row_of[i]))
@@ -190,12 +231,26 @@ static int check_replaced(struct scry_patch_file *f, const struct scry_patch_ris
 				-ENOTSUP,
 				"%s is called within its own object, where the compiler may count "
 				"on registers that it leaves alone (gcc -O2 has -fipa-ra), and "
-				"your "
-				"function does not; fix: SCRY_BEFORE or SCRY_AROUND, which "
+				"your function does not; fix: SCRY_BEFORE or SCRY_AROUND, which "
 				"keep all, or --no-ipa-ra, if the object was compiled with "
 				"-fno-ipa-ra or by clang",
 				f->object.entries[i].name);
 	return 0;
+}
+
+/* With what the search said: it knows whether the library is missing, or the function in it. */
+static int fail_unknown(const struct scry_patch_file *f, const struct scry_object_entry *e)
+{
+	const bool is_glued = !strchr(e->name, '@') && strstr(e->name, ".so");
+	char why[512];
+
+	snprintf(why, sizeof(why), "%s", scry_error());
+	return scry_fail(-ENOTSUP, "'%s' changes %s, which process %d does not have: %s", f->path,
+			 e->name, f->hooks.proc->pid,
+			 is_glued
+				 ? "a library's name begins with '@'; fix: \"@libc.so.6\" in place "
+				   "of \"libc.so.6\""
+				 : why);
 }
 
 static int want(struct scry_patch_file *f, size_t i)
@@ -209,8 +264,7 @@ static int want(struct scry_patch_file *f, size_t i)
 	int r = scry_hooks_want(&f->hooks, e->name, &to);
 
 	if (r == -ENOENT)
-		return scry_fail(-ENOTSUP, "'%s' changes %s, which process %d does not have",
-				 f->path, e->name, f->hooks.proc->pid);
+		return fail_unknown(f, e);
 	if (r < 0)
 		return r;
 	if (f->hooks.count == before)
@@ -225,11 +279,36 @@ static int want(struct scry_patch_file *f, size_t i)
 	return 0;
 }
 
+/* Which scry_shadow_refuse tells of functions that are known by name. */
+static bool asks_its_caller(struct scry_patch_file *f, const struct scry_hook *row)
+{
+	const ssize_t object = scry_linkmap_at(&f->hooks.objects, row->address);
+	struct scry_text *text = object < 0 ? NULL : f->hooks.texts[object];
+	const uint64_t at =
+		text ? row->address - f->hooks.objects.objects[object].bias : row->address;
+	const struct scry_text_range *range = text ? scry_text_at(text, at) : NULL;
+	struct scry_x86_code code;
+
+	if (!range || range->start != at)
+		return false;
+	scry_text_bytes(text, range, &code);
+	return scry_own_return_is_read(&code);
+}
+
 /* Each of them: one that is left out would be missed unawares. */
 static int check_followed(struct scry_patch_file *f)
 {
 	int r = scry_shadow_refuse(&f->hooks);
 
+	for (size_t i = 0; i < f->hooks.count && r == 0; i++)
+		if (f->hooks.rows[i].to.kind == SCRY_HOOK_CALL &&
+		    asks_its_caller(f, &f->hooks.rows[i]))
+			r = scry_fail(-ENOTSUP,
+				      "the return of %s of '%s' cannot be followed: its code looks "
+				      "at its return address, and would find another; fix: "
+				      "SCRY_BEFORE",
+				      f->hooks.requests[f->hooks.rows[i].request],
+				      f->hooks.rows[i].module);
 	for (size_t i = 0; i < f->hooks.count && r == 0; i++)
 		if (!f->hooks.rows[i].way)
 			r = scry_fail(-ENOTSUP,

@@ -16,7 +16,7 @@
 #include "patch/object.h"
 
 struct scry_patch_risks {   /* what the user answers for */
-	bool no_exceptions; /* none passes a replaced function */
+	bool no_exceptions; /* none, and no cancellation, passes a replaced function */
 	bool no_ipa_ra;	    /* nobody counts on registers that a replaced function leaves alone */
 };
 
@@ -27,7 +27,6 @@ struct scry_patch_file {
 	struct scry_hooks hooks;
 	uint64_t near;				  /* a function that it changes */
 	uint64_t row_of[SCRY_OBJECT_ENTRIES_MAX]; /* address of the entry's function; 0 */
-	bool throws;				  /* the program can throw C++ exceptions */
 };
 
 /* The name that it gets. */

@@ -1,10 +1,13 @@
 /*
  * What SCRY_AROUND of scry/patch.h puts in a function's place: its handler is called, with the same
- * arguments in registers, and all other registers that a call may change are put back behind it. A
+ * arguments in registers, and all other registers that a call may change are put back behind it,
+ * but for the control and status words of SSE and x87, which belong to no call. A
  * template, as patch/before.S: the words are filled in, the copy of the function's first
  * instructions follows, which the handler may call.
  */
 #include "patch/vectors.h"
+
+#define MXCSR 24 /* in an xsave area (Intel's manual, volume 1, 13.4.1) */
 
 	.section .rodata
 	.balign 16
@@ -29,6 +32,7 @@ scry_around:
 	call *1f(%rip)
 	cmpq $0, 4f(%rip)		/* a function without a result leaves rax, too */
 	cmovne %rax, %rbx
+	stmxcsr MXCSR(%rsp)		/* rounding, exceptions seen: as the function left them */
 	load_vectors
 	mov %rbx, %rax
 	lea -72(%rbp), %rsp

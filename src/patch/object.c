@@ -12,8 +12,11 @@
 #define PAGE 4096u
 #define SEGMENTS_MAX 16
 #define RELOCATIONS_MAX 4096u
+#define LIBRARIES_MAX 64 /* that an object needs versions of */
+#define VERSIONS_MAX 128 /* of each */
 /* beside the tags of the first 37: */
 enum { TAG_VERSYM = 37, TAG_VERNEED, TAG_VERNEEDNUM };
+#define RELRSZ 35 /* DT_RELRSZ of newer elf.h */
 
 #define REFUSE(name, ...) scry_fail(-ENOTSUP, "'%s' " __VA_ARGS__)
 
@@ -165,6 +168,11 @@ static int read_dynamic(struct scry_patch_object *o, const char *name)
 		return REFUSE(name, "has relocations in its text; fix: cc -fPIC", name);
 	if (o->dynamic[DT_REL] || (o->dynamic[DT_PLTREL] && o->dynamic[DT_PLTREL] != DT_RELA))
 		return REFUSE(name, "has relocations of a kind that x86_64 does not have", name);
+	if (o->dynamic[RELRSZ])
+		return REFUSE(name,
+			      "has packed relocations (DT_RELR), which scry does not read; fix: cc "
+			      "-Wl,-z,nopack-relative-relocs",
+			      name);
 	return 0;
 }
 
@@ -229,24 +237,30 @@ struct binding {
 };
 
 /* Library and version of symbol `index`, by the tables of versions needed. */
-static void find_version(const struct scry_patch_object *o, uint64_t index,
-			 struct scry_object_import *import)
+static int find_version(const struct binding *b, uint64_t index, struct scry_object_import *import)
 {
+	const struct scry_patch_object *o = b->o;
 	uint64_t at = o->dynamic[TAG_VERNEED], strings = o->dynamic[DT_STRTAB];
 	Elf64_Half version = 0;
 
 	if (!o->dynamic[TAG_VERSYM] || !has_image(o, o->dynamic[TAG_VERSYM] + 2 * index, 2))
-		return;
+		return 0;
 	memcpy(&version, o->image + o->dynamic[TAG_VERSYM] + 2 * index, 2);
 	version &= 0x7fff;
-	for (uint64_t i = 0; version > 1 && at && i < o->dynamic[TAG_VERNEEDNUM] && i < 64; i++) {
+	for (uint64_t i = 0; version > 1 && at && i < o->dynamic[TAG_VERNEEDNUM]; i++) {
 		Elf64_Verneed need;
 		Elf64_Vernaux aux;
 		uint64_t next;
 
 		if (!has_image(o, at, sizeof(need)))
-			return;
+			return 0;
 		memcpy(&need, o->image + at, sizeof(need));
+		if (i >= LIBRARIES_MAX || need.vn_cnt > VERSIONS_MAX)
+			return REFUSE(
+				b->name,
+				"needs more than %d versions of a library, or versions of more "
+				"than %d",
+				b->name, VERSIONS_MAX, LIBRARIES_MAX);
 		next = at + need.vn_aux;
 		for (uint64_t k = 0; k < need.vn_cnt && has_image(o, next, sizeof(aux)); k++) {
 			memcpy(&aux, o->image + next, sizeof(aux));
@@ -256,7 +270,7 @@ static void find_version(const struct scry_patch_object *o, uint64_t index,
 
 				import->library = library ? library : "";
 				import->version = text ? text : "";
-				return;
+				return 0;
 			}
 			if (!aux.vna_next)
 				break;
@@ -264,6 +278,7 @@ static void find_version(const struct scry_patch_object *o, uint64_t index,
 		}
 		at = need.vn_next ? at + need.vn_next : 0;
 	}
+	return 0;
 }
 
 static int symbol_value(struct binding *b, uint64_t index, uint64_t *ret)
@@ -272,6 +287,7 @@ static int symbol_value(struct binding *b, uint64_t index, uint64_t *ret)
 	const uint64_t at = o->dynamic[DT_SYMTAB] + index * sizeof(Elf64_Sym);
 	struct scry_object_import import = {.library = "", .version = ""};
 	Elf64_Sym symbol;
+	int r;
 
 	if (!index) {
 		*ret = 0;
@@ -296,8 +312,8 @@ static int symbol_value(struct binding *b, uint64_t index, uint64_t *ret)
 		return REFUSE(b->name, "imports '%s', which is data: functions only", b->name,
 			      import.name);
 	import.is_weak = ELF64_ST_BIND(symbol.st_info) == STB_WEAK;
-	find_version(o, index, &import);
-	return b->find(b->arg, &import, ret);
+	r = find_version(b, index, &import);
+	return r < 0 ? r : b->find(b->arg, &import, ret);
 }
 
 static int relocate(struct binding *b, const Elf64_Rela *rela)

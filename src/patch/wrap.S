@@ -25,6 +25,22 @@
 	and $3 * 64, \way
 	.endm
 
+	/* Of rbx, rbp, r12 to r15, which lie one after the other from \at on, into rax; rsi is lost. */
+	.macro hash_caller at
+	movabs HASH, %rsi
+	mov \at(%rbx), %rax
+	imul %rsi, %rax
+	xor 8 + \at(%rbx), %rax
+	imul %rsi, %rax
+	xor 16 + \at(%rbx), %rax
+	imul %rsi, %rax
+	xor 24 + \at(%rbx), %rax
+	imul %rsi, %rax
+	xor 32 + \at(%rbx), %rax
+	imul %rsi, %rax
+	xor 40 + \at(%rbx), %rax
+	.endm
+
 	.section .rodata
 	.balign 16
 	.globl scry_wrap, scry_wrap_words_at, scry_wrap_end
@@ -76,7 +92,7 @@ scry_wrap:
 	movabs HASH, %rcx
 	imul %rdi, %rcx
 	shr $54, %rcx			/* one of 1,024 */
-	mov $SCRY_WRAP_PROBES, %edx
+	mov $SCRY_WRAP_THUNKS, %edx
 .Lprobe:
 	xor %eax, %eax
 	cmp %rdi, (%r9, %rcx, 8)
@@ -133,6 +149,8 @@ scry_wrap:
 	mov %rax, 24(%r10, %rdx)
 	mov 24(%rbx), %rax
 	mov %rax, 32(%r10, %rdx)
+	hash_caller CALL + 72
+	mov %rax, 40(%r10, %rdx)
 	mov %r11, (%r10, %rdx)
 .Lfollow:
 	mov %rcx, (%r8)
@@ -213,7 +231,10 @@ scry_wrap_return:
 	cmp $64 * SCRY_WRAP_WAYS, %edx
 	jne 1001b
 	jmp 1003f
-1002:	mov 8(%r10, %rdx), %rax
+1002:	hash_caller KNOWN + 64
+	cmp %rax, 40(%r10, %rdx)	/* another call's, of the same slot: it stays that one's */
+	jne 1003f
+	mov 8(%r10, %rdx), %rax
 	mov %rax, (%rbx)
 	mov 16(%r10, %rdx), %rax
 	mov %rax, 8(%rbx)

@@ -11,8 +11,13 @@
  *   calls                              what entry handlers keep for their return, by slot
  *
  * `calls` is only that: an entry that was taken by another call (of a thread that left by longjmp,
- * or of too many at once) costs its own call what it kept, and the handler is told. Where no thunk
- * is free the return is not followed, and counted.
+ * or of too many at once) costs its own call what it kept, and the handler is told. Two calls may
+ * have one slot at a time, where coroutines copy their stacks to one place and away: an entry is a
+ * call's only if rbx, rbp and r12 to r15 are as they were, too. All thunks are tried for a new
+ * return address; where none is free the return is not followed, and counted.
+ *
+ * The undo's proof (hook/lasting.c) must see each address that leads into another patch: that of
+ * another's thunk stands in homes[], below the number in the top byte.
  *
  * Freestanding but for the last part: patch/wrap.S includes the numbers.
  */
@@ -21,7 +26,6 @@
 
 #define SCRY_WRAP_THUNKS 1024
 #define SCRY_WRAP_THUNK_BYTES 16
-#define SCRY_WRAP_PROBES 16
 #define SCRY_WRAP_BUCKETS 256
 #define SCRY_WRAP_WAYS 4
 #define SCRY_WRAP_KEPT 4
@@ -36,7 +40,8 @@
 struct scry_wrap_call {
 	uint64_t key; /* slot | function's number << 56; 0: free; 1: being written */
 	uint64_t kept[SCRY_WRAP_KEPT];
-	uint64_t reserved[3];
+	uint64_t caller; /* of the registers that a call leaves alone: the same at its return */
+	uint64_t reserved[2];
 };
 struct scry_wrap_table { /* in the patch's data, behind the object's */
 	uint64_t homes[SCRY_WRAP_THUNKS];

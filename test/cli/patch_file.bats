@@ -139,12 +139,30 @@ static int mine(unsigned i, int *r);'
 	it 'extern void nowhere(void); void u(void); void u(void) { nowhere(); }' "$hook" "$body" && refused "calls nowhere, which nothing"
 	it 'static int n(unsigned, int *); SCRY_REPLACE(no_such_function, n) static int n(unsigned i, int *r) { return 0; }' "$hook" "$body" &&
 		refused "changes no_such_function, which process"
+	seen='static void seen(struct scry_patch_call *c) {}'
+	it "$seen" 'SCRY_BEFORE_IN(table_get, "libfaulty.so", seen)' && refused "a library's name begins with '@'; fix: .@libc.so.6"
+	it "$seen" 'SCRY_BEFORE_IN(table_get, "@libnot.so", seen)' && refused "has loaded no object 'libnot.so'"
 	it 'int v = 1; int u(void); int u(void) { return v; }' && refused "no section 'scry_patch'"
 	printf '%s\n' "$head" "$hook" "$body" >"$T/it.c"
 	compiles it -Wl,-z,execstack && refused "executable stack"
+	if compiles it -Wl,-z,pack-relative-relocs && readelf -d "$T/it.so" | grep -q RELR; then
+		refused "packed relocations .DT_RELR.*nopack-relative-relocs"
+	fi
 	head -c 700 "$T/it.so" >"$T/cut.so" && mv "$T/cut.so" "$T/it.so" && refused "."
 	echo text >"$T/it.so" && refused "is no shared object"
 	rm -f "$T/it.so" && mkfifo "$T/it.so" && refused "is no file"
+	kill "$PID"
+}
+
+@test "counters and changes are listed in the order of the source" {
+	printf '%s\n' '#include <scry/patch.h>' 'SCRY_COUNTER(first)' 'SCRY_COUNTER(second)' \
+		'static void seen(struct scry_patch_call *c) { scry_count(first); }' 'SCRY_BEFORE(table_get, seen)' \
+		'SCRY_COUNTER(third)' >"$T/it.c"
+	cc -I"$ROOT/include" -std=c11 -pedantic -Werror -Wall -shared -fPIC -O2 -nostartfiles -o "$T/it.so" "$T/it.c"
+	server
+	scry_ends 0 patch apply "$T/it.so" -p "$PID" --max-pause 2s
+	"$SCRY" patch list -p "$PID" >"$T/list"
+	[ "$(grep -oE '^  (first|second|third)' "$T/list" | xargs)" = "first second third" ]
 	kill "$PID"
 }
 
@@ -159,6 +177,60 @@ static int mine(unsigned i, int *r);'
 	scry_ends 0 patch apply "$T/it.so" -p "$PID" --no-exceptions --max-pause 2s
 	scry_ends 0 patch undo it -p "$PID" --max-pause 2s
 	kill "$PID"
+}
+
+@test "a program that cancels threads: only with --no-exceptions, or SCRY_BEFORE" {
+	cat >"$T/cancels.c" <<'C'
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static int ends[2];
+
+static void *reads(void *file)
+{
+	char line[80];
+
+	return fgets(line, sizeof line, file);
+}
+
+int main(void)
+{
+	char line[80];
+	pthread_t thread;
+	FILE *file;
+
+	if (pipe(ends) < 0)
+		return 2;
+	file = fdopen(ends[0], "r");
+	printf("pid %d\n", getpid());
+	fflush(stdout);
+	fgets(line, sizeof line, stdin);
+	pthread_create(&thread, NULL, reads, file);
+	pthread_cancel(thread);
+	pthread_join(thread, NULL);
+	dprintf(ends[1], "a line\n");
+	fgets(line, sizeof line, file); /* waits for ever if the lock stays taken */
+	printf("read %s", line);
+	return 0;
+}
+C
+	cc -O1 -o "$T/cancels" "$T/cancels.c"
+	handlers='static void in(struct scry_patch_call *c, uint64_t k[4]) {}
+static void out(struct scry_patch_return *r, uint64_t k[4]) {}
+static void seen(struct scry_patch_call *c) {}'
+	printf '%s\n' '#include <scry/patch.h>' "$handlers" 'SCRY_WRAP_IN(read, "@libc.so.6", in, out)' >"$T/it.c"
+	printf '%s\n' '#include <scry/patch.h>' "$handlers" 'SCRY_BEFORE_IN(read, "@libc.so.6", seen)' >"$T/before.c"
+	compiles it
+	compiles before
+	listens cancels "$T/cancels"
+	scry_ends 4 patch apply "$T/it.so" -p "$PID"
+	says "cancels calls pthread_cancel.*--no-exceptions"
+	scry_ends 0 patch apply "$T/it.so" -p "$PID" --dry-run --no-exceptions
+	scry_ends 0 patch apply "$T/before.so" -p "$PID" --max-pause 2s
+	echo >&8
+	ended "$PID"
+	in_file "^read a line$" "$T/cancels.out"
 }
 
 @test "a function that is called within its own object: kept registers, or refused" {
