@@ -47,6 +47,12 @@ int scry_lasting_leave(struct scry_inject *inj, int r)
 		return scry_fail(r, "%s", kept);
 	if (gone < 0)
 		return gone;
+	if (inj->is_too_large)
+		scry_log_say("process %d has more memory than can be looked through within "
+			     "--max-pause: code that was interrupted within the changed "
+			     "instructions was looked for on the stacks of its threads only; a "
+			     "longer --max-pause looks at all",
+			     inj->proc->pid);
 	if (left)
 		scry_log_say(
 			"%llu KiB of scry's agent stay mapped, without effect, as no thread came "

@@ -43,7 +43,11 @@ struct scry_inject {
 	bool has_call_stack;		 /* the agent's: see hook/hold.h */
 	uint64_t spare_stack;		 /* until then; of a patch (hook/lasting.h), or 0 */
 	uint64_t lent_stack;		 /* of a thread's own, see scry_stack_spare; or 0 */
-	bool lasts; /* set by the caller: what is changed stays; a stop looks at all memory */
+	bool lasts;			 /* set by the caller: what is changed stays */
+	struct scry_world_hunt hunt; /* then a stop looks at all memory for it; 0 bytes: it does not
+				      */
+	pid_t alone_since; /* no process had the same memory when that was the newest; 0: unknown */
+	bool is_too_large; /* it was not all looked at: it does not fit into a pause */
 	struct scry_control *control; /* the shared mapping, in our own address space */
 	uint64_t *ring;
 	uint64_t *counters[SCRY_SLABS_MAX]; /* of the slabs that we mapped, the same */

@@ -398,7 +398,7 @@ counter() { # NAME: of patch 'wrap' in $PID
 	printf '%s\n' '#include <scry/patch.h>' 'SCRY_COUNTER(calls)' \
 		'static void in(struct scry_patch_call *c) { scry_count(calls); }' 'SCRY_BEFORE_IN(step, "@target_hides", in)' >"$T/wrap.c"
 	compiles wrap
-	for how in green large restorer; do
+	for how in green greener large restorer; do
 		start hides "$TARGETS/target_hides" $how
 		wait_for 10 in_file "^pid" "$T/hides.out"
 		text_before=$(text "$PID")
@@ -413,6 +413,41 @@ counter() { # NAME: of patch 'wrap' in $PID
 		ended "$PID"
 		echo "$how: status $status"
 		[ "$status" -eq 0 ]
+		rm "$T/hides.out"
+	done
+}
+
+@test "a context that was interrupted there and is kept in the program's own data: refused until it has gone on" {
+	printf '%s\n' '#include <scry/patch.h>' 'SCRY_COUNTER(calls)' \
+		'static void in(struct scry_patch_call *c) { scry_count(calls); }' 'SCRY_BEFORE_IN(step, "@target_hides", in)' >"$T/wrap.c"
+	compiles wrap
+	rm -f "$T/in"
+	listens hides "$TARGETS/target_hides" copied
+	text_before=$(text "$PID")
+	scry_ends 1 patch apply "$T/wrap.so" -p "$PID" --max-pause 2s
+	says "holds an address within the first instructions"
+	[ "$(text "$PID")" = "$text_before" ]
+	"$SCRY" patch list -p "$PID" >"$T/list"
+	in_file "nothing to undo" "$T/list"
+	echo >&8
+	wait_for 10 in_file "^resumed" "$T/hides.out"
+	scry_ends 0 patch apply "$T/wrap.so" -p "$PID" --max-pause 2s
+	kill "$PID"
+	exec 8>&-
+	ended "$PID"
+	[ "$status" -eq 0 ]
+}
+
+@test "memory that is not there takes no time in the pause, and what does not fit into it is said" {
+	printf '%s\n' '#include <scry/patch.h>' 'SCRY_COUNTER(calls)' \
+		'static void in(struct scry_patch_call *c) { scry_count(calls); }' 'SCRY_BEFORE_IN(within, "@target_hides", in)' >"$T/wrap.c"
+	compiles wrap
+	for how in reserved much; do
+		start hides "$TARGETS/target_hides" $how
+		wait_for 10 in_file "^pid" "$T/hides.out"
+		scry_ends 0 patch apply "$T/wrap.so" -p "$PID" --max-pause 100ms
+		[ $how = reserved ] || says "has more memory than can be looked through within --max-pause"
+		kill "$PID"
 		rm "$T/hides.out"
 	done
 }
