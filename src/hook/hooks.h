@@ -64,7 +64,7 @@ struct scry_hook {
 	/* site and got: the set's places [first_place, first_place + place_count) */
 	size_t first_place, place_count;
 	uint64_t target;     /* where these went, and the stub goes on to */
-	size_t unseen;	     /* ways to it that are not covered: short jumps, pointers in data */
+	size_t unseen, kept; /* ways that are not covered; slots that code takes its address from */
 	uint64_t over;	     /* the stub of another set that stands there (hook/chain.h); 0: none */
 	uint8_t over_old[5]; /* an entry's: the jump to it */
 	/* on */

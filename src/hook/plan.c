@@ -237,7 +237,7 @@ static bool is_displaced(const struct scry_hooks *h, uint64_t at)
 	       at < row->address + row->window.endbr + row->window.bytes;
 }
 
-/* The direct calls and jumps to `row`. What cannot be aimed elsewhere counts as unseen. */
+/* The direct calls and jumps to `row`. What cannot be aimed elsewhere, as a short jump, counts as unseen. */
 static int use_sites(struct scry_hooks *h, struct scry_hook *row)
 {
 	ssize_t object = scry_linkmap_at(&h->objects, row->address);
@@ -359,6 +359,7 @@ static int use_slots(struct scry_hooks *h, struct scry_hook *row, const struct s
 			if (callers)
 				row->why = slot->is_loaded ? address_taken : unsure;
 			is_loaded |= slot->is_loaded;
+			row->kept += slot->is_loaded;
 			row->unseen++;
 			continue;
 		}
