@@ -438,6 +438,28 @@ counter() { # NAME: of patch 'wrap' in $PID
 	[ "$status" -eq 0 ]
 }
 
+@test "children: who lacks a patch and who has one is said, ps says who is patched, undo -f takes it out of all" {
+	printf '%s\n' '#include <scry/patch.h>' 'SCRY_COUNTER(calls)' \
+		'static void in(struct scry_patch_call *c) { scry_count(calls); }' 'SCRY_BEFORE_IN(within, "@target_hides", in)' >"$T/wrap.c"
+	compiles wrap
+	rm -f "$T/in"
+	listens hides "$TARGETS/target_hides" closed
+	printf f >&8
+	wait_for 10 in_file "^child" "$T/hides.out"
+	child=$(sed -n 's/^child //p' "$T/hides.out")
+	scry_ends 0 patch apply "$T/wrap.so" -p "$PID" --max-pause 2s
+	in_file "1 child process of it, forked before, does not have it: $child; fix: scry patch apply" "$T/scry.out"
+	scry_ends 0 patch apply "$T/wrap.so" -p "$child" --max-pause 2s
+	! in_file "child process" "$T/scry.out"
+	"$SCRY" ps | grep -q "^ *$child .*patched: wrap"
+	scry_ends 0 patch undo wrap -p "$PID" --max-pause 2s
+	in_file "1 child process of it still has the patch: $child; fix: scry patch undo wrap" "$T/scry.out"
+	scry_ends 0 patch undo wrap -p "$PID" --max-pause 2s -f
+	in_file "process $child .*patch 'wrap' is out" "$T/scry.out"
+	kill "$PID"
+	exec 8>&-
+}
+
 @test "memory that is not there takes no time in the pause, and what does not fit into it is said" {
 	printf '%s\n' '#include <scry/patch.h>' 'SCRY_COUNTER(calls)' \
 		'static void in(struct scry_patch_call *c) { scry_count(calls); }' 'SCRY_BEFORE_IN(within, "@target_hides", in)' >"$T/wrap.c"
