@@ -460,6 +460,24 @@ counter() { # NAME: of patch 'wrap' in $PID
 	exec 8>&-
 }
 
+@test "a function that a watch has hooked: it is said that it is scry's" {
+	printf '%s\n' '#include <scry/patch.h>' 'SCRY_COUNTER(calls)' \
+		'static void in(struct scry_patch_call *c) { scry_count(calls); }' 'SCRY_BEFORE_IN(step, "@target_hides", in)' >"$T/wrap.c"
+	compiles wrap
+	start hides "$TARGETS/target_hides" large
+	wait_for 10 in_file "^pid" "$T/hides.out"
+	HIDES=$PID
+	text_before=$(text "$HIDES")
+	start watch "$SCRY" patch count step@target_hides -p "$HIDES"
+	is_hooked() { [ "$(text "$HIDES")" != "$text_before" ]; }
+	wait_for 20 is_hooked
+	scry_ends 4 patch apply "$T/wrap.so" -p "$HIDES"
+	says "a watch of scry's has changed its first bytes"
+	kill -INT "$PID"
+	ended "$PID"
+	kill "$HIDES"
+}
+
 @test "memory that is not there takes no time in the pause, and what does not fit into it is said" {
 	printf '%s\n' '#include <scry/patch.h>' 'SCRY_COUNTER(calls)' \
 		'static void in(struct scry_patch_call *c) { scry_count(calls); }' 'SCRY_BEFORE_IN(within, "@target_hides", in)' >"$T/wrap.c"
