@@ -602,9 +602,10 @@ static int prepare_hunt(const struct scry_hooks *h, struct scry_inject *inj)
 {
 	const struct scry_hook *last = h->count ? &h->rows[h->count - 1] : NULL;
 	const pid_t newest = scry_proc_newest();
+	const pid_t alone_since = scry_proc_shares_memory(inj->proc->pid) ? 0 : newest;
 	int r;
 
-	inj->alone_since = scry_proc_shares_memory(inj->proc->pid) ? 0 : newest;
+	inj->hunt = (struct scry_world_hunt){.alone_since = alone_since};
 	scry_maps_done(&inj->maps);
 	r = scry_maps_read(inj->proc->pid, &inj->maps);
 	if (r < 0 || !last)
@@ -614,7 +615,8 @@ static int prepare_hunt(const struct scry_hooks *h, struct scry_inject *inj)
 					 .arg = h,
 					 .low = h->rows[0].address,
 					 .high = last->address + last->window.endbr + last->jump,
-					 .bytes = inj->max_pause_ns * HUNT_BYTES_A_NS};
+					 .bytes = inj->max_pause_ns * HUNT_BYTES_A_NS,
+					 .alone_since = alone_since};
 	if (scry_world_look_ns(inj->proc->pid, &inj->maps) > inj->max_pause_ns / 2) {
 		inj->hunt.bytes = 0;
 		inj->is_too_large = true;

@@ -59,7 +59,7 @@ static void let_run(const struct scry_inject *inj)
  * asked while all stand. */
 static pid_t other_on_memory(const struct scry_inject *inj)
 {
-	if (inj->alone_since && scry_proc_newest() == inj->alone_since)
+	if (inj->hunt.alone_since && scry_proc_newest() == inj->hunt.alone_since)
 		return 0;
 	return scry_proc_shares_memory(inj->proc->pid);
 }

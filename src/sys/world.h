@@ -31,6 +31,7 @@ struct scry_world_hunt {
 	uint64_t low, high; /* all lie in [low, high) */
 	uint64_t bytes;	    /* of memory, that may be looked at */
 	bool is_again;	    /* the caller's: it was looked for once */
+	pid_t alone_since;  /* likewise: the newest when no other had the same memory; 0: unknown */
 };
 
 struct scry_world {

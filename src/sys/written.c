@@ -96,15 +96,15 @@ static bool scan_run(const struct scry_written *w, uint64_t at, uint64_t end, ui
 		     struct scry_scan_region *ret)
 {
 	const struct scry_map_entry *m = scry_maps_at(w->maps, at);
-	const uint64_t not = m && !m->shared ? SCRY_SCAN_FILE | SCRY_SCAN_ZERO : 0;
+	const uint64_t unwanted = m && !m->shared ? SCRY_SCAN_FILE | SCRY_SCAN_ZERO : 0;
 	struct scry_scan arg = {.size = sizeof(arg),
 				.start = at / PAGE * PAGE,
 				.end = (end + PAGE - 1) / PAGE * PAGE,
 				.vec = (uintptr_t)ret,
 				.vec_len = 1,
 				.max_pages = max_pages,
-				.category_inverted = not,
-				.category_mask = not,
+				.category_inverted = unwanted,
+				.category_mask = unwanted,
 				.category_anyof_mask = SCRY_SCAN_PRESENT | SCRY_SCAN_SWAPPED,
 				.return_mask = SCRY_SCAN_FILE};
 	int n = ioctl(w->pagemap, SCRY_SCAN, &arg);
