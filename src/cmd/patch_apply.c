@@ -528,7 +528,7 @@ static int parse(struct apply *a, int argc, char **argv)
 		printf("usage: %s\n       scry patch apply FILE.so -p PID (--help after "
 		       "FILE.so)\n\n"
 		       "Takes the system call out of the context switches of a "
-		       "running program.\n\n",
+		       "running program. These options are those of ucontext.\n\n",
 		       usage);
 		scry_opt_help(rows, count, stdout);
 		return 1;

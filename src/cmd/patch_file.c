@@ -11,6 +11,7 @@
 #include "base/opt.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/patch_children.h"
 #include "cmd/patch_lasting.h"
 #include "hook/enter_check.h"
 #include "patch/apply.h"
@@ -48,6 +49,22 @@ static int put_on(struct scry_patch_file *f, const struct scry_proc *proc, uint6
 	return r;
 }
 
+/* Children that were forked before. Those that are forked later have it. */
+static void tell_children(const struct scry_proc *proc, const char *path, const char *name)
+{
+	static struct scry_patch_children lack;
+	char pids[128];
+
+	scry_patch_children_find(proc->pid, name, false, &lack);
+	if (!lack.count)
+		return;
+	scry_patch_children_words(&lack, pids, sizeof(pids));
+	printf("%zu child process%s of it, forked before, %s not have it: %s; fix: scry patch "
+	       "apply %s -p PID for each\n",
+	       lack.count, lack.count == 1 ? "" : "es", lack.count == 1 ? "does" : "do", pids,
+	       scry_text_shown(path).text);
+}
+
 static int apply(const struct file_opts *o, const char *path, const struct scry_proc *proc)
 {
 	struct scry_patch_file f = {0};
@@ -69,6 +86,8 @@ static int apply(const struct file_opts *o, const char *path, const struct scry_
 			printf("its threads stood for %.1f ms at most; undo: scry patch undo %s -p "
 			       "%d\n",
 			       (double)pause_ns / 1e6, scry_text_shown(f.name).text, proc->pid);
+		if (!o->dry_run)
+			tell_children(proc, path, f.name);
 		r = scry_flush(stdout, "the report");
 	}
 	scry_patch_file_close(&f);

@@ -12,6 +12,7 @@
 #include "base/opt.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/patch_children.h"
 #include "hook/enter_check.h"
 #include "watch/signals.h"
 #include "patch/ucontext.h"
@@ -49,6 +50,12 @@ int scry_lasting_leave(struct scry_inject *inj, int r)
 		return scry_fail(r, "%s", kept);
 	if (gone < 0)
 		return gone;
+	if (inj->is_too_large)
+		scry_log_say("process %d has more memory than can be looked through within "
+			     "--max-pause: code that was interrupted within the changed "
+			     "instructions was looked for on the stacks of its threads only; a "
+			     "longer --max-pause looks at all",
+			     inj->proc->pid);
 	if (left)
 		scry_log_say(
 			"%llu KiB of scry's agent stay mapped, without effect, as no thread came "
@@ -302,13 +309,53 @@ static int undo(const struct scry_proc *proc, const char *name, uint64_t max_pau
 	return scry_flush(stdout, "the report");
 }
 
+static int undo_child(pid_t pid, const char *name, uint64_t max_pause_ns)
+{
+	struct scry_proc proc;
+	int r = scry_proc_open(&proc, pid);
+
+	if (r == 0) {
+		r = undo(&proc, name, max_pause_ns);
+		scry_proc_close(&proc);
+	}
+	return r == -ESRCH ? 0 : r; /* it needs nothing any more */
+}
+
+/* Children that have the patch: each is undone with `follow`, else they are named. One that fails
+ * does not keep the others. How many there are, or -errno. */
+static int undo_children(pid_t pid, const char *name, uint64_t max_pause_ns, bool follow)
+{
+	static struct scry_patch_children have;
+	char pids[128];
+	int r = 0;
+
+	scry_patch_children_find(pid, name, true, &have);
+	for (size_t i = 0; i < have.count && follow; i++) {
+		int e = undo_child(have.pids[i], name, max_pause_ns);
+
+		if (e < 0)
+			scry_log_error("%s", scry_error());
+		r = r < 0 ? r : e;
+	}
+	if (follow || !have.count)
+		return r < 0 ? r : (int)have.count;
+	scry_patch_children_words(&have, pids, sizeof(pids));
+	printf("%zu child process%s of it still %s the patch: %s; fix: scry patch undo %s -p PID "
+	       "for each, or -f\n",
+	       have.count, have.count == 1 ? "" : "es", have.count == 1 ? "has" : "have", pids,
+	       scry_text_shown(name).text);
+	return scry_flush(stdout, "the report");
+}
+
 int scry_cmd_patch_undo(int argc, char **argv)
 {
 	const char *name = argv[1];
 	uint64_t pid = 0, max_pause_ns = 50000000;
-	bool help = false;
+	bool help = false, follow = false;
 	const struct scry_opt rows[] = {
 		{'p', "pid", SCRY_OPT_PID, &pid, "PID", "the process", NULL},
+		{'f', "follow", SCRY_OPT_FLAG, &follow, NULL,
+		 "its child processes that have the patch, too", NULL},
 		{0, "max-pause", SCRY_OPT_DURATION, &max_pause_ns, "TIME",
 		 "give up when its threads do not stop within this (default 50ms)", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &help, NULL, "this help", NULL},
@@ -319,19 +366,27 @@ int scry_cmd_patch_undo(int argc, char **argv)
 
 	r = scry_opt_parse(rows, count, (struct scry_opt_args){argc - 1, argv + 1}, &rest);
 	if (r == 0 && help) {
-		printf("usage: scry patch undo NAME -p PID\n\n");
+		printf("usage: scry patch undo NAME -p PID [-f]\n\n");
 		scry_opt_help(rows, count, stdout);
 		return 0;
 	}
 	if (r == 0 && (!pid || rest < argc - 1))
 		r = scry_fail(-EINVAL,
-			      "say which process: -p PID; usage: scry patch undo NAME -p PID");
+			      "say which process: -p PID; usage: scry patch undo NAME -p PID [-f]");
 	if (r < 0)
 		return SCRY_EXIT_USAGE;
 	r = scry_proc_open(&proc, (pid_t)pid);
 	if (r < 0)
 		return scry_front_status(r);
 	r = undo(&proc, name, max_pause_ns);
+	if (r == 0)
+		r = undo_children(proc.pid, name, max_pause_ns, follow);
+	else if (r == -ENOENT && follow) { /* it was undone in the parent before */
+		r = undo_children(proc.pid, name, max_pause_ns, true);
+		if (r == 0)
+			r = undo(&proc, name, max_pause_ns);
+	}
+	r = r > 0 ? 0 : r;
 	scry_proc_close(&proc);
 	return scry_front_status(r);
 }

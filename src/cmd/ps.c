@@ -101,14 +101,8 @@ static bool look(pid_t pid, struct row *row)
 	return false;
 }
 
-static const char *agent_words(const struct row *row, char *buf, size_t size)
+static void agent_only(const struct row *row, char *buf, size_t size)
 {
-	if (!row->has_agent && row->patches[0]) {
-		snprintf(buf, size, "patched: %s", row->patches);
-		return buf;
-	}
-	if (!row->has_agent)
-		return "-";
 	if (row->is_incomplete)
 		snprintf(buf, size, "mapping was interrupted; scry undo -p %d", row->proc.pid);
 	else if (row->owner_lives)
@@ -126,6 +120,20 @@ static const char *agent_words(const struct row *row, char *buf, size_t size)
 	else
 		snprintf(buf, size, "left in place, %llu KiB; scry undo -p %d",
 			 (unsigned long long)row->agent_bytes / 1024, row->proc.pid);
+}
+
+static const char *agent_words(const struct row *row, char *buf, size_t size)
+{
+	size_t used = 0;
+
+	if (!row->has_agent && !row->patches[0])
+		return "-";
+	if (row->patches[0])
+		used = (size_t)snprintf(buf, size, "patched: %s%s", row->patches,
+					row->has_agent ? "; " : "");
+	if (!row->has_agent || used >= size)
+		return buf;
+	agent_only(row, buf + used, size - used);
 	return buf;
 }
 
@@ -160,7 +168,7 @@ static void each_process(struct scry_json *json, int *ret_shown)
 
 	while (dir && (d = readdir(dir))) {
 		struct row row;
-		char words[160];
+		char words[256];
 
 		if (!isdigit((unsigned char)d->d_name[0]) || !look((pid_t)atoi(d->d_name), &row))
 			continue;

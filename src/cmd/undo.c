@@ -319,8 +319,7 @@ static int undo_and_wait(const struct undo_opts *o, pid_t pid)
 	return r == 0 && o->wait ? scry_undo_await(pid, o->max_pause_ns) : r;
 }
 
-/* The descendants of `pid` into `list`, whoever they are. Returns how many. */
-static size_t descendants(pid_t pid, pid_t *list, size_t max)
+size_t scry_undo_descendants(pid_t pid, pid_t *list, size_t max)
 {
 	struct scry_proc_stat st;
 	size_t count = 1, before = 0;
@@ -355,7 +354,7 @@ static size_t descendants(pid_t pid, pid_t *list, size_t max)
 static int undo_children(const struct undo_opts *o)
 {
 	static pid_t list[DESCENDANTS_MAX];
-	size_t count = descendants((pid_t)o->pid, list, DESCENDANTS_MAX);
+	size_t count = scry_undo_descendants((pid_t)o->pid, list, DESCENDANTS_MAX);
 	bool unused;
 	int r = 0, e;
 

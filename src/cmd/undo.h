@@ -5,6 +5,7 @@
 #ifndef SCRY_CMD_UNDO_H
 #define SCRY_CMD_UNDO_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -14,5 +15,8 @@
  * scry_front_catch_signals counts; -errno with a sentence, as when another scry watches it now.
  */
 int scry_undo_await(pid_t pid, uint64_t max_pause_ns);
+
+/* Process `pid`, then its descendants, whatever they run, into `list`. Returns how many. */
+size_t scry_undo_descendants(pid_t pid, pid_t *list, size_t max);
 
 #endif

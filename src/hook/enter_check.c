@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "sys/maps.h"
 #include "sys/seccomp.h"
 #include "sys/task.h"
 
@@ -20,6 +21,18 @@ static bool is_secure(const struct scry_proc *proc)
 	uint64_t secure = 0;
 
 	return scry_proc_auxv(proc->pid, 23, &secure) == 0 && secure;
+}
+
+/* All its memory lies below 4 GiB, its stack too. What the kernel tells of it has other sizes. */
+static bool is_32_bit(pid_t pid)
+{
+	struct scry_maps maps = {0};
+	bool is = scry_maps_read(pid, &maps) == 0 && maps.count &&
+		  maps.entries[maps.count - 1].end <= 1ull << 32;
+
+	scry_maps_done(&maps);
+	scry_error_clear();
+	return is;
 }
 
 int scry_inject_check(const struct scry_proc *p)
@@ -52,6 +65,8 @@ int scry_inject_check(const struct scry_proc *p)
 	else if (scry_proc_share_memory(p->pid, p->ppid))
 		why = "has its parent's memory as long as it has not run a program (vfork)",
 		fix = "; fix: try again";
+	else if (is_32_bit(p->pid))
+		why = "is a 32-bit program, and scry enters x86_64 ones only";
 	else if (is_secure(p))
 		why = "gained rights at its start (setuid, setgid or file capabilities)";
 	if (why)

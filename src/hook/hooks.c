@@ -30,6 +30,7 @@
 #define PIECE 64	   /* changes made before the next look at the clock */
 #define SPARE_BYTES 16384u /* for functions of objects loaded later */
 #define SPARE_COUNTERS 512u
+#define HUNT_BYTES_A_NS 2u /* of a pause, of memory that is looked at: more than that takes */
 
 /* A list that is being changed is waited for, but not for ever; nor when it is us who hold the
  * program that changes it, in its start. */
@@ -589,18 +590,63 @@ static size_t next_piece(const struct scry_inject *inj, size_t first, size_t lef
 	return n < left && inj->edit.entries[first + n - 1].kind == SCRY_EDIT_PAD ? n + 1 : n;
 }
 
+/* As a context that was interrupted holds it: of an instruction in a window, not its first. */
+static bool is_interrupted(const void *arg, uint64_t word)
+{
+	return is_in_window(arg, word) && out_of_window(arg, word) != word;
+}
+
+/* What a stop for changes that last looks for, and what can be told before it: nobody is held for
+ * what does not fit into a pause. */
+static int prepare_hunt(const struct scry_hooks *h, struct scry_inject *inj)
+{
+	const struct scry_hook *last = h->count ? &h->rows[h->count - 1] : NULL;
+	const pid_t newest = scry_proc_newest();
+	const pid_t alone_since = scry_proc_shares_memory(inj->proc->pid) ? 0 : newest;
+	int r;
+
+	inj->hunt = (struct scry_world_hunt){.alone_since = alone_since};
+	scry_maps_done(&inj->maps);
+	r = scry_maps_read(inj->proc->pid, &inj->maps);
+	if (r < 0 || !last)
+		return r;
+	inj->hunt =
+		(struct scry_world_hunt){.is_one = is_interrupted,
+					 .arg = h,
+					 .low = h->rows[0].address,
+					 .high = last->address + last->window.endbr + last->jump,
+					 .bytes = inj->max_pause_ns * HUNT_BYTES_A_NS,
+					 .alone_since = alone_since};
+	if (scry_world_look_ns(inj->proc->pid, &inj->maps) > inj->max_pause_ns / 2) {
+		inj->hunt.bytes = 0;
+		inj->is_too_large = true;
+	}
+	return 0;
+}
+
+static int stop_to_change(const struct scry_hooks *h, struct scry_inject *inj, struct scry_world *w)
+{
+	int r = inj->lasts ? prepare_hunt(h, inj) : 0;
+
+	if (r == 0)
+		r = scry_inject_stop(inj, w);
+	inj->hunt.bytes = 0; /* no other stop looks for it */
+	return r;
+}
+
 /* With everybody stopped, as many as there is time for, which is said. -EAGAIN: a thread stands
- * where it cannot be moved from. */
+ * where it cannot be moved from, or may come back there (h->doubt_at). */
 static int apply_text(struct scry_hooks *h, struct scry_inject *inj, size_t first, size_t *count)
 {
 	size_t done = 0, n;
 	struct scry_world w;
-	int moved, r = scry_inject_stop(inj, &w);
+	int moved, r = stop_to_change(h, inj, &w);
 
 	if (r < 0)
 		return r;
-	moved = scry_world_move(&w, inj->mem.fd, out_of_window, h);
-	r = moved < 0 ? moved : is_anyone_inside(h, &w) ? -EAGAIN : 0;
+	h->doubt_at = scry_world_doubt(&w);
+	moved = h->doubt_at ? 0 : scry_world_move(&w, inj->mem.fd, out_of_window, h);
+	r = moved < 0 ? moved : h->doubt_at || is_anyone_inside(h, &w) ? -EAGAIN : 0;
 	while (r == 0 && done < *count && !(done && scry_world_is_late(&w))) {
 		n = next_piece(inj, first + done, *count - done, PIECE);
 		r = scry_edit_apply(&inj->edit, first + done, n);
@@ -635,6 +681,20 @@ static int apply_unused(struct scry_hooks *h, struct scry_inject *inj, size_t co
 	return r;
 }
 
+static int fail_inside(const struct scry_hooks *h, const struct scry_inject *inj)
+{
+	if (!h->doubt_at)
+		return scry_fail(-EBUSY,
+				 "a thread of process %d stands inside an instruction to be "
+				 "changed; fix: try again",
+				 inj->proc->pid);
+	return scry_fail(-EBUSY,
+			 "memory of process %d at %#llx holds an address within the first "
+			 "instructions of a function to be changed, as a context does that was "
+			 "interrupted there and is resumed later; fix: try again when it has been",
+			 inj->proc->pid, (unsigned long long)h->doubt_at);
+}
+
 static int apply(struct scry_hooks *h, struct scry_inject *inj, const struct changes *c,
 		 const struct scry_tracee *held)
 {
@@ -655,10 +715,7 @@ static int apply(struct scry_hooks *h, struct scry_inject *inj, const struct cha
 		}
 	}
 	if (r == -EAGAIN)
-		r = scry_fail(-EBUSY,
-			      "a thread of process %d stands inside an instruction to be changed; "
-			      "fix: try again",
-			      inj->proc->pid);
+		r = fail_inside(h, inj);
 	return r < 0 ? r
 		     : scry_edit_apply(&inj->edit, h->first_edit + c->text_count,
 				       c->count - c->text_count);

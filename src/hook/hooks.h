@@ -64,7 +64,7 @@ struct scry_hook {
 	/* site and got: the set's places [first_place, first_place + place_count) */
 	size_t first_place, place_count;
 	uint64_t target;     /* where these went, and the stub goes on to */
-	size_t unseen;	     /* ways to it that are not covered: short jumps, pointers in data */
+	size_t unseen, kept; /* ways that are not covered; slots that code takes its address from */
 	uint64_t over;	     /* the stub of another set that stands there (hook/chain.h); 0: none */
 	uint8_t over_old[5]; /* an entry's: the jump to it */
 	/* on */
@@ -100,9 +100,8 @@ struct scry_hooks {
 	size_t count, room;
 	char **requests;
 	struct scry_hook_to *request_to;
-	size_t request_count;
+	size_t request_count, refused;
 	size_t first_edit, edit_count; /* in the journal, while on */
-	size_t refused;
 	bool is_on;
 	bool waits;	/* set by the caller: SYMBOL@LIB may name what is loaded later */
 	bool is_unused; /* nobody runs the code to be changed: no stop is needed */
@@ -114,7 +113,8 @@ struct scry_hooks {
 	uint32_t slabs;				      /* bits: those with this set's literals */
 	const char *handlers[SCRY_HOOK_HANDLERS_MAX]; /* in the order of each slab's literals */
 	size_t handler_count;
-	size_t moved; /* threads that stood in a window and were moved, in all */
+	uint64_t doubt_at; /* of a word that kept what lasts from being changed; 0 */
+	size_t moved;	   /* threads that stood in a window and were moved, in all */
 };
 
 /* Reads the list of loaded objects. 0 or -errno with a sentence. */

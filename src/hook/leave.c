@@ -17,12 +17,11 @@
 
 #define LOOK_TRIES 5
 #define UNDO_TRIES 5
-#define CLOSER_BYTES (64u << 20) /* some 20 ms */
-#define PIECE 64		 /* changes put back before the next look at the clock */
-#define LEAVE_NS 2000000000ull	 /* threads that wait for a processor within a stub */
-#define LATE_NS 5000000000ull	 /* threads in vfork, whose children do something */
-#define LEAVE_TRIES 3		 /* at least */
-#define RUN_NS 10000000		 /* between two stops, unless the first was shorter */
+#define PIECE 64	       /* changes put back before the next look at the clock */
+#define LEAVE_NS 2000000000ull /* threads that wait for a processor within a stub */
+#define LATE_NS 5000000000ull  /* threads in vfork, whose children do something */
+#define LEAVE_TRIES 3	       /* at least */
+#define RUN_NS 10000000	       /* between two stops, unless the first was shorter */
 
 void scry_inject_count_pause(struct scry_inject *inj, uint64_t ns, uint32_t threads)
 {
@@ -56,11 +55,20 @@ static void let_run(const struct scry_inject *inj)
 		nanosleep(&(struct timespec){.tv_nsec = (long)(inj->runs_until_ns - now)}, NULL);
 }
 
-/* Frames on stacks that nobody stands on, where that takes no more than a pause (else it is the
+/* Another process on the same memory. Where none was made since there was none last, nobody is
+ * asked while all stand. */
+static pid_t other_on_memory(const struct scry_inject *inj)
+{
+	if (inj->hunt.alone_since && scry_proc_newest() == inj->hunt.alone_since)
+		return 0;
+	return scry_proc_shares_memory(inj->proc->pid);
+}
+
+/* Frames and contexts on stacks that nobody stands on, where that fits into a pause (else it is the
  * risk that is said); and processes that run on the same memory, which do not stand. */
 static int look_closer(struct scry_inject *inj, struct scry_world *w)
 {
-	pid_t other = scry_proc_shares_memory(inj->proc->pid);
+	pid_t other = other_on_memory(inj);
 	int r;
 
 	if (other)
@@ -68,11 +76,17 @@ static int look_closer(struct scry_inject *inj, struct scry_world *w)
 				 "process %d runs on the memory of process %d (CLONE_VM), and does "
 				 "not stop with it; fix: try again when it has ended",
 				 other, inj->proc->pid);
+	if (!inj->hunt.bytes)
+		return 0;
 	scry_maps_done(&inj->maps);
 	r = scry_maps_read(inj->proc->pid, &inj->maps);
 	if (r == 0)
-		r = scry_world_look_everywhere(w, &inj->mem, &inj->maps, CLOSER_BYTES);
-	return r == -EAGAIN ? 0 : r;
+		r = scry_world_look_everywhere(w, &inj->mem, &inj->maps, &inj->hunt);
+	if (r == -EAGAIN && inj->hunt.is_again) /* it is not looked for in the next stop */
+		inj->hunt.bytes = 0;
+	inj->hunt.is_again = true;
+	inj->is_too_large |= r == -E2BIG || !inj->hunt.bytes;
+	return r == -E2BIG ? 0 : r;
 }
 
 static int stop_once(struct scry_inject *inj, struct scry_world *w)
@@ -103,9 +117,9 @@ int scry_inject_stop(struct scry_inject *inj, struct scry_world *w)
 		r = stop_once(inj, w);
 	return r == -EAGAIN
 		       ? scry_fail(-EBUSY,
-				   "the stacks of process %d could not be looked at within %llu "
+				   "the %s of process %d could not be looked at within %llu "
 				   "ms, %d times; fix: try again, or a longer --max-pause",
-				   inj->proc->pid,
+				   inj->lasts ? "memory" : "stacks", inj->proc->pid,
 				   (unsigned long long)(inj->max_pause_ns / 1000000), LOOK_TRIES)
 		       : r;
 }

@@ -47,21 +47,43 @@ static bool are_files_bytes(struct scry_hooks *h, size_t object, const struct sc
 
 static const char patched[] = "a patch of scry's is applied to it; fix: scry patch list names it";
 
-/* Does its first instruction jump into a patch that lasts? */
-static bool is_patched(struct scry_hooks *h, const struct scry_hook *row)
+static const char watched[] =
+	"a watch of scry's has changed its first bytes; fix: scry ps says which, "
+	"end that first";
+
+static bool is_slab_of_agent(const struct scry_hooks *h, const struct scry_maps *maps,
+			     uint64_t address)
+{
+	struct scry_agent_header agent;
+	bool is = false;
+
+	if (scry_agent_find(&h->mem, maps, &agent) < 0)
+		return false;
+	for (uint64_t i = 0; i < agent.slab_count && i < SCRY_SLABS_MAX; i++)
+		is |= address - agent.slabs[i].code < agent.slabs[i].code_size;
+	return is;
+}
+
+/* Where its first instruction jumps: into a patch that lasts, or to a stub of a watch? NULL: to
+ * neither. */
+static const char *changed_by_scry(struct scry_hooks *h, const struct scry_hook *row)
 {
 	const uint64_t at = row->address + row->window.endbr;
 	const uint8_t *code = row->code + row->window.endbr;
 	struct scry_patch_head unused;
 	struct scry_maps maps = {0};
+	const char *why = NULL;
+	uint64_t to;
 	int32_t rel;
-	bool is;
 
 	memcpy(&rel, code + 1, sizeof(rel));
-	is = code[0] == 0xe9 && scry_maps_read(h->proc->pid, &maps) == 0 &&
-	     scry_lasting_at(&h->mem, &maps, at + JUMP_BYTES + (uint64_t)(int64_t)rel, &unused);
+	to = at + JUMP_BYTES + (uint64_t)(int64_t)rel;
+	if (code[0] == 0xe9 && scry_maps_read(h->proc->pid, &maps) == 0)
+		why = scry_lasting_at(&h->mem, &maps, to, &unused) ? patched
+		      : is_slab_of_agent(h, &maps, to)		   ? watched
+								   : NULL;
 	scry_maps_done(&maps);
-	return is;
+	return why;
 }
 
 static const char unreadable[] = "its code cannot be read";
@@ -148,15 +170,18 @@ static const char *entry_refusal(struct scry_hooks *h, struct scry_hook *row)
 	code.size = row->size;
 	code.avail = row->avail;
 	refusal = scry_x86_window(&code, JUMP_BYTES, SCRY_X86_JUMP_OK, &row->window);
-	if (refusal != SCRY_X86_OK)
-		return is_patched(h, row) ? patched : scry_x86_why(refusal);
+	if (refusal != SCRY_X86_OK) {
+		why = changed_by_scry(h, row);
+		return why ? why : scry_x86_why(refusal);
+	}
 	if (!(row->window.has & SCRY_X86_ONE) && !scry_text_at(text, row->address - bias))
 		return "no unwind table tells where it ends";
-	if (!are_files_bytes(h, (size_t)object, row))
-		return is_patched(h, row)
-			       ? patched
-			       : "its first bytes are not those of its file: another tool has "
-				 "changed them";
+	if (!are_files_bytes(h, (size_t)object, row)) {
+		why = changed_by_scry(h, row);
+		return why ? why
+			   : "its first bytes are not those of its file: another tool has changed "
+			     "them";
+	}
 	start = row->address + row->window.endbr;
 	if (!is_in_page(start, JUMP_BYTES))
 		return "its first bytes cross a page";
@@ -237,7 +262,8 @@ static bool is_displaced(const struct scry_hooks *h, uint64_t at)
 	       at < row->address + row->window.endbr + row->window.bytes;
 }
 
-/* The direct calls and jumps to `row`. What cannot be aimed elsewhere counts as unseen. */
+/* The direct calls and jumps to `row`. What cannot be aimed elsewhere, as a short jump, counts as
+ * unseen. */
 static int use_sites(struct scry_hooks *h, struct scry_hook *row)
 {
 	ssize_t object = scry_linkmap_at(&h->objects, row->address);
@@ -359,6 +385,7 @@ static int use_slots(struct scry_hooks *h, struct scry_hook *row, const struct s
 			if (callers)
 				row->why = slot->is_loaded ? address_taken : unsure;
 			is_loaded |= slot->is_loaded;
+			row->kept += slot->is_loaded;
 			row->unseen++;
 			continue;
 		}

@@ -139,6 +139,7 @@ static int finish(struct scry_watch *w)
 	}
 	w->cost_ns = w->events * CALL_NS;
 	scry_loading_tell(w, h);
+	scry_patch_tell_kept(w, h, "counted");
 	if (r == 0)
 		r = scry_loading_tell_unmet(w, h, 0, "counted");
 	scry_patch_tell_silent(w, silent);

@@ -256,6 +256,7 @@ static int finish(struct scry_watch *w)
 	scry_watch_lost(w, bad, "runs of records that made no sense");
 	scry_watch_waited(w, stats.waits);
 	scry_loading_tell(w, &l->hooks);
+	scry_patch_tell_kept(w, &l->hooks, "logged");
 	return scry_loading_tell_unmet(w, &l->hooks, 0, "logged");
 }
 

@@ -51,9 +51,41 @@ void scry_patch_tell_refused(struct scry_watch *w, const struct scry_hooks *h, c
 					h->rows[i].module, done, h->rows[i].why);
 }
 
+static bool is_kept(const struct scry_hook *row)
+{
+	return row->kept && row->way && row->way != SCRY_WAY_ENTRY && !row->to.is_guard;
+}
+
+size_t scry_patch_tell_kept(struct scry_watch *w, const struct scry_hooks *h, const char *done)
+{
+	const struct scry_hook *first = NULL;
+	size_t count = 0, slots = 0;
+
+	for (size_t i = 0; i < h->count; i++) {
+		if (!is_kept(&h->rows[i]))
+			continue;
+		first = first ? first : &h->rows[i];
+		slots += h->rows[i].kept;
+		count++;
+	}
+	if (!count)
+		return 0;
+	scry_watch_note(w,
+			"calls of %s in %s%s through %zu GOT slot%s are not %s: code takes the "
+			"address from there too, and pointers must stay as they are; %s",
+			scry_demangle_shown(first->symbol).text, first->module,
+			count > 1 ? ", and of others," : "", slots, scry_text_s(slots), done,
+			first->to.way == SCRY_WAY_GOT
+				? "fix: --via=entry"
+				: "its entry cannot be changed, as where a patch is in (scry patch "
+				  "list)");
+	scry_watch_lost_some(w, "calls through slots that must stay as they are");
+	return count;
+}
+
 bool scry_patch_is_silent(const struct scry_hooks *h, const struct scry_hook *row, uint64_t calls)
 {
-	return !calls && strpbrk(h->requests[row->request], "*?[");
+	return !calls && !is_kept(row) && strpbrk(h->requests[row->request], "*?[");
 }
 
 void scry_patch_tell_silent(struct scry_watch *w, size_t silent)

@@ -260,6 +260,7 @@ static int finish(struct scry_watch *w)
 				"there are too many; fix: name fewer",
 				(unsigned long long)t->crowded, scry_text_s(t->crowded));
 	scry_loading_tell(w, &t->hooks);
+	scry_patch_tell_kept(w, &t->hooks, "timed");
 	if (r == 0)
 		r = scry_loading_tell_unmet(w, &t->hooks, t->first, "timed");
 	scry_patch_tell_silent(w, silent);

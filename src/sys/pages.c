@@ -5,10 +5,10 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/err.h"
+#include "sys/page_scan.h"
 
 #define ENTRY_PRESENT (1ull << 63)
 #define ENTRY_SWAPPED (1ull << 62)
@@ -16,33 +16,18 @@
 #define LOOK_PAGES 2048u	 /* entries, or pages of a core, at once */
 #define LOOKS_MAX 64u		 /* of them for one call that finds nothing */
 
-/* linux/fs.h of 6.7; the headers here may be older */
-struct scan_region {
-	uint64_t start, end, categories;
-};
-struct scan_arg {
-	uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
-	uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
-};
-#define SCAN _IOWR('f', 16, struct scan_arg)
-#define SCAN_PRESENT (1u << 3)
-#define SCAN_SWAPPED (1u << 4)
-#define SCAN_ZERO (1u << 5) /* the kernel's page of zeros: it was read only */
-#define SCAN_GUARD (1u << 8)
 #define SCAN_ROOM 256u
-
-_Static_assert(sizeof(struct scan_arg) == 96, "struct pm_scan_arg");
 
 int scry_pages_open(struct scry_pages *p, const struct scry_space *space,
 		    const struct scry_mem *mem)
 {
-	struct scan_region region;
-	struct scan_arg arg = {.size = sizeof(arg),
-			       .end = SCRY_PAGE,
-			       .vec = (uintptr_t)&region,
-			       .vec_len = 1,
-			       .category_anyof_mask = SCAN_PRESENT | SCAN_GUARD,
-			       .return_mask = SCAN_PRESENT | SCAN_GUARD};
+	struct scry_scan_region region;
+	struct scry_scan arg = {.size = sizeof(arg),
+				.end = SCRY_PAGE,
+				.vec = (uintptr_t)&region,
+				.vec_len = 1,
+				.category_anyof_mask = SCRY_SCAN_PRESENT | SCRY_SCAN_GUARD,
+				.return_mask = SCRY_SCAN_PRESENT | SCRY_SCAN_GUARD};
 	char path[32];
 
 	*p = (struct scry_pages){.core = space->core, .mem = mem, .fd = -1};
@@ -53,9 +38,9 @@ int scry_pages_open(struct scry_pages *p, const struct scry_space *space,
 	if (p->fd < 0)
 		return scry_fail(-errno, "cannot see which pages of process %d are in memory: %s",
 				 (int)space->pid, strerror(errno));
-	p->scans_guards = ioctl(p->fd, SCAN, &arg) >= 0;
-	arg.category_anyof_mask = arg.return_mask = SCAN_PRESENT;
-	p->has_scan = p->scans_guards || ioctl(p->fd, SCAN, &arg) >= 0;
+	p->scans_guards = ioctl(p->fd, SCRY_SCAN, &arg) >= 0;
+	arg.category_anyof_mask = arg.return_mask = SCRY_SCAN_PRESENT;
+	p->has_scan = p->scans_guards || ioctl(p->fd, SCRY_SCAN, &arg) >= 0;
 	return 0;
 }
 
@@ -100,27 +85,28 @@ static unsigned int settle(const struct scry_pages *p, uint64_t page, unsigned i
 
 static unsigned int scanned_flags(uint64_t categories)
 {
-	if (categories & SCAN_GUARD)
+	if (categories & SCRY_SCAN_GUARD)
 		return SCRY_PAGE_GUARD;
-	if (categories & SCAN_ZERO)
+	if (categories & SCRY_SCAN_ZERO)
 		return 0;
-	return (categories & SCAN_PRESENT ? SCRY_PAGE_THERE : 0) |
-	       (categories & SCAN_SWAPPED ? SCRY_PAGE_SWAPPED : 0);
+	return (categories & SCRY_SCAN_PRESENT ? SCRY_PAGE_THERE : 0) |
+	       (categories & SCRY_SCAN_SWAPPED ? SCRY_PAGE_SWAPPED : 0);
 }
 
 static int scan(const struct scry_pages *p, uint64_t start, uint64_t end, struct runs *r,
 		uint64_t *ret_next)
 {
-	const uint64_t wanted = SCAN_PRESENT | SCAN_SWAPPED | (p->scans_guards ? SCAN_GUARD : 0);
-	struct scan_region regions[SCAN_ROOM];
-	struct scan_arg arg = {.size = sizeof(arg),
-			       .start = start,
-			       .end = end,
-			       .vec = (uintptr_t)regions,
-			       .vec_len = SCAN_ROOM,
-			       .category_anyof_mask = wanted,
-			       .return_mask = wanted | SCAN_ZERO};
-	int n = ioctl(p->fd, SCAN, &arg);
+	const uint64_t wanted =
+		SCRY_SCAN_PRESENT | SCRY_SCAN_SWAPPED | (p->scans_guards ? SCRY_SCAN_GUARD : 0);
+	struct scry_scan_region regions[SCAN_ROOM];
+	struct scry_scan arg = {.size = sizeof(arg),
+				.start = start,
+				.end = end,
+				.vec = (uintptr_t)regions,
+				.vec_len = SCAN_ROOM,
+				.category_anyof_mask = wanted,
+				.return_mask = wanted | SCRY_SCAN_ZERO};
+	int n = ioctl(p->fd, SCRY_SCAN, &arg);
 
 	if (n < 0)
 		return -errno;

@@ -270,6 +270,23 @@ pid_t scry_proc_shares_memory(pid_t pid)
 	return found;
 }
 
+static uint64_t kib_line(const char *text, const char *key)
+{
+	const char *line = strstr(text, key);
+
+	return line ? strtoull(line + strlen(key), NULL, 10) : 0;
+}
+
+uint64_t scry_proc_anonymous_bytes(pid_t pid)
+{
+	char path[64], text[4096];
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	if (read_file(path, text, sizeof(text)) < 0)
+		return 0;
+	return 1024 * (kib_line(text, "\nRssAnon:") + kib_line(text, "\nVmSwap:"));
+}
+
 bool scry_proc_task_is_worker(pid_t pid, pid_t tid)
 {
 	char path[96];

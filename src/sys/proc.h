@@ -102,6 +102,10 @@ struct scry_proc_stat {
 };
 int scry_proc_stat(pid_t pid, struct scry_proc_stat *ret);
 
+/* Private memory that was written to, in memory or swapped out, as the kernel counts it; 0: not
+ * known. */
+uint64_t scry_proc_anonymous_bytes(pid_t pid);
+
 /* The newest pid of this machine: when it has not changed, no process was made. 0: not known. */
 pid_t scry_proc_newest(void);
 

@@ -14,6 +14,7 @@
 #include "sys/gadgets.h"
 #include "sys/maps.h"
 #include "sys/mem.h"
+#include "sys/pages.h"
 #include "sys/proc.h"
 #include "sys/stack.h"
 #include "sys/written.h"
@@ -267,6 +268,11 @@ void scry_world_release(struct scry_world *w)
 #define STATE_MAGIC 0x46505853u	       /* asm/sigcontext.h: FP_XSTATE_MAGIC1 */
 #define SEGMENTS 0x002b000000000033ull /* cs, gs, fs, ss as 64-bit code has them */
 #define RESTORERS_MAX 8
+#define RED_ZONE 128	  /* below a stack pointer, which a function may use */
+#define LOOK_BYTES_A_NS 3 /* on an idle machine */
+#define LOOK_HOLES_A_NS \
+	2048 /* of memory that is not there, where it has to be asked page by page */
+#define LOOK_MAPPING_NS 1000u /* to read the list again */
 
 /* Frames are told by the word that holds the segments, then by the code that their first word leads
  * to (each object may have a restorer of its own, as the loader and libc do), or by the state that
@@ -278,6 +284,8 @@ struct look {
 	struct scry_written written;
 	uint64_t restorers[RESTORERS_MAX]; /* seen */
 	size_t restorer_count;
+	const struct scry_world_hunt *hunt; /* NULL: frames only */
+	uint64_t left;			    /* bytes that may be looked at yet */
 };
 
 /* Where a thread's stack is looked at: what a handler on an alternate stack has interrupted lies on
@@ -369,16 +377,30 @@ static int add_saved(struct scry_world *w, const struct scry_saved_ip *saved)
 	return 0;
 }
 
+static void note_found(struct scry_world *w, uint64_t at)
+{
+	if (w->found_count < SCRY_WORLD_FOUND_MAX)
+		w->found_at[w->found_count] = at;
+	w->found_count++;
+}
+
+/* The last words of a chunk, which may be of a frame that goes on, are the first of the next one.
+ */
 static int look_through(struct scry_world *w, struct look *l, size_t size, uint64_t address,
 			struct stacks *stacks)
 {
+	const struct scry_world_hunt none = {0}, *h = l->hunt ? l->hunt : &none;
+	const uint64_t low = h->low, span = h->high - h->low;
 	int r = 0;
 
-	for (size_t at = 0; at + FRAME_STATE + 8 <= size && r == 0; at += 8) {
+	for (size_t at = 0; at + 8 <= size && r == 0; at += 8) {
 		const unsigned char *frame = l->stack + at;
+		const uint64_t word = word_at(frame);
 		struct scry_saved_ip saved;
 
-		if (!is_frame(l, frame))
+		if (word - low < span && h->is_one(h->arg, word))
+			note_found(w, address + at);
+		if (at + FRAME_STATE + 8 > size || !is_frame(l, frame))
 			continue;
 		saved = (struct scry_saved_ip){.at = address + at + FRAME_IP,
 					       .ip = word_at(frame + FRAME_IP),
@@ -396,8 +418,8 @@ static uint64_t chunk_bytes(const struct look *l, uint64_t at, uint64_t end)
 	const struct scry_map_entry *m = scry_maps_at(l->maps, at);
 	uint64_t most = end - at < CHUNK_BYTES ? end - at : CHUNK_BYTES, start, there;
 
-	if (!m || m->shared || !scry_written_run(&l->written, at, at + most, &start, &there) ||
-	    there <= at)
+	if (l->hunt || !m || m->shared || /* all of a run is there */
+	    !scry_written_run(&l->written, at, at + most, &start, &there) || there <= at)
 		return most;
 	return there - at < most ? there - at : most;
 }
@@ -410,16 +432,26 @@ static int look_at_stack(struct scry_world *w, struct look *l, struct stacks *st
 	ssize_t n;
 
 	while (at < stacks->end[i] && r == 0) {
-		next = scry_written_next(&l->written, at, stacks->end[i]);
+		next = l->hunt ? at : scry_written_next(&l->written, at, stacks->end[i]);
 		if (next > at) { /* a frame's first word is not 0: none begins before */
 			at = next;
 			continue;
 		}
+		if (scry_world_is_late(w))
+			return -EAGAIN;
 		size = chunk_bytes(l, at, stacks->end[i]);
 		n = scry_mem_read_some(l->mem, at, l->stack, size);
+		if (n <= 0 && l->hunt) { /* a guard */
+			at = (at / SCRY_PAGE + 1) * SCRY_PAGE;
+			continue;
+		}
 		if (n <= 0)
 			break;
 		r = look_through(w, l, (size_t)n, at, stacks);
+		if (l->hunt && (size_t)n < size) {
+			at += (uint64_t)n;
+			continue;
+		}
 		if (at + size >= stacks->end[i] || (size_t)n < size)
 			break;
 		/* the next place not looked at */
@@ -464,35 +496,113 @@ static int look_at_run(struct scry_world *w, struct look *l, uint64_t start, uin
 {
 	struct stacks run = {.start = {start}, .end = {end}, .count = LOOK_STACKS};
 
+	if (end - start > l->left)
+		return -E2BIG;
+	l->left -= end - start;
 	return look_at_stack(w, l, &run, 0);
 }
 
-int scry_world_look_everywhere(struct scry_world *w, const struct scry_mem *mem,
-			       const struct scry_maps *maps, uint64_t bytes)
+static int look_at_mapping(struct scry_world *w, struct look *l, const struct scry_map_entry *m)
 {
-	struct look look = {.mem = mem, .maps = maps, .stack = malloc(CHUNK_BYTES)};
 	uint64_t run, end;
+	int r = 0;
+
+	for (uint64_t at = m->start; at < m->end && r == 0; at = end) {
+		if (scry_world_is_late(w))
+			return -EAGAIN;
+		if (!scry_written_run(&l->written, at, m->end, &run, &end))
+			return -E2BIG;
+		r = run < end ? look_at_run(w, l, run, end) : 0;
+	}
+	return r;
+}
+
+/* Which may be a stack: no file's. */
+static bool is_shared_memory(const struct scry_map_entry *m)
+{
+	return m->shared &&
+	       (!strncmp(m->path, "/dev/zero", 9) || !strncmp(m->path, "/memfd:", 7) ||
+		!strncmp(m->path, "/SYSV", 5) || !strncmp(m->path, "/anon_hugepage", 14));
+}
+
+static bool is_frames(const struct scry_world *w, uint64_t at)
+{
+	for (size_t i = 0; i < w->saved_count; i++)
+		if (w->saved[i].at == at)
+			return true;
+	return false;
+}
+
+/* Left behind below where its stack ends: a frame that was returned from. */
+static bool is_dead(const struct look *l, const struct scry_world *w, uint64_t at)
+{
+	for (size_t i = 0; i < w->count; i++) {
+		const struct scry_tracee *t = &w->threads[i];
+		const uint64_t below = t->regs.rsp - RED_ZONE;
+
+		if (t->stopped && at < below &&
+		    at >= t->regs.rsp - scry_stack_room(t, l->mem, l->maps))
+			return true;
+	}
+	return false;
+}
+
+/* Of too many to be kept all stay. */
+static void settle_found(struct scry_world *w, const struct look *l)
+{
+	size_t kept = 0;
+
+	if (w->found_count > SCRY_WORLD_FOUND_MAX)
+		return;
+	for (size_t i = 0; i < w->found_count; i++)
+		if (!is_frames(w, w->found_at[i]) && !is_dead(l, w, w->found_at[i]))
+			w->found_at[kept++] = w->found_at[i];
+	w->found_count = kept;
+}
+
+int scry_world_look_everywhere(struct scry_world *w, const struct scry_mem *mem,
+			       const struct scry_maps *maps, const struct scry_world_hunt *hunt)
+{
+	struct look look = {.mem = mem,
+			    .maps = maps,
+			    .stack = malloc(CHUNK_BYTES),
+			    .hunt = hunt,
+			    .left = hunt->bytes};
 	int r = look.stack ? 0 : -ENOMEM;
 
+	w->found_count = 0;
 	scry_written_open(&look.written, w->pid, maps);
-	for (size_t i = 0; i < maps->count && r == 0; i++) {
-		const struct scry_map_entry *m = &maps->entries[i];
-
-		if (m->shared || !scry_written_is_memory(m))
-			continue;
-		for (uint64_t at = m->start; at < m->end && r == 0; at = end) {
-			if (!scry_written_run(&look.written, at, m->end, &run, &end))
-				r = -EAGAIN;
-			else if (end - run > bytes)
-				r = -EAGAIN;
-			else if (run < end)
-				r = look_at_run(w, &look, run, end);
-			bytes -= r == 0 ? end - run : 0;
-		}
-	}
+	for (size_t i = 0; i < maps->count && r == 0; i++)
+		if (!maps->entries[i].shared && scry_written_is_memory(&maps->entries[i]))
+			r = look_at_mapping(w, &look, &maps->entries[i]);
+	for (size_t i = 0; i < maps->count && r == 0; i++)
+		if (is_shared_memory(&maps->entries[i]))
+			r = look_at_mapping(w, &look, &maps->entries[i]);
+	settle_found(w, &look);
 	free(look.stack);
 	scry_written_close(&look.written);
 	return r == -ENOMEM ? scry_fail(r, "not enough memory to look at stacks") : r;
+}
+
+uint64_t scry_world_doubt(const struct scry_world *w)
+{
+	return w->found_count ? w->found_at[0] : 0;
+}
+
+uint64_t scry_world_look_ns(pid_t pid, const struct scry_maps *maps)
+{
+	struct scry_written written;
+	uint64_t private = 0, ns;
+
+	for (size_t i = 0; i < maps->count; i++)
+		if (!maps->entries[i].shared)
+	private += maps->entries[i].end - maps->entries[i].start;
+	ns = maps->count * LOOK_MAPPING_NS + scry_proc_anonymous_bytes(pid) / LOOK_BYTES_A_NS;
+	scry_written_open(&written, pid, maps);
+	if (!written.has_scan) /* 8 bytes are read for each page that is not there, too */
+		ns += private / LOOK_HOLES_A_NS;
+	scry_written_close(&written);
+	return ns;
 }
 
 bool scry_world_inside(const struct scry_world *w, uint64_t start, uint64_t end)

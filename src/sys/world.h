@@ -16,9 +16,22 @@
 #include "sys/hurry.h"
 #include "sys/tracee.h"
 
+#define SCRY_WORLD_FOUND_MAX 64u
+
 struct scry_saved_ip { /* where a thread goes on when a signal handler of its returns */
 	uint64_t at;   /* address of the word on its stack */
 	uint64_t ip, sp;
+};
+
+/* What scry_world_look_everywhere looks for beside signal frames: addresses at which a context that
+ * is resumed later would go on within what is about to be changed. */
+struct scry_world_hunt {
+	bool (*is_one)(const void *arg, uint64_t word);
+	const void *arg;
+	uint64_t low, high; /* all lie in [low, high) */
+	uint64_t bytes;	    /* of memory, that may be looked at */
+	bool is_again;	    /* the caller's: it was looked for once */
+	pid_t alone_since;  /* likewise: the newest when no other had the same memory; 0: unknown */
 };
 
 struct scry_world {
@@ -27,6 +40,8 @@ struct scry_world {
 	size_t count, capacity;
 	struct scry_saved_ip *saved;
 	size_t saved_count, saved_capacity;
+	uint64_t found_at[SCRY_WORLD_FOUND_MAX]; /* words of a hunt, those of frames among them */
+	size_t found_count;			 /* may be more */
 	uint64_t first_ns; /* the first was asked to stop: some that slept may stand since then */
 	uint64_t deadline_ns; /* what is done to them ends then: the longest pause after that */
 	uint64_t pause_ns;    /* from first_ns until all were let go: nobody stood for longer */
@@ -52,11 +67,18 @@ void scry_world_release(struct scry_world *w);
  * uses more hides its frame. 0; -ENOMEM; -EAGAIN: not done by w->deadline_ns.
  */
 int scry_world_look(struct scry_world *w, const struct scry_mem *mem, const struct scry_maps *maps);
-/* After that: those on stacks that nobody stands on, too, in all private memory that was written
- * to, where that is no more than `bytes`; else -EAGAIN, without a sentence. Some may be no frames
- * any more. */
+/*
+ * After that: those on stacks that nobody stands on, too, in all private memory that was written
+ * to, then in the kernel's own shared memory (MAP_ANONYMOUS, memfd_create, SysV) as far as the
+ * process has used it; some may be no frames any more. Then scry_world_doubt. 0; -ENOMEM; -EAGAIN:
+ * not done by w->deadline_ns; -E2BIG: more than hunt->bytes, some was not looked at.
+ */
 int scry_world_look_everywhere(struct scry_world *w, const struct scry_mem *mem,
-			       const struct scry_maps *maps, uint64_t bytes);
+			       const struct scry_maps *maps, const struct scry_world_hunt *hunt);
+/* Where a word of the hunt lies that is no frame's; 0: nowhere. */
+uint64_t scry_world_doubt(const struct scry_world *w);
+/* How long that look will take, about: asked before anybody is held. */
+uint64_t scry_world_look_ns(pid_t pid, const struct scry_maps *maps);
 
 /* Does any thread stand in [start, end), or go on there after a signal that was looked for? Only
  * while stopped. */

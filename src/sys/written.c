@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "sys/page_scan.h"
+
 #define PAGE 4096u
 #define PAGE_PRESENT (1ull << 63)
 #define PAGE_SWAPPED (1ull << 62)
@@ -14,6 +16,21 @@
 #define PAGE_THERE (PAGE_PRESENT | PAGE_SWAPPED)
 #define PAGE_FRAME ((1ull << 55) - 1)
 #define LOOK_PAGES 2048 /* at once */
+
+/* Does the kernel tell the page at `at`, of zeros, so? */
+static bool can_scan(int own, uint64_t at)
+{
+	struct scry_scan_region region;
+	struct scry_scan arg = {.size = sizeof(arg),
+				.start = at,
+				.end = at + PAGE,
+				.vec = (uintptr_t)&region,
+				.vec_len = 1,
+				.category_anyof_mask = SCRY_SCAN_ZERO,
+				.return_mask = SCRY_SCAN_ZERO};
+
+	return ioctl(own, SCRY_SCAN, &arg) == 1;
+}
 
 /* By it a page that was only read is there. That one is the kernel's page of zeros; who may not
  * know frames sees them as 0. */
@@ -30,6 +47,7 @@ void scry_written_open(struct scry_written *w, pid_t pid, const struct scry_maps
 	if (own >= 0 && page != MAP_FAILED && page[0] == 0 &&
 	    pread(own, &entry, sizeof(entry), at) == sizeof(entry) && entry & PAGE_PRESENT)
 		w->pagemap = open(path, O_RDONLY | O_CLOEXEC);
+	w->has_scan = w->pagemap >= 0 && can_scan(own, (uintptr_t)page);
 	w->zeros = entry & PAGE_FRAME;
 	if (page != MAP_FAILED)
 		munmap((void *)page, PAGE);
@@ -62,20 +80,6 @@ static size_t read_pages(const struct scry_written *w, uint64_t at, uint64_t end
 	return n > 0 ? (size_t)n / sizeof(*ret) : 0;
 }
 
-uint64_t scry_written_next(const struct scry_written *w, uint64_t at, uint64_t end)
-{
-	const struct scry_map_entry *m = scry_maps_at(w->maps, at);
-	uint64_t pages[LOOK_PAGES];
-	size_t n, i = 0;
-
-	if (w->pagemap < 0 || !m || m->shared)
-		return at;
-	n = read_pages(w, at, end, pages);
-	while (i < n && (!is_written(w, pages[i]) || pages[i] & PAGE_FILE))
-		i++;
-	return i ? (at / PAGE + i) * PAGE : at;
-}
-
 bool scry_written_is_memory(const struct scry_map_entry *m)
 {
 	return strncmp(m->path, "[v", 2) != 0;
@@ -86,14 +90,45 @@ static bool is_there(const struct scry_written *w, uint64_t entry, bool is_own)
 	return is_own ? is_written(w, entry) && !(entry & PAGE_FILE) : (entry & PAGE_THERE) != 0;
 }
 
+/* As one run: pages that are present and those that are swapped out; at most `max_pages`, 0: all.
+ */
+static bool scan_run(const struct scry_written *w, uint64_t at, uint64_t end, uint64_t max_pages,
+		     struct scry_scan_region *ret)
+{
+	const struct scry_map_entry *m = scry_maps_at(w->maps, at);
+	const uint64_t unwanted = m && !m->shared ? SCRY_SCAN_FILE | SCRY_SCAN_ZERO : 0;
+	struct scry_scan arg = {.size = sizeof(arg),
+				.start = at / PAGE * PAGE,
+				.end = (end + PAGE - 1) / PAGE * PAGE,
+				.vec = (uintptr_t)ret,
+				.vec_len = 1,
+				.max_pages = max_pages,
+				.category_inverted = unwanted,
+				.category_mask = unwanted,
+				.category_anyof_mask = SCRY_SCAN_PRESENT | SCRY_SCAN_SWAPPED,
+				.return_mask = SCRY_SCAN_FILE};
+	int n = ioctl(w->pagemap, SCRY_SCAN, &arg);
+
+	if (n == 0)
+		ret->start = ret->end = arg.end;
+	return n >= 0;
+}
+
 bool scry_written_run(const struct scry_written *w, uint64_t at, uint64_t end, uint64_t *ret_start,
 		      uint64_t *ret_end)
 {
 	const struct scry_map_entry *m = scry_maps_at(w->maps, at);
 	const bool is_own = m && !m->shared;
+	struct scry_scan_region region;
 	uint64_t pages[LOOK_PAGES];
-	size_t n = w->pagemap < 0 ? 0 : read_pages(w, at, end, pages), first = 0, last;
+	size_t n, first = 0, last;
 
+	if (w->has_scan && scan_run(w, at, end, 0, &region)) {
+		*ret_start = region.start;
+		*ret_end = region.end;
+		return true;
+	}
+	n = w->pagemap < 0 ? 0 : read_pages(w, at, end, pages);
 	while (first < n && !is_there(w, pages[first], is_own))
 		first++;
 	for (last = first; last < n && is_there(w, pages[last], is_own);)
@@ -101,4 +136,19 @@ bool scry_written_run(const struct scry_written *w, uint64_t at, uint64_t end, u
 	*ret_start = (at / PAGE + first) * PAGE;
 	*ret_end = (at / PAGE + last) * PAGE;
 	return n > 0;
+}
+
+uint64_t scry_written_next(const struct scry_written *w, uint64_t at, uint64_t end)
+{
+	const struct scry_map_entry *m = scry_maps_at(w->maps, at);
+	struct scry_scan_region first;
+	uint64_t start, run_end;
+
+	if (w->pagemap < 0 || !m || m->shared)
+		return at;
+	if (w->has_scan && scan_run(w, at, end, 1, &first))
+		return first.start > at ? first.start : at;
+	if (!scry_written_run(w, at, end, &start, &run_end))
+		return at;
+	return start > at ? start : at;
 }

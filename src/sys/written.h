@@ -1,7 +1,9 @@
 /*
  * Which pages of a process anybody has written to: of a stack of megabytes, or a heap that was
  * mapped ahead, that is a small part. By /proc/PID/pagemap, where our own is believed; else all
- * pages count as written. Only for private memory: all else counts as written, too.
+ * pages count as written. Where the kernel has PAGEMAP_SCAN (sys/page_scan.h) what was never
+ * touched takes no time; else 8 bytes are read for each of its pages. Only for private memory: all
+ * else counts as written, too.
  */
 #ifndef SCRY_SYS_WRITTEN_H
 #define SCRY_SYS_WRITTEN_H
@@ -16,6 +18,7 @@ struct scry_written {
 	const struct scry_maps *maps; /* the caller's; must outlive this */
 	int pagemap;		      /* -1: all is read */
 	uint64_t zeros;		      /* the frame of the kernel's page of zeros; 0: not known */
+	bool has_scan;
 };
 
 void scry_written_open(struct scry_written *w, pid_t pid, const struct scry_maps *maps);
@@ -31,8 +34,8 @@ bool scry_written_is_memory(const struct scry_map_entry *m);
 /*
  * Memory of any kind, by what is there now: nothing is read for it, so that no server of memory is
  * asked. *ret_start is the next page from `at` on that is written, or, where it is shared, present
- * or swapped out; *ret_end is where the pages behind it are no more, at most 8 MiB from `at`. Both
- * are the same where there is none before. False: it cannot be told.
+ * or swapped out; *ret_end is where the pages behind it are no more, or as far as one look goes.
+ * Both are the same where there is none before. False: it cannot be told.
  */
 bool scry_written_run(const struct scry_written *w, uint64_t at, uint64_t end, uint64_t *ret_start,
 		      uint64_t *ret_end);

@@ -476,7 +476,7 @@ counter() { # NAME: of patch 'wrap' in $PID
 	printf '%s\n' '#include <scry/patch.h>' 'SCRY_COUNTER(calls)' \
 		'static void in(struct scry_patch_call *c) { scry_count(calls); }' 'SCRY_BEFORE_IN(step, "@target_hides", in)' >"$T/wrap.c"
 	compiles wrap
-	for how in green large restorer; do
+	for how in green greener large restorer; do
 		start hides "$TARGETS/target_hides" $how
 		wait_for 10 in_file "^pid" "$T/hides.out"
 		text_before=$(text "$PID")
@@ -491,6 +491,81 @@ counter() { # NAME: of patch 'wrap' in $PID
 		ended "$PID"
 		echo "$how: status $status"
 		[ "$status" -eq 0 ]
+		rm "$T/hides.out"
+	done
+}
+
+@test "a context that was interrupted there and is kept in the program's own data: refused until it has gone on" {
+	printf '%s\n' '#include <scry/patch.h>' 'SCRY_COUNTER(calls)' \
+		'static void in(struct scry_patch_call *c) { scry_count(calls); }' 'SCRY_BEFORE_IN(step, "@target_hides", in)' >"$T/wrap.c"
+	compiles wrap
+	rm -f "$T/in"
+	listens hides "$TARGETS/target_hides" copied
+	text_before=$(text "$PID")
+	scry_ends 1 patch apply "$T/wrap.so" -p "$PID" --max-pause 2s
+	says "holds an address within the first instructions"
+	[ "$(text "$PID")" = "$text_before" ]
+	"$SCRY" patch list -p "$PID" >"$T/list"
+	in_file "nothing to undo" "$T/list"
+	echo >&8
+	wait_for 10 in_file "^resumed" "$T/hides.out"
+	scry_ends 0 patch apply "$T/wrap.so" -p "$PID" --max-pause 2s
+	kill "$PID"
+	exec 8>&-
+	ended "$PID"
+	[ "$status" -eq 0 ]
+}
+
+@test "children: who lacks a patch and who has one is said, ps says who is patched, undo -f takes it out of all" {
+	printf '%s\n' '#include <scry/patch.h>' 'SCRY_COUNTER(calls)' \
+		'static void in(struct scry_patch_call *c) { scry_count(calls); }' 'SCRY_BEFORE_IN(within, "@target_hides", in)' >"$T/wrap.c"
+	compiles wrap
+	rm -f "$T/in"
+	listens hides "$TARGETS/target_hides" closed
+	printf f >&8
+	wait_for 10 in_file "^child" "$T/hides.out"
+	child=$(sed -n 's/^child //p' "$T/hides.out")
+	scry_ends 0 patch apply "$T/wrap.so" -p "$PID" --max-pause 2s
+	in_file "1 child process of it, forked before, does not have it: $child; fix: scry patch apply" "$T/scry.out"
+	scry_ends 0 patch apply "$T/wrap.so" -p "$child" --max-pause 2s
+	! in_file "child process" "$T/scry.out"
+	"$SCRY" ps | grep -q "^ *$child .*patched: wrap"
+	scry_ends 0 patch undo wrap -p "$PID" --max-pause 2s
+	in_file "1 child process of it still has the patch: $child; fix: scry patch undo wrap" "$T/scry.out"
+	scry_ends 0 patch undo wrap -p "$PID" --max-pause 2s -f
+	in_file "process $child .*patch 'wrap' is out" "$T/scry.out"
+	kill "$PID"
+	exec 8>&-
+}
+
+@test "a function that a watch has hooked: it is said that it is scry's" {
+	printf '%s\n' '#include <scry/patch.h>' 'SCRY_COUNTER(calls)' \
+		'static void in(struct scry_patch_call *c) { scry_count(calls); }' 'SCRY_BEFORE_IN(step, "@target_hides", in)' >"$T/wrap.c"
+	compiles wrap
+	start hides "$TARGETS/target_hides" large
+	wait_for 10 in_file "^pid" "$T/hides.out"
+	HIDES=$PID
+	text_before=$(text "$HIDES")
+	start watch "$SCRY" patch count step@target_hides -p "$HIDES"
+	is_hooked() { [ "$(text "$HIDES")" != "$text_before" ]; }
+	wait_for 20 is_hooked
+	scry_ends 4 patch apply "$T/wrap.so" -p "$HIDES"
+	says "a watch of scry's has changed its first bytes"
+	kill -INT "$PID"
+	ended "$PID"
+	kill "$HIDES"
+}
+
+@test "memory that is not there takes no time in the pause, and what does not fit into it is said" {
+	printf '%s\n' '#include <scry/patch.h>' 'SCRY_COUNTER(calls)' \
+		'static void in(struct scry_patch_call *c) { scry_count(calls); }' 'SCRY_BEFORE_IN(within, "@target_hides", in)' >"$T/wrap.c"
+	compiles wrap
+	for how in reserved much; do
+		start hides "$TARGETS/target_hides" $how
+		wait_for 10 in_file "^pid" "$T/hides.out"
+		scry_ends 0 patch apply "$T/wrap.so" -p "$PID" --max-pause 100ms
+		[ $how = reserved ] || says "has more memory than can be looked through within --max-pause"
+		kill "$PID"
 		rm "$T/hides.out"
 	done
 }

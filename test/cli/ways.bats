@@ -123,3 +123,10 @@ shaped() {
 	says "takes its address too"
 	scry_ends 0 patch count abs@libc.so.6 --via=got -- "$TARGETS/target_taken" 50
 }
+
+@test "where only some slots are left alone, that is said, and the count is not complete" {
+	printf 'long labs(long); long other(long a); long other(long a) { return labs(a) + 1; }\n' >"$T/other.c"
+	cc -fno-builtin -shared -fPIC -Wl,-z,lazy -o "$T/other.so" "$T/other.c"
+	LD_PRELOAD="$T/other.so" scry_ends 0 patch count labs@libc.so.6 --via=got -o "$T/o.json" -- "$TARGETS/target_taken" 50
+	json_is "$T/o.json" 'rows.sum { |row| row["calls"] } == 0 && !r["honesty"]["is_complete"] && r["notes"].any? { |n| n =~ /calls of labs in .* through 1 GOT slot are not counted/ }'
+}

@@ -2,6 +2,11 @@
  * each call's result is checked.
  *
  *   hides green      contexts that a timer's handler switches: frames on stacks that nobody is on
+ *   hides greener    the same, their stacks in shared memory
+ *   hides copied     what was interrupted is kept in memory of the program's own: once in `step`,
+ *                    until a line on the input, then no more
+ *   hides much       the same as green in a program that has written to 256 MiB
+ *   hides reserved   and in one that has reserved 20 TiB, which it does not use
  *   hides large      threads with stacks of 128 MiB, whose handler has a buffer of 400 KiB
  *   hides restorer   handlers return by a restorer of the program's own
  *   hides closed     a context that is suspended within what `step` calls, its stack unreadable
@@ -33,9 +38,10 @@ __asm__(".globl step\n.type step, @function\nstep:\n.cfi_startproc\n"
 	".cfi_endproc\n.size step, . - step\n"
 	".globl own_restorer\nown_restorer:\npush $15\npop %rax\nsyscall\n");
 extern char own_restorer[];
+#define SECOND 2 /* where the second instruction of `step` lies */
 
 static ucontext_t contexts[CONTEXTS], first;
-static char stacks[CONTEXTS][STACK];
+static char own_stacks[CONTEXTS][STACK], (*stacks)[STACK] = own_stacks;
 static volatile int current;
 static volatile sig_atomic_t stop;
 static char *closed;
@@ -99,6 +105,48 @@ static void green(void)
 	sigaction(SIGALRM, &act, NULL);
 	setitimer(ITIMER_REAL, &each, NULL);
 	rounds();
+}
+
+static void keeps(int signal, siginfo_t *info, void *context)
+{
+	static gregset_t kept;
+	static int is_over;
+	greg_t *now = ((ucontext_t *)context)->uc_mcontext.gregs;
+	char line;
+
+	(void)signal, (void)info;
+	if (is_over || now[REG_RIP] != (greg_t)step + SECOND)
+		return;
+	memcpy(kept, now, sizeof(kept));
+	now[REG_RIP] = 0;
+	printf("pid %d\n", (int)getpid());
+	fflush(stdout);
+	while (read(0, &line, 1) != 1)
+		;
+	memcpy(now, kept, sizeof(kept));
+	memset(kept, 0, sizeof(kept));
+	is_over = 1;
+	printf("resumed\n");
+	fflush(stdout);
+}
+
+static void copied(void)
+{
+	struct sigaction act = {.sa_sigaction = keeps, .sa_flags = SA_RESTART | SA_SIGINFO};
+	const struct itimerval each = {{0, 1000}, {0, 1000}};
+
+	sigaction(SIGALRM, &act, NULL);
+	setitimer(ITIMER_REAL, &each, NULL);
+	rounds();
+}
+
+static void *memory(size_t size, int flags)
+{
+	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
+
+	if (at == MAP_FAILED)
+		_exit(3);
+	return at;
 }
 
 static void waits(int signal)
@@ -209,7 +257,15 @@ int main(int argc, char **argv)
 	signal(SIGTERM, on_term);
 	if (!strcmp(how, "closed") || !strcmp(how, "shared"))
 		suspended(how[0] == 's');
-	if (!strcmp(how, "green"))
+	if (!strcmp(how, "copied"))
+		copied();
+	if (!strcmp(how, "greener"))
+		stacks = memory(sizeof(own_stacks), MAP_SHARED);
+	else if (!strcmp(how, "much"))
+		memset(memory(256ul << 20, MAP_PRIVATE), 1, 256ul << 20);
+	else if (!strcmp(how, "reserved"))
+		memory(20ul << 40, MAP_PRIVATE | MAP_NORESERVE);
+	if (!strncmp(how, "green", 5) || !strcmp(how, "much") || !strcmp(how, "reserved"))
 		green();
 	printf("pid %d\n", (int)getpid());
 	fflush(stdout);

@@ -444,7 +444,7 @@ static void lease(void **state)
 	control.lease_end_tsc = INT64_MAX;
 	take(&m, 0);
 	assert_int_equal(table()->sequence, 0); /* what was missed stays missed */
-	memset((void *)gate.ring, 0, sizeof(struct scry_gvl_table));
+	memset((void *)gate.table, 0, sizeof(struct scry_gvl_table));
 	control.lease_end_tsc = scry_tsc() + 1000000000ull;
 	take(&m, 0);
 	assert_int_equal(table()->lease_end, control.lease_end_tsc);

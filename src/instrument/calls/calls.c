@@ -611,6 +611,7 @@ static int finish(struct scry_watch *w)
 	struct scry_calls_watch *t = w->state;
 	struct scry_calls_stats calls;
 	uint64_t until = 0;
+	size_t kept = 0;
 	int r;
 
 	if (!t || (!t->tracks && !t->breaks)) /* the sum of others */
@@ -633,7 +634,9 @@ static int finish(struct scry_watch *w)
 	} else {
 		finish_hooks(w, t);
 	}
-	if (!t->root && !w->events && t->count && !w->opts->follow)
+	if (!t->root && !t->breaks)
+		kept = scry_patch_tell_kept(w, &t->hooks, "traced");
+	if (!t->root && !w->events && t->count && !w->opts->follow && !kept)
 		scry_watch_note(w,
 				t->count == 1 ? "%u function was watched, and not called: %s"
 					      : "%u functions were watched, and none was "
