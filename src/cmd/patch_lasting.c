@@ -49,9 +49,12 @@ int scry_lasting_leave(struct scry_inject *inj, int r)
 		return gone;
 	if (left)
 		scry_log_say(
-			"%llu KiB of scry's agent stay mapped, without effect, as no thread came "
-			"to a place where it can unmap them; fix: scry undo -p %d later",
-			(unsigned long long)left / 1024, inj->proc->pid);
+			"%llu KiB of scry's agent stay mapped, without effect, as %s; fix: scry "
+			"undo -p %d later",
+			(unsigned long long)left / 1024,
+			inj->left_why ? inj->left_why
+				      : "no thread came to a place where it can unmap them",
+			inj->proc->pid);
 	scry_error_clear();
 	return 0;
 }

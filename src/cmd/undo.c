@@ -170,6 +170,11 @@ static int stays(const struct scry_inject *inj)
 		       "address; once one of its threads has run Ruby code scry undo -p %d unmaps "
 		       "them\n",
 		       (unsigned long long)scry_agent_bytes(h) / 1024, inj->proc->pid);
+	else if (inj->left_why)
+		printf("%llu KiB of the agent stay mapped, without effect, as %s; fix: scry undo "
+		       "-p %d again, later\n",
+		       (unsigned long long)scry_agent_bytes(h) / 1024, inj->left_why,
+		       inj->proc->pid);
 	else
 		printf("%llu KiB of the agent stay mapped, without effect, as a thread may still "
 		       "need them; fix: scry undo -p %d again when its threads have run\n",
