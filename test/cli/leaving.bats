@@ -79,3 +79,31 @@ switched() {
 @test "contexts that a signal handler switches, while calls are counted: they go on" {
 	switched patch count unseen_work
 }
+
+@test "returns that are followed, and wrapped by a patch that stays: they go home" {
+	cat >"$T/wrap.c" <<'C'
+#include <scry/patch.h>
+static void enters(struct scry_patch_call *call, uint64_t kept[4]);
+static void returns(struct scry_patch_return *done, uint64_t kept[4]);
+SCRY_WRAP(unseen_wait, enters, returns)
+SCRY_COUNTER(left)
+static void enters(struct scry_patch_call *call, uint64_t kept[4])
+{
+}
+static void returns(struct scry_patch_return *done, uint64_t kept[4])
+{
+	scry_count(left);
+}
+C
+	cc -I"$ROOT/include" -shared -fPIC -O1 -nostartfiles -o "$T/wrap.so" "$T/wrap.c"
+	unseen waits
+	scry_ends 0 patch apply "$T/wrap.so" -p "$pid" --max-pause 2s
+	for _ in 1 2 3; do
+		scry_ends 0 patch time unseen_wait -p "$pid" -d 500ms
+		no in_file "stay mapped" "$T/scry.err"
+	done
+	"$SCRY" patch list -p "$pid" >"$T/list"
+	in_file "left  *[1-9]" "$T/list"
+	scry_ends 0 patch undo wrap -p "$pid" --max-pause 2s
+	ends_unseen
+}
