@@ -266,7 +266,7 @@ int scry_lasting_print(const struct scry_proc *proc)
 static int undo(const struct scry_proc *proc, const char *name, uint64_t max_pause_ns)
 {
 	struct scry_taken_out out;
-	int r = scry_inject_check(proc);
+	int r = scry_inject_check_undo(proc);
 
 	if (r == 0)
 		r = scry_inject_check_alone(proc);

@@ -222,7 +222,7 @@ static int undo_held(const struct undo_opts *o, pid_t pid)
 	if (r == 0)
 		r = scry_proc_refresh(&proc);
 	if (r == 0)
-		r = scry_inject_check(&proc);
+		r = scry_inject_check_undo(&proc);
 	if (r == 0) {
 		inj.max_pause_ns = o->max_pause_ns;
 		inj.only_adopt = true;

@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "sys/living.h"
+
 #define PAGE 4096u
 #define PAGE_PRESENT (1ull << 63)
 #define PAGE_SWAPPED (1ull << 62)
@@ -26,7 +28,7 @@ void scry_written_open(struct scry_written *w, pid_t pid, const struct scry_maps
 	char path[32];
 
 	*w = (struct scry_written){.maps = maps, .pagemap = -1};
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)scry_living_thread(pid));
 	if (own >= 0 && page != MAP_FAILED && page[0] == 0 &&
 	    pread(own, &entry, sizeof(entry), at) == sizeof(entry) && entry & PAGE_PRESENT)
 		w->pagemap = open(path, O_RDONLY | O_CLOEXEC);
