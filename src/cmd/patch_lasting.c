@@ -58,9 +58,12 @@ int scry_lasting_leave(struct scry_inject *inj, int r)
 			     inj->proc->pid);
 	if (left)
 		scry_log_say(
-			"%llu KiB of scry's agent stay mapped, without effect, as no thread came "
-			"to a place where it can unmap them; fix: scry undo -p %d later",
-			(unsigned long long)left / 1024, inj->proc->pid);
+			"%llu KiB of scry's agent stay mapped, without effect, as %s; fix: scry "
+			"undo -p %d later",
+			(unsigned long long)left / 1024,
+			inj->left_why ? inj->left_why
+				      : "no thread came to a place where it can unmap them",
+			inj->proc->pid);
 	scry_error_clear();
 	return 0;
 }
@@ -286,7 +289,7 @@ int scry_lasting_print(const struct scry_proc *proc)
 static int undo(const struct scry_proc *proc, const char *name, uint64_t max_pause_ns)
 {
 	struct scry_taken_out out;
-	int r = scry_inject_check(proc);
+	int r = scry_inject_check_undo(proc);
 
 	if (r == 0)
 		r = scry_inject_check_alone(proc);

@@ -170,6 +170,11 @@ static int stays(const struct scry_inject *inj)
 		       "address; once one of its threads has run Ruby code scry undo -p %d unmaps "
 		       "them\n",
 		       (unsigned long long)scry_agent_bytes(h) / 1024, inj->proc->pid);
+	else if (inj->left_why)
+		printf("%llu KiB of the agent stay mapped, without effect, as %s; fix: scry undo "
+		       "-p %d again, later\n",
+		       (unsigned long long)scry_agent_bytes(h) / 1024, inj->left_why,
+		       inj->proc->pid);
 	else
 		printf("%llu KiB of the agent stay mapped, without effect, as a thread may still "
 		       "need them; fix: scry undo -p %d again when its threads have run\n",
@@ -217,7 +222,7 @@ static int undo_held(const struct undo_opts *o, pid_t pid)
 	if (r == 0)
 		r = scry_proc_refresh(&proc);
 	if (r == 0)
-		r = scry_inject_check(&proc);
+		r = scry_inject_check_undo(&proc);
 	if (r == 0) {
 		inj.max_pause_ns = o->max_pause_ns;
 		inj.only_adopt = true;

@@ -42,8 +42,7 @@ int scry_inject_check(const struct scry_proc *p)
 	if ((p->state == 'Z' || p->state == 'X') && p->threads <= 1)
 		return scry_fail(-ESRCH, "process %d (%s) has ended", p->pid, p->comm);
 	if (p->state == 'Z')
-		why = "goes on without its first thread, and the kernel shows no memory of such a "
-		      "process";
+		why = "goes on without its first thread, and such a process is not entered";
 	else if (p->pid == getpid())
 		why = "is scry itself";
 	else if (scry_proc_is_kernel(p->pid))
@@ -73,6 +72,15 @@ int scry_inject_check(const struct scry_proc *p)
 		return scry_fail(-ENOTSUP, "cannot enter process %d (%s): it %s%s", p->pid, p->comm,
 				 why, fix);
 	return 0;
+}
+
+int scry_inject_check_undo(const struct scry_proc *p)
+{
+	struct scry_proc living = *p;
+
+	if (p->state == 'Z' && p->threads > 1) /* sys/living */
+		living.state = 'S';
+	return scry_inject_check(&living);
 }
 
 static bool waits_for_vfork(pid_t pid, pid_t tid)

@@ -57,7 +57,7 @@ struct scry_hook {
 	struct scry_x86_window window;
 	uint8_t code[64]; /* the function's first bytes */
 	size_t size, avail;
-	bool spares_red_zone, is_ifunc;
+	bool spares_red_zone, frees_rax, is_ifunc; /* see hook/stub.h */
 	uint8_t jump; /* bytes of the jump at the entry: 5, or 2 that lead to `pad` */
 	uint64_t pad; /* 5 bytes of filler */
 	uint8_t pad_old[5];

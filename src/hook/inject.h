@@ -48,14 +48,14 @@ struct scry_inject {
 	uint64_t *ring;
 	uint64_t *counters[SCRY_SLABS_MAX]; /* of the slabs that we mapped, the same */
 	uint64_t counted[SCRY_SLABS_MAX];   /* counters in use */
-	uint64_t gate;			    /* addresses in the target */
-	uint64_t data;			    /* struct scry_agent_data */
+	uint64_t gate, data; /* addresses in the target; data: struct scry_agent_data */
 	struct scry_edit edit;
 	struct scry_undo_report older;	 /* what a scry that died had left, put back on entering */
 	struct scry_undo_report settled; /* what scry_shadow_settle has put back */
 	uint64_t pause_max_ns, pause_total_ns, pause_wall_ns;
 	uint64_t pause_cpu_ns; /* at most: as many threads run at a time as there are processors */
 	uint32_t pause_threads, pauses;
+	const char *left_why; /* after leave, if bytes stay: a clause; NULL: a thread, or the VM */
 	uint64_t runs_until_ns; /* before that its threads are not all stopped again */
 };
 

@@ -3,6 +3,7 @@
  * more. Part of inject.h.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -17,11 +18,12 @@
 
 #define LOOK_TRIES 5
 #define UNDO_TRIES 5
-#define PIECE 64	       /* changes put back before the next look at the clock */
-#define LEAVE_NS 2000000000ull /* threads that wait for a processor within a stub */
-#define LATE_NS 5000000000ull  /* threads in vfork, whose children do something */
-#define LEAVE_TRIES 3	       /* at least */
-#define RUN_NS 10000000	       /* between two stops, unless the first was shorter */
+#define HIDDEN_BYTES (4ull << 30) /* a few seconds, while all run */
+#define PIECE 64		  /* changes put back before the next look at the clock */
+#define LEAVE_NS 2000000000ull	  /* threads that wait for a processor within a stub */
+#define LATE_NS 5000000000ull	  /* threads in vfork, whose children do something */
+#define LEAVE_TRIES 3		  /* at least */
+#define RUN_NS 10000000		  /* between two stops, unless the first was shorter */
 
 void scry_inject_count_pause(struct scry_inject *inj, uint64_t ns, uint32_t threads)
 {
@@ -420,13 +422,81 @@ static int make_idle(struct scry_inject *inj, const struct caller *caller)
 				 &(struct scry_unmap_how){.stack = caller->stack, .to_idle = true});
 }
 
-static void unmap_stopped(struct scry_inject *inj, struct scry_world *w,
-			  const struct caller *caller, bool is_last, uint64_t *ret_left)
-{
-	bool is_free = has_let_go(inj);
+/*
+ * What no stop shows: processes that run on the same memory and are none of its threads, and signal
+ * frames on stacks that nobody stands on, as where a handler switches stacks. Both are looked for
+ * while all run, after a stop in which nobody was inside and nothing led there any more: who is
+ * born later starts elsewhere, and a frame is found where it is, or was until it was gone on with,
+ * as nothing else is written there while its thread is still inside.
+ */
+enum hidden {
+	HIDDEN_UNKNOWN, /* not looked for */
+	HIDDEN_TAIL,	/* nobody comes to what an idle agent does not have */
+	HIDDEN_NONE,	/* nor to the rest */
+};
 
-	if (!is_free && !(is_last && lets_go(inj)))
+struct leaving {
+	struct scry_undo_report *report;
+	uint64_t *ret_left;
+	enum hidden known, wanted; /* wanted: that is all that is missing for unmapping it */
+	bool is_last, inside;
+	bool is_unknowable; /* looking again will not tell */
+};
+
+/* Has nothing ever led to it? */
+static bool was_never_entered(const struct scry_inject *inj)
+{
+	return !inj->adopted && !inj->vm_is_told && !inj->header.slab_count &&
+	       !(inj->edit.mem && inj->edit.count);
+}
+
+/* Those of libc, which end threads and change users, switch no stacks. */
+static bool has_handlers(pid_t pid)
+{
+	bool has = false;
+
+	for (int signal = 1; signal < 65 && !has; signal++)
+		has = signal != 32 && signal != 33 && scry_proc_catches(pid, signal);
+	return has;
+}
+
+/* NULL: nobody comes who is not seen in a stop; else why that is not so, or not known. */
+static const char *find_hidden(struct scry_inject *inj, bool *ret_unknowable)
+{
+	const struct scry_world_hunt frames = {.bytes = HIDDEN_BYTES};
+	struct scry_world found = {.pid = inj->proc->pid, .deadline_ns = UINT64_MAX};
+	const char *why = NULL;
+	int r;
+
+	if (was_never_entered(inj))
+		return NULL;
+	if (scry_proc_shares_memory(inj->proc->pid))
+		return "another process runs on its memory (clone with CLONE_VM)";
+	r = read_maps(inj);
+	if (r == 0)
+		r = scry_world_look_everywhere(&found, &inj->mem, &inj->maps, &frames);
+	if (r == 0 && scry_inject_is_inside(inj, &found))
+		why = "a signal frame on a stack that no thread stands on may lead to them";
+	else if (r < 0 && (r != -E2BIG || has_handlers(inj->proc->pid)))
+		why = "its memory could not be looked through for stacks that lead to them";
+	*ret_unknowable = r < 0;
+	free(found.saved);
+	scry_error_clear();
+	return why;
+}
+
+static void unmap_stopped(struct scry_inject *inj, struct scry_world *w,
+			  const struct caller *caller, struct leaving *l)
+{
+	const bool is_free = has_let_go(inj);
+	const enum hidden needed = is_free ? HIDDEN_NONE : HIDDEN_TAIL;
+
+	if (!is_free && !(l->is_last && lets_go(inj)))
 		return;
+	if (l->known < needed) {
+		l->wanted = needed;
+		return;
+	}
 	if ((is_free ? unmap_alone(inj, w, caller) : make_idle(inj, caller)) < 0)
 		return;
 	if (!is_free) {
@@ -434,12 +504,11 @@ static void unmap_stopped(struct scry_inject *inj, struct scry_world *w,
 		inj->header.parts &= SCRY_PARTS_IDLE;
 		inj->header.slab_count = 0;
 	}
-	*ret_left = is_free ? 0 : scry_agent_bytes(&inj->header);
+	*l->ret_left = is_free ? 0 : scry_agent_bytes(&inj->header);
 }
 
 /* -EINPROGRESS: threads did not stop; -EAGAIN: one stands where bytes are to be put back. */
-static int leave_once(struct scry_inject *inj, struct scry_undo_report *report, bool is_last,
-		      uint64_t *ret_left, bool *ret_inside)
+static int leave_once(struct scry_inject *inj, struct leaving *l)
 {
 	struct caller caller;
 	struct scry_world w;
@@ -454,19 +523,18 @@ static int leave_once(struct scry_inject *inj, struct scry_undo_report *report, 
 		return r == -EBUSY ? -EINPROGRESS : r;
 	/* entering may have failed before the journal was opened: nothing is changed */
 	left = inj->edit.mem ? inj->edit.count : 0;
-	r = left ? undo_stopped(inj, &w, 0, &left, report) : 0;
+	r = left ? undo_stopped(inj, &w, 0, &left, l->report) : 0;
 	caller.thread = scry_world_caller(&w, &inj->mem, &inj->maps, &caller.stack);
-	*ret_inside = scry_inject_is_inside(inj, &w) || is_about_to_call(inj, &w) ||
-		      scry_threads_are_inside(inj, &w) || !caller.thread || left;
-	if (r == 0 && !*ret_inside && is_quiet(inj, &w) && is_tail_unused(inj, &w))
-		unmap_stopped(inj, &w, &caller, is_last, ret_left);
+	l->inside = scry_inject_is_inside(inj, &w) || is_about_to_call(inj, &w) ||
+		    scry_threads_are_inside(inj, &w) || !caller.thread || left;
+	if (r == 0 && !l->inside && is_quiet(inj, &w) && is_tail_unused(inj, &w))
+		unmap_stopped(inj, &w, &caller, l);
 	scry_inject_go(inj, &w);
 	return r;
 }
 
-int scry_inject_leave_idle(struct scry_inject *inj, bool *ret_gone)
+static int leave_idle_once(struct scry_inject *inj, struct leaving *l)
 {
-	uint64_t left = 1;
 	struct caller caller;
 	struct scry_world w;
 	int r = scry_inject_stop(inj, &w);
@@ -475,24 +543,56 @@ int scry_inject_leave_idle(struct scry_inject *inj, bool *ret_gone)
 		return r;
 	caller.thread = scry_world_caller(&w, &inj->mem, &inj->maps, &caller.stack);
 	if (caller.thread && is_quiet(inj, &w))
-		unmap_stopped(inj, &w, &caller, true, &left);
+		unmap_stopped(inj, &w, &caller, l);
 	scry_inject_go(inj, &w);
-	*ret_gone = !left;
 	return 0;
+}
+
+/* In a stop; and, where that leaves open only who is hidden, in another once that is known. */
+static int leave_looking(struct scry_inject *inj, struct leaving *l,
+			 int (*once)(struct scry_inject *inj, struct leaving *l))
+{
+	int r;
+
+	inj->left_why = NULL;
+	do {
+		l->known = l->wanted;
+		l->wanted = HIDDEN_UNKNOWN;
+		r = once(inj, l);
+		if (r < 0 || !l->wanted)
+			return r;
+		inj->left_why = find_hidden(inj, &l->is_unknowable);
+	} while (!inj->left_why);
+	l->wanted = HIDDEN_UNKNOWN;
+	l->inside = true;
+	return 0;
+}
+
+int scry_inject_leave_idle(struct scry_inject *inj, bool *ret_gone)
+{
+	uint64_t left = 1;
+	struct leaving l = {.ret_left = &left, .is_last = true};
+	int r = leave_looking(inj, &l, leave_idle_once);
+
+	if (r == 0)
+		*ret_gone = !left;
+	return r;
 }
 
 /* Whoever is inside leaves when it runs, who is in vfork comes out of it, and who is in a coroutine
  * may come back to a stack on which it can unmap ours. */
 static int leave_all(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left)
 {
+	struct leaving l = {.report = report, .ret_left = ret_left};
 	const uint64_t began_ns = scry_now_ns();
-	bool inside = false, is_late = false;
+	bool is_late = false;
 	int r = -EAGAIN;
 
 	for (int i = 0; goes_on(i, began_ns + (is_late ? LATE_NS : LEAVE_NS)); i++) {
-		r = leave_once(inj, report, i + 1 >= LEAVE_TRIES, ret_left, &inside);
+		l.is_last = i + 1 >= LEAVE_TRIES;
+		r = leave_looking(inj, &l, leave_once);
 		is_late = r == -EINPROGRESS;
-		if (r == 0 ? !*ret_left || (!inside && i + 1 >= LEAVE_TRIES)
+		if (r == 0 ? !*ret_left || l.is_unknowable || (!l.inside && l.is_last)
 			   : r != -EAGAIN && !is_late)
 			break;
 		if (!is_late)

@@ -15,6 +15,7 @@
 
 #include "base/err.h"
 #include "sys/hurry.h"
+#include "sys/living.h"
 
 #define LOCK_NS 500000000ull
 #define TRIES_NS 2000000000ull
@@ -112,19 +113,19 @@ void scry_inject_unlock(struct scry_inject *inj)
 int scry_own_begin(struct scry_own *own, const struct scry_inject *inj,
 		   const struct scry_tracee *ours)
 {
-	const pid_t pid = inj->proc->pid;
+	const pid_t pid = inj->proc->pid, first = scry_living_thread(pid);
 	int r;
 
 	*own = (struct scry_own){0};
-	if (ours && ours->tid == pid)
+	if (ours && ours->tid == first)
 		return 0;
-	r = scry_tracee_seize_now(&own->first, pid, pid);
-	if (r == -EPERM && !scry_proc_tracer(pid, pid)) /* or that tracer has just let go */
-		r = scry_tracee_seize_now(&own->first, pid, pid);
+	r = scry_tracee_seize_now(&own->first, pid, first);
+	if (r == -EPERM && !scry_proc_tracer(pid, first)) /* or that tracer has just let go */
+		r = scry_tracee_seize_now(&own->first, pid, first);
 	own->is_held = r == 0;
-	if (r == -EPERM && scry_proc_tracer(pid, pid) == getpid())
+	if (r == -EPERM && scry_proc_tracer(pid, first) == getpid())
 		r = 0;
-	else if (r == -EPERM && scry_proc_tracer(pid, pid))
+	else if (r == -EPERM && scry_proc_tracer(pid, first))
 		r = -EAGAIN;
 	if (r == -EAGAIN || r == 0)
 		scry_error_clear();

@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "hook/loads.h"
 #include "hook/threads.h"
+#include "hook/shadow_homes.h"
 
 #define THUNKS_AT 64 /* in their slab: after its magic */
 #define THUNKS_BYTES (SCRY_SHADOW_THUNKS * SCRY_SHADOW_THUNK_BYTES)
@@ -397,6 +398,9 @@ static int settle_once(struct scry_inject *inj, struct returns *s, bool *has_tab
 				 : scry_inject_is_inside(inj, &w);
 	if (*has_tables)
 		r = send_home(inj, s);
+	if (r == 0 && *has_tables)
+		r = scry_shadow_homes_put_back(
+			inj, &w, &(struct scry_shadow_homes){s->thunks, s->shadow.originals});
 	if (r == 0 && (!*has_tables || is_inside || is_any_unwinding(inj, s, &w)))
 		r = -EAGAIN;
 	scry_inject_go(inj, &w);

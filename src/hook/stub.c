@@ -28,13 +28,16 @@ static void put_rel32(struct out *o, uint64_t target, unsigned after)
 
 static void put_count(struct out *o, const struct scry_stub *s)
 {
-	put(o, "\x50\x9f\x0f\x90\xc0", 5); /* push %rax; lahf; seto %al */
-	put(o, "\x80\x3d", 2);		   /* cmpb $0, gate(%rip) */
+	if (!s->frees_rax)
+		put(o, "\x50", 1);	       /* push %rax */
+	put(o, "\x9f\x0f\x90\xc0\x80\x3d", 6); /* lahf; seto %al; cmpb $0, gate(%rip) */
 	put_rel32(o, s->gate, 1);
 	put(o, "\x00\x74\x08", 3);     /* je over the next */
 	put(o, "\xf0\x48\xff\x05", 4); /* lock incq counter(%rip) */
 	put_rel32(o, s->counter, 0);
-	put(o, "\x04\x7f\x9e\x58", 4); /* add $127, %al; sahf; pop %rax */
+	put(o, "\x04\x7f\x9e", 3); /* add $127, %al; sahf */
+	if (!s->frees_rax)
+		put(o, "\x58", 1); /* pop %rax */
 }
 
 static void put_call(struct out *o, const struct scry_stub *s)

@@ -32,7 +32,8 @@ struct scry_stub {
 	enum scry_hook_kind kind;
 	bool is_indirect; /* a slot leads here: begins with endbr64 */
 	bool spares_red_zone;
-	uint64_t at;		/* where it will run */
+	bool frees_rax; /* COUNT: what comes next sets rax whatever it is: no stack is used */
+	uint64_t at;	/* where it will run */
 	uint64_t gate, counter; /* COUNT: two words within reach */
 	uint64_t literal;	/* else: a word within reach that holds the handler's address */
 	uint32_t cookie;	/* CALL: what the handler is told, below 2^31 */

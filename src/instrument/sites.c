@@ -9,8 +9,9 @@
  * whoever looks at the program, expects it: a call that the kernel makes again begins there and is
  * counted once. The window is the mov alone, so no thread can stand inside.
  *
- * It must be the only way to the `syscall`, or calls would be missing (sys/syscall_number), and
- * the thread must have a stack there: what ends threads may have unmapped it.
+ * It must be the only way to the `syscall`, or calls would be missing (sys/syscall_number). The
+ * stub uses no stack, of which there may be none, or no more: it keeps the flags in rax, which the
+ * mov sets.
  *
  * No unwind table covers the stub. A signal may end a thread there by unwinding it, with libc's
  * cancellation: read() allows that by a call before its `syscall`, and forbids it behind. What
@@ -140,7 +141,7 @@ static const char *add_row(struct sites *s, const struct scry_site *site)
 				  .to = {.kind = SCRY_HOOK_COUNT, .way = SCRY_WAY_ENTRY},
 				  .way = SCRY_WAY_ENTRY,
 				  .jump = MOV_BYTES,
-				  .spares_red_zone = true};
+				  .frees_rax = true};
 	why = refusal(s, site, &object, row->code);
 	scry_error_clear();
 	if (why)

@@ -23,6 +23,7 @@
 #include "base/err.h"
 #include "sys/container.h"
 #include "sys/guard.h"
+#include "sys/living.h"
 #include "sys/proc.h"
 
 #define ADDRESS_END (1ull << 47)
@@ -50,7 +51,7 @@ int scry_mem_open(struct scry_mem *mem, pid_t pid, int writable)
 	char path[64];
 	int fd, err;
 
-	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)scry_living_thread(pid));
 	fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
 	if (fd < 0) {
 		err = errno;

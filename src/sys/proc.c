@@ -24,6 +24,7 @@
 
 #include "base/err.h"
 #include "sys/container.h"
+#include "sys/living.h"
 
 #define TASKS_MAX 4194304u /* PID_MAX_LIMIT of the kernel */
 /* linux/sched.h; proc(5) has the field. A worker of io_uring, or another one, in a process. */
@@ -258,11 +259,11 @@ pid_t scry_proc_shares_memory(pid_t pid)
 {
 	DIR *dir = opendir("/proc");
 	struct dirent *entry;
-	pid_t found = 0, other;
+	pid_t found = 0, other, self = scry_living_thread(pid);
 
 	while (dir && !found && (entry = readdir(dir))) {
 		other = (pid_t)strtol(entry->d_name, NULL, 10);
-		if (other > 0 && other != pid && scry_proc_share_memory(pid, other))
+		if (other > 0 && other != pid && scry_proc_share_memory(self, other))
 			found = other;
 	}
 	if (dir)

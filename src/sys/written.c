@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "sys/living.h"
 #include "sys/page_scan.h"
 
 #define PAGE 4096u
@@ -43,7 +44,7 @@ void scry_written_open(struct scry_written *w, pid_t pid, const struct scry_maps
 	char path[32];
 
 	*w = (struct scry_written){.maps = maps, .pagemap = -1};
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)scry_living_thread(pid));
 	if (own >= 0 && page != MAP_FAILED && page[0] == 0 &&
 	    pread(own, &entry, sizeof(entry), at) == sizeof(entry) && entry & PAGE_PRESENT)
 		w->pagemap = open(path, O_RDONLY | O_CLOEXEC);

@@ -350,6 +350,11 @@ static void describe_left(const struct scry_watch *w, uint64_t left, char *ret, 
 			 "%d, without effect; fix: scry undo -p %d",
 			 kib, standing, standing == 1 ? "" : "s", standing == 1 ? "s" : "", pid,
 			 pid);
+	else if (w->inj->left_why)
+		snprintf(ret, size,
+			 "%llu KiB of the agent stay mapped in process %d, without effect, as %s; "
+			 "fix: scry undo -p %d, later",
+			 kib, pid, w->inj->left_why, pid);
 	else
 		snprintf(ret, size,
 			 "%llu KiB of the agent stay mapped in process %d, without effect, as a "

@@ -96,6 +96,26 @@ alone() {
 	ends_right "$odd" odd
 }
 
+@test "the first thread ends while it is watched, and scry is killed: it is listed, and undo takes all out" {
+	target odd leaderless
+	odd=$PID
+	before=$(text "$odd")
+	tid=$(ls "/proc/$odd/task" | tail -1)
+	start scry "$SCRY" patch count work_fold work_mix -p "$odd"
+	scry=$PID
+	wait_for 10 hooked "$odd"
+	kill -USR1 "$odd"
+	wait_for 10 grep -q "^State:.*Z" "/proc/$odd/status"
+	kill -KILL "$(keeper_of "$scry")" "$scry"
+	ended "$scry"
+	"$SCRY" ps | grep -qw "^ *$odd"
+	"$SCRY" patch list -p "$odd" | grep -q applied
+	undo "$odd"
+	text_is "$odd/task/$tid" "$before"
+	goes_on "$T/odd.out"
+	ends_right "$odd" odd
+}
+
 # ends_within SECONDS SCRY'S ARGS...: its status, or 124 and where its threads stand.
 ends_within() {
 	local seconds=$1 scry

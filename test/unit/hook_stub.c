@@ -367,6 +367,10 @@ static void bytes_are_exact(void **unused)
 	/* lea original, %r11; jmp *literal; nopl; jmp */
 	static const char replace[] = "\x4c\x8d\x1d\x06\x00\x00\x00\xff\x25\x73\x40\x00\x00"
 				      "\x0f\x1f\x44\x00\x00\xe9\xee\xcf\xff\xff";
+	/* the same where rax is free */
+	static const char free_rax[] = "\x9f\x0f\x90\xc0\x80\x3d\xf5\x3f\x00\x00\x00\x74\x08"
+				       "\xf0\x48\xff\x05\x2b\x40\x00\x00\x04\x7f\x9e"
+				       "\x0f\x1f\x44\x00\x00\xe9\xe3\xcf\xff\xff";
 	struct scry_stub stub = stub_of(SCRY_HOOK_COUNT, false);
 	struct scry_stub_code code = emitted(&stub);
 
@@ -374,6 +378,10 @@ static void bytes_are_exact(void **unused)
 	assert_int_equal(code.size, sizeof(count) - 1);
 	assert_memory_equal(code.bytes, count, sizeof(count) - 1);
 	assert_int_equal(code.copy_at, 26);
+	stub.frees_rax = true;
+	code = emitted(&stub);
+	assert_int_equal(code.size, sizeof(free_rax) - 1);
+	assert_memory_equal(code.bytes, free_rax, sizeof(free_rax) - 1);
 	stub = stub_of(SCRY_HOOK_COUNT, true);
 	stub.spares_red_zone = true;
 	code = emitted(&stub);
