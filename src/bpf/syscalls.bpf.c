@@ -9,19 +9,17 @@
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
 
-#include "bpf/execs.h"
 #include "bpf/limits.h"
 #include "bpf/mapped.h"
 #include "bpf/ruby.h"
+#include "bpf/slot.h"
 #include "bpf/task.h"
 #include "wire/bpf_syscalls_lines.h"
 
 #include <bpf/bpf_tracing.h>
 
-#define TS_COMPAT 0x2u
 #define USER_CS 3u
 #define ERRNO_MAX 4095
-#define ENOSYS 38
 #define BURST 128u /* copies of stacks, and paths, that may come at once on a processor */
 #define EVERY_MAX (1u << 24)
 #define SITES_MAX 65536u
@@ -167,18 +165,6 @@ static __u32 new_image(void)
 	__u32 zero = 0, *next = bpf_map_lookup_elem(&images, &zero);
 
 	return next ? __sync_fetch_and_add(next, 1) : 0;
-}
-
-static __always_inline void set_slot(struct scry_syscalls_slot *slot,
-				     const struct task_struct *task,
-				     const struct pt_regs___kernel *regs)
-{
-	slot->tid = (__u32)task->pid;
-	slot->execs = (__u32)task->self_exec_id;
-	slot->born = task->start_time;
-	slot->number = (__u32)regs->orig_ax;
-	slot->abi = task->thread_info.status & TS_COMPAT ? SCRY_ABI_32 : SCRY_ABI_64;
-	slot->ip = regs->ip;
 }
 
 /* --- copies: of places, stacks and paths ----------------------------------------------------- */
@@ -454,12 +440,6 @@ static __always_inline bool is_birth(const struct scry_syscalls_slot *slot, long
 	return !result && !bpf_map_delete_elem(&newborn, &slot->tid);
 }
 
-/* syscall(-1), which strace does not have either; what returns elsewhere has no such number. */
-static __always_inline bool is_none(const struct scry_syscalls_slot *slot, long result)
-{
-	return slot->number == SCRY_SYSCALLS_RETURNED && result == -ENOSYS;
-}
-
 /*
  * Of all calls of a processor one is drawn now and then, such that some hundred are drawn in a
  * second, and stands for as many as are drawn one of.
@@ -538,8 +518,14 @@ int syscalls_exit(unsigned long long *ctx)
 		return 0;
 	now = scry_setup.latency ? bpf_ktime_get_ns() : 0; /* before anything else is done */
 	set_slot(&slot, task, regs);
-	if ((!result && may_be_birth(&slot) && is_birth(&slot, result)) || is_none(&slot, result) ||
-	    is_skipped(&slot, task))
+	if (!result && may_be_birth(&slot) && is_birth(&slot, result))
+		return 0;
+	if (slot.number == SCRY_SYSCALLS_RETURNED) {
+		e = bpf_task_storage_get(&threads, task, 0, 0);
+		if (is_none(&slot, regs, e, result) && task->ptrace) /* a tracer has skipped it */
+			return 0;
+	}
+	if (is_skipped(&slot, task))
 		return 0;
 	if (slot.number >= SCRY_SYSCALLS_UNKNOWN || is_exec(&slot, result))
 		displace(&slot);
@@ -618,13 +604,16 @@ SEC("raw_tp/signal_deliver")
 int syscalls_signal(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct pt_regs___kernel *regs = (struct pt_regs___kernel *)bpf_task_pt_regs(task);
 	struct entered *e;
 
 	if (!may_be_member(task))
 		return 0;
-	e = bpf_task_storage_get(&threads, task, 0, 0);
-	if (e)
+	e = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (e) {
 		e->has_mask = 0;
+		e->signal_sp = regs->sp;
+	}
 	return 0;
 }
 
@@ -651,6 +640,7 @@ int syscalls_tick(struct bpf_perf_event_data *ctx)
 	if ((long)regs->orig_ax < 0) /* a fault, or an interrupt of the program itself */
 		return 0;
 	set_slot(&slot, task, regs);
+	find_place(&slot, regs);
 	count(SCRY_SYSCALLS_INSIDE);
 	s = find(&slot);
 	if (!s) {

@@ -143,6 +143,8 @@ static uint32_t call_name(struct scry_syscall_sums *s, const struct scry_syscall
 		known = "rt_sigreturn";
 	if (key->number == SCRY_SYSCALLS_UNKNOWN)
 		known = key->abi == SCRY_ABI_64 ? "[not known]" : "[32-bit call]";
+	if (key->number == SCRY_SYSCALLS_NONE)
+		known = key->abi == SCRY_ABI_64 ? "[no such call]" : "[no such 32-bit call]";
 	if (known)
 		return string(s, known);
 	snprintf(text, sizeof(text), key->abi == SCRY_ABI_64 ? "call %u" : "32-bit call %u",

@@ -419,7 +419,7 @@ static void push_row(const struct scry_syscall_view *v, const struct scry_syscal
 	c[COL_NAME] = site ? scry_functions_string(v->reader, site->name_str)
 			   : scry_cell_text("total", 5);
 	c[COL_NUMBER] = scry_cell_known(site ? site->number : 0,
-					site && site->number < SCRY_SYSCALLS_UNKNOWN);
+					site && site->number < SCRY_SYSCALLS_NONE);
 	c[COL_ABI] = scry_cell_text(site && site->abi ? "32" : "64", 2);
 	c[COL_PLACE] = scry_cell_text(scry_buf_str(&place), place.len);
 	c[COL_MODULE] = scry_functions_string(v->reader, site ? site->module_str : 0);

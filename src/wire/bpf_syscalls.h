@@ -21,6 +21,7 @@
 #define SCRY_SYSCALLS_PATH 256		   /* bytes of a path */
 #define SCRY_SYSCALLS_RETURNED 0xffffffffu /* as a number: rt_sigreturn, seen when it is over */
 #define SCRY_SYSCALLS_UNKNOWN 0xfffffffeu  /* the same: it is not known */
+#define SCRY_SYSCALLS_NONE 0xfffffffdu	   /* the same: -1 and -2, which no kernel has */
 
 struct scry_syscalls_setup { /* constants */
 	uint32_t pid_ns;     /* in which processes have their numbers: inode; 0: the machine's */

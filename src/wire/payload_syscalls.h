@@ -37,7 +37,8 @@ struct scry_ev_syscall_site { /* an instruction of a process that makes a system
 	uint32_t site;	      /* number, dense from 1 */
 	uint32_t pid;
 	uint32_t image;	 /* what the process ran: a number for each exec and fork */
-	uint32_t number; /* of the call; 0xffffffff: rt_sigreturn; 0xfffffffe: not known */
+	uint32_t number; /* of the call; 0xffffffff: rt_sigreturn; 0xfffffffe: not known;
+			  * 0xfffffffd: none, as -1 */
 	uint32_t abi;	 /* 0: of x86_64; 1: of 32 bits (int 0x80) */
 	uint32_t name_str;
 	uint32_t module_str, symbol_str;

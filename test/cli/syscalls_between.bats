@@ -1,0 +1,52 @@
+#!/usr/bin/env bats
+# scry syscalls, of calls that a signal, a new program or a filter comes between (test/targets/between.c).
+
+load lib
+
+setup() {
+	need_targets
+	prepare
+	need_root "eBPF"
+	need_bpf
+}
+
+@test "a sample on the way to a handler is of the place that made the call; rt_sigreturn has none" {
+	scry_ends 0 syscalls -o "$T/o.json" -- "$TARGETS/target_between" handlers 300
+	json_is "$T/o.json" 'x = rows.select { |y| y["name"] == "tgkill" }; x.map { |y| y["symbol"] } - ["syscall", nil] == [] && x.sum { |y| y["samples"] } > 50'
+	json_is "$T/o.json" 'rows.find { |y| y["name"] == "tgkill" && y["symbol"].nil? }.to_h["samples"].to_i * 100 <= rows.sum { |y| y["samples"] }'
+	json_is "$T/o.json" 'rows.select { |y| y["name"] == "rt_sigreturn" }.all? { |y| y["module"].nil? }'
+}
+
+@test "a sample at the end of execve is of no place of the new program" {
+	scry_ends 0 syscalls -f -o "$T/o.json" -- sh -c 'for i in 0 1 2 3 4 5 6 7 8 9; do for k in 0 1 2 3 4 5 6 7 8 9; do /bin/true; done; done'
+	json_is "$T/o.json" 'rows.select { |y| y["name"] == "execve" }.all? { |y| y["module"].nil? || y["symbol"] == "execve" || y["module"] == "[not looked at]" }'
+}
+
+@test "rt_sigreturn is one row, with its samples, and counted whatever its handler leaves in ax" {
+	scry_ends 0 syscalls -c -o "$T/o.json" -- "$TARGETS/target_between" handlers 200
+	hits=$(sed -n 's/^hits //p' "$T/scry.out")
+	json_is "$T/o.json" "(x = rows.select { |y| y['name'] == 'rt_sigreturn' }).size == 1 && x[0]['count'] == $hits && x[0]['samples'] > 0"
+	for how in --exact --latency; do
+		scry_ends 0 syscalls "$how" --force -o "$T/o.json" -- "$TARGETS/target_between" enosys 1000
+		in_file "^hits 1000$" "$T/scry.out"
+		json_is "$T/o.json" 'rows.select { |y| y["name"] == "rt_sigreturn" }.map { |y| y["count"] } == [1000]'
+		json_is "$T/o.json" 'rows.none? { |y| y["name"] =~ /no such/ }'
+	done
+}
+
+@test "calls that no kernel has are counted with their errors, and are no rt_sigreturn" {
+	for how in --exact --latency; do
+		scry_ends 0 syscalls "$how" --by syscall --force -o "$T/o.json" -- "$TARGETS/target_between" none 500
+		json_is "$T/o.json" 'rows.select { |y| y["name"] =~ /no such/ }.map { |y| y.values_at("name", "number", "count", "errors") }.sort == [["[no such 32-bit call]", nil, 500, 500], ["[no such call]", nil, 1000, 1000]]'
+		json_is "$T/o.json" 'rows.none? { |y| y["name"] == "rt_sigreturn" }'
+	done
+}
+
+@test "what a filter may have answered is not proven; below one that lets the call pass it is" {
+	for how in --exact --latency; do
+		scry_ends 0 syscalls "$how" --force -o "$T/o.json" -- "$TARGETS/target_between" answered 3000
+		json_is "$T/o.json" 'rows.find { |y| y["name"] == "rt_sigprocmask" }["count"] == 3000 && r["verdicts"].none? { |v| v["grade"] == "proven" }'
+		scry_ends 0 syscalls "$how" --force -o "$T/o.json" -- "$TARGETS/target_between" passed 3000
+		json_is "$T/o.json" 'r["verdicts"].find { |v| v["pattern"] == "mask" }.to_h["count"].to_i >= 2999'
+	done
+}
