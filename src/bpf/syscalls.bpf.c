@@ -335,7 +335,8 @@ static __attribute__((noinline)) int tell_stack(const struct scry_syscalls_key *
 	return tell_lines(key, weight);
 }
 
-static void tell_path(const struct scry_syscalls_key *key, __u64 at, __u32 kind)
+/* Of all calls that have failed so since the last one that was told. */
+static void tell_path(struct scry_syscalls_sum *s, __u64 at, __u32 kind)
 {
 	struct scry_syscalls_path *r;
 
@@ -346,11 +347,13 @@ static void tell_path(const struct scry_syscalls_key *key, __u64 at, __u32 kind)
 		count(SCRY_SYSCALLS_LOST);
 		return;
 	}
-	set_head(&r->head, kind, key);
+	set_head(&r->head, kind, &s->key);
 	if (bpf_probe_read_user_str(r->path, sizeof(r->path), (void *)at) < 0) {
 		bpf_ringbuf_discard(r, 0);
 		return;
 	}
+	r->head.weight = (__u32)s->absent - s->absent_told;
+	s->absent_told = (__u32)s->absent;
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 }
 
@@ -428,7 +431,7 @@ static __always_inline void add_error(struct scry_syscalls_sum *s,
 		s->absent_ticks += s->pending;
 		path = s->key.abi == SCRY_ABI_64 ? path_of(s->key.number, regs) : 0;
 		if (path && (s->absent < 8 || (bpf_get_prandom_u32() & 15) == 0))
-			tell_path(&s->key, path, SCRY_SYSCALLS_PATH_ABSENT);
+			tell_path(s, path, SCRY_SYSCALLS_PATH_ABSENT);
 	} else {
 		s->error = (__s32)result;
 	}

@@ -272,7 +272,8 @@ uint64_t scry_syscall_sums_line_samples(const struct scry_syscall_sums *s)
 	return s->line_samples;
 }
 
-void scry_syscall_sums_path(struct scry_syscall_sums *s, uint32_t site, const char *path)
+void scry_syscall_sums_path(struct scry_syscall_sums *s, uint32_t site, const char *path,
+			    uint64_t weight)
 {
 	const size_t length = strnlen(path, SCRY_SYSCALLS_PATH);
 	uint64_t *count = NULL;
@@ -281,7 +282,7 @@ void scry_syscall_sums_path(struct scry_syscall_sums *s, uint32_t site, const ch
 	if (scry_intern_put(&s->texts, path, length, &id) == 0)
 		count = scry_map_ref(&s->paths, (uint64_t)site << 32 | id);
 	if (count)
-		++*count;
+		*count += weight;
 }
 
 /* --- threads --------------------------------------------------------------------------------- */

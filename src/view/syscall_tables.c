@@ -418,8 +418,8 @@ static void push_row(const struct scry_syscall_view *v, const struct scry_syscal
 	c[COL_TIMED] = scry_cell_known(row->timed, scry_syscall_is_timed(v));
 	c[COL_NAME] = site ? scry_functions_string(v->reader, site->name_str)
 			   : scry_cell_text("total", 5);
-	c[COL_NUMBER] = scry_cell_known(site ? site->number : 0,
-					site && site->number < SCRY_SYSCALLS_NONE);
+	c[COL_NUMBER] =
+		scry_cell_known(site ? site->number : 0, site && site->number < SCRY_SYSCALLS_NONE);
 	c[COL_ABI] = scry_cell_text(site && site->abi ? "32" : "64", 2);
 	c[COL_PLACE] = scry_cell_text(scry_buf_str(&place), place.len);
 	c[COL_MODULE] = scry_functions_string(v->reader, site ? site->module_str : 0);
@@ -601,7 +601,7 @@ static void push_table(struct scry_syscall_view *v, const struct scry_syscall_ve
 		scry_syscall_put_place(v, site, &place);
 		if (!v->doc->is_data)
 			scry_syscall_shorten(&place);
-		if (i < SCRY_SYSCALL_WITH_PATHS) {
+		if (d->has_paths && i < SCRY_SYSCALL_WITH_PATHS) {
 			scry_syscall_put_paths(v, d->row, false, &paths);
 			scry_syscall_put_paths(v, d->row, true, &directories);
 		}
@@ -648,7 +648,7 @@ static void push_cures(struct scry_syscall_view *v, const struct scry_syscall_ve
 		bool is_told = false;
 
 		scry_syscall_put_paths(v, verdicts[i].row, true, &paths);
-		if (paths.len && verdicts[i].row->absent)
+		if (paths.len && verdicts[i].has_paths)
 			scry_doc_remark(v->doc, "%s: most were asked for in %s",
 					verdicts[i].pattern, paths.data);
 		scry_buf_done(&paths);

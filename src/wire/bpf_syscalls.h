@@ -75,8 +75,8 @@ struct scry_syscalls_sum {
 	uint64_t again_ticks, absent_ticks; /* in calls that ended so */
 	uint64_t last;			    /* result of the last one: what brk is compared with */
 	struct scry_syscalls_kind_sum kinds[2];
-	int32_t error; /* the last one's, that was none of the two; 0 */
-	uint32_t reserved;
+	int32_t error;	      /* the last one's, that was none of the two; 0 */
+	uint32_t absent_told; /* `absent` when its path was told last */
 };
 
 struct scry_syscalls_timed { /* with --latency in its place */
@@ -114,7 +114,7 @@ struct scry_syscalls_record {
 	uint32_t other;	  /* in `places`: image of whose fork it is, as that may be told later; 0 */
 	uint32_t is_last; /* ENDED: the process has no other thread */
 	char name[16];
-	uint64_t weight; /* STACK, LINES: it stands for so many calls, or ticks */
+	uint64_t weight; /* STACK, LINES, PATH: it stands for so many calls, or ticks */
 	struct scry_syscalls_key key;
 };
 

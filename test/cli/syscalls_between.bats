@@ -50,3 +50,14 @@ setup() {
 		json_is "$T/o.json" 'r["verdicts"].find { |v| v["pattern"] == "mask" }.to_h["count"].to_i >= 2999'
 	done
 }
+
+@test "directories of files that are not there are weighed by their calls, and are no other verdict's" {
+	scry_ends 0 syscalls --exact -o "$T/o.json" -- "$TARGETS/target_between" paths 100000
+	json_is "$T/o.json" 'r["verdicts"].find { |v| v["pattern"] == "enoent" && v["of"] > 100000 }.to_h["directories"].to_s.match?(%r{^/nowhere/late (9[89]|100) %})'
+	[ -e /etc/localtime ] || skip "no /etc/localtime"
+	scry_ends 0 syscalls --exact -o "$T/x.scry" -- "$TARGETS/target_between" localtime 100000
+	scry_ends 0 report "$T/x.scry" --json
+	json_is "$T/scry.out" '(x = r["verdicts"].select { |v| v["of"] > 100000 }).map { |v| v["pattern"] } == ["localtime"] && x[0]["directories"].nil? && x[0]["paths"].nil?'
+	scry_ends 0 report "$T/x.scry"
+	no in_file "asked for in .*nowhere" "$T/scry.out"
+}

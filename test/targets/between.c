@@ -6,6 +6,8 @@
  *   between none N        N calls each of the numbers -1 and -2, N by int $0x80 of -1
  *   between answered N    N times the signal mask that is in force, which a filter answers with 0
  *   between passed N      the same below a filter of other calls
+ *   between paths N       first 300 slow ones, then N that ask for a file that is not there
+ *   between localtime N   200 of those, and N for /etc/localtime, from the same instruction
  */
 #include <errno.h>
 #include <linux/filter.h>
@@ -16,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <ucontext.h>
@@ -66,6 +69,17 @@ static int set_masks(long n, unsigned int answered)
 	return 0;
 }
 
+static void ask_for(long n, const char *path, unsigned int rest_us)
+{
+	struct stat st;
+
+	for (long i = 0; i < n; i++) {
+		stat(path, &st);
+		if (rest_us)
+			usleep(rest_us);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc == 3 ? argv[1] : "";
@@ -93,8 +107,15 @@ int main(int argc, char **argv)
 		return set_masks(n, SYS_rt_sigprocmask);
 	} else if (!strcmp(what, "passed")) {
 		return set_masks(n, SYS_getppid);
+	} else if (!strcmp(what, "paths")) {
+		ask_for(300, "/nowhere/early/file", 1000);
+		ask_for(n, "/nowhere/late/file", 0);
+	} else if (!strcmp(what, "localtime")) {
+		ask_for(200, "/nowhere/early/file", 0);
+		ask_for(n, "/etc/localtime", 0);
 	} else {
-		fprintf(stderr, "usage: between handlers|enosys|none|answered|passed N\n");
+		fprintf(stderr,
+			"usage: between handlers|enosys|none|answered|passed|paths|localtime N\n");
 		return 2;
 	}
 	printf("hits %ld\n", hits);
