@@ -453,11 +453,11 @@ bool scry_syscall_is_place_wanted(const struct scry_syscall_view *v,
 	bool is;
 
 	scry_syscall_put_line(v, row, &text);
-	scry_buf_printf(&text, "%s ", scry_syscall_text(v, site->name_str));
+	scry_buf_printf(&text, "\n%s\n", scry_syscall_text(v, site->name_str));
 	scry_syscall_put_place(v, site, &text);
-	scry_buf_printf(&text, " ");
+	scry_buf_printf(&text, "\n");
 	scry_syscall_put_caller(v, row, &text);
-	is = scry_grep_matches(v->grep, scry_buf_str(&text));
+	is = scry_grep_matches_row(v->grep, &text);
 	scry_buf_done(&text);
 	return is;
 }
@@ -472,10 +472,10 @@ static bool is_wanted(const struct scry_syscall_view *v, const struct scry_sysca
 		return scry_syscall_is_place_wanted(v, row);
 	scry_syscall_put_line(v, row, &text);
 	if (v->opts->by == SCRY_VIEW_BY_THREAD)
-		scry_buf_printf(&text, "%s", scry_syscall_text(v, row->thread_str));
+		scry_buf_printf(&text, "\n%s", scry_syscall_text(v, row->thread_str));
 	else if (site)
-		scry_buf_printf(&text, "%s ", scry_syscall_text(v, site->name_str));
-	is = scry_grep_matches(v->grep, scry_buf_str(&text));
+		scry_buf_printf(&text, "\n%s", scry_syscall_text(v, site->name_str));
+	is = scry_grep_matches_row(v->grep, &text);
 	scry_buf_done(&text);
 	return is;
 }
@@ -553,9 +553,8 @@ int scry_syscall_push_rows(struct scry_syscall_view *v, const struct scry_syscal
 	if (!v->doc->is_data && v->opts->by == SCRY_VIEW_BY_SYSCALL && shown > 1)
 		push_row(v, &total, NULL);
 	if (hidden)
-		scry_doc_remark(v->doc,
-				"%llu more rows are not shown; --top 0 without --grep shows them",
-				(unsigned long long)hidden);
+		scry_doc_remark(v->doc, "%llu more rows are not shown; %s shows them",
+				(unsigned long long)hidden, scry_grep_all_rows(v->grep));
 	free(rows);
 	return 0;
 }

@@ -61,3 +61,20 @@ setup() {
 	scry_ends 0 report "$T/x.scry"
 	no in_file "asked for in .*nowhere" "$T/scry.out"
 }
+
+@test "--grep /REGEX/ is of each text of a row apart: its ends are those of a name" {
+	scry_ends 0 syscalls --exact -q -o "$T/x.scry" -- "$TARGETS/target_between" none 10
+	for pattern in '/^openat$/' '/^access$/' '/access\+0x[0-9a-f]+$/' '/^ld-linux/' '/openat .*ld-linux/'; do
+		scry_ends 0 report "$T/x.scry" --grep "$pattern" --json
+		json_is "$T/scry.out" "rows.size.between?(1, 20)"
+	done
+	scry_ends 0 report "$T/x.scry" --grep '/^penat$/' --json
+	json_is "$T/scry.out" 'rows.empty?'
+	scry_ends 0 report "$T/x.scry" --by syscall --grep '/^openat$/' --json
+	json_is "$T/scry.out" 'rows.map { |x| x["name"] } == ["openat"]'
+	# What is not shown, and how it is.
+	scry_ends 0 report "$T/x.scry" --top 1
+	in_file "more rows are not shown; --top 0 shows them$" "$T/scry.out"
+	scry_ends 0 report "$T/x.scry" --grep '/^openat$/'
+	in_file "more rows are not shown; --top 0 without --grep shows them$" "$T/scry.out"
+}
