@@ -66,7 +66,7 @@ enum { /* numbers of system calls */
 #define MAP_ANONYMOUS 0x20
 #define MADV_DONTNEED 4
 #define MADV_FREE 8
-#define CLOCKS_OF_VDSO 0x8e3u /* CLOCK_REALTIME, MONOTONIC, their COARSE ones, BOOTTIME, TAI */
+#define CLOCKS_OF_VDSO 0x8f3u /* CLOCK_REALTIME, MONOTONIC, _RAW, COARSE ones, BOOTTIME, TAI */
 
 struct entered {   /* the call that a thread is in, or was in last */
 	__u64 map; /* what it has mapped last, no file; 0 */

@@ -207,7 +207,7 @@ void scry_syscall_sums_file(struct scry_syscall_sums *s, uint32_t number,
 			    const struct scry_syscalls_file *file)
 {
 	struct site *site = &s->sites[number - 1];
-	const struct scry_syscall_place several = {.module = "[several objects]",
+	const struct scry_syscall_place several = {.module = SCRY_SYSCALLS_SEVERAL,
 						   .offset = site->key.ip - 2};
 
 	if (site->is_several || !is_other(&site->file, file))

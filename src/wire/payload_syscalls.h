@@ -12,6 +12,8 @@
 #define SCRY_SYSCALLS_AT_SITES 32u   /* counted before them, in the process: ticks are older */
 #define SCRY_SYSCALLS_VAIN_TICKS 64u /* it is known which ticks were in calls in vain */
 
+#define SCRY_SYSCALLS_SEVERAL "[several objects]" /* a module */
+
 struct scry_ev_syscalls {   /* of the whole watch: one, at its end */
 	uint32_t flags;	    /* SCRY_SYSCALLS_EXACT... */
 	uint32_t rate;	    /* ticks a second on each processor */

@@ -78,3 +78,22 @@ setup() {
 	scry_ends 0 report "$T/x.scry" --grep '/^openat$/'
 	in_file "more rows are not shown; --top 0 without --grep shows them$" "$T/scry.out"
 }
+
+@test "-c is by syscall, and no other rows; too few descriptors are no old kernel" {
+	scry_ends 2 syscalls -c --by site -- true
+	says "-c is --by syscall"
+	scry_ends 2 syscalls -c --by thread -- true
+	scry_ends 0 syscalls -c --by syscall -- true
+	in_file "total$" "$T/scry.out"
+	got=0
+	(ulimit -n 16 && exec "$SCRY" syscalls -- true) >"$T/scry.out" 2>"$T/scry.err" 3>&- || got=$?
+	[ "$got" -eq 125 ]
+	says "ulimit -n"
+	no in_file "Linux 5.8" "$T/scry.err"
+}
+
+@test "the first line has no errors beside the program's own; calls of 32-bit numbers are said not to be examined" {
+	scry_ends 0 syscalls --exact -- "$TARGETS/target_between" none 500
+	in_file "^scry syscalls: .* system calls, 0 lost, longest" "$T/scry.out"
+	in_file "^note: 500 calls have numbers of 32-bit programs" "$T/scry.out"
+}
