@@ -66,13 +66,14 @@ enum { /* numbers of system calls */
 #define MAP_ANONYMOUS 0x20
 #define MADV_DONTNEED 4
 #define MADV_FREE 8
-#define CLOCKS_OF_VDSO 0x8e3u /* CLOCK_REALTIME, MONOTONIC, their COARSE ones, BOOTTIME, TAI */
+#define CLOCKS_OF_VDSO 0x8f3u /* CLOCK_REALTIME, MONOTONIC, _RAW, COARSE ones, BOOTTIME, TAI */
 
 struct entered {   /* the call that a thread is in, or was in last */
 	__u64 map; /* what it has mapped last, no file; 0 */
 	__u64 ns;  /* 0: it was not seen to begin */
 	__u64 ip;
 	__u64 mask; /* blocked signals: when it began; without --latency, after the last change */
+	__u64 signal_sp; /* where the stack was when a signal came whose handler runs; 0 */
 	__u32 number;
 	__u32 flags;	/* of the file, or of the descriptor */
 	__u64 switches; /* 1 + how often it had slept when such a call (limits.h) had ended; 0 */

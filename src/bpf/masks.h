@@ -4,34 +4,28 @@
 
 #include "bpf/kinds.h"
 
-#define SIG_BLOCK 0
-#define SIG_UNBLOCK 1
-#define SIGKILL 9
-#define SIGSTOP 19
-
-/* May somebody have answered in the kernel's place? */
-static __always_inline bool has_filter(const struct task_struct *task)
+/*
+ * May a filter have answered in the kernel's place? Not a call that was seen to begin, which is
+ * behind the filters; nor one that the kernel knows to pass them all, whatever its arguments.
+ */
+static __always_inline bool may_be_answered(struct task_struct *task, __u32 number,
+					    const struct entered *e)
 {
-	return !bpf_core_field_exists(task->seccomp.mode) || task->seccomp.mode;
-}
+	const char *bits;
+	__u64 word = 0;
 
-/* Is `now` what was asked for? Where the old mask was stored over the new one, that is read: they
- * are the same if the call was in vain. */
-static __always_inline bool is_mask_asked_for(const struct pt_regs___kernel *regs, __u64 now)
-{
-	const __u64 never = 1ull << (SIGKILL - 1) | 1ull << (SIGSTOP - 1);
-	__u64 want = 0;
-
-	if (bpf_probe_read_user(&want, sizeof(want), (void *)regs->si))
+	if (bpf_core_field_exists(task->seccomp.mode) && !task->seccomp.mode)
 		return false;
-	want &= ~never;
-	switch ((int)regs->di) {
-	case SIG_BLOCK:
-		return (want & ~now) == 0;
-	case SIG_UNBLOCK:
-		return (want & now) == 0;
-	}
-	return want == now;
+	if (e->ns && e->number == number)
+		return false;
+	if (!bpf_core_field_exists(task->seccomp.filter) ||
+	    !bpf_core_field_exists(struct seccomp_filter, cache))
+		return true;
+	bits = (const char *)BPF_CORE_READ(task, seccomp.filter);
+	if (!bits)
+		return true;
+	bits += bpf_core_field_offset(struct seccomp_filter, cache.allow_native) + number / 64 * 8;
+	return bpf_probe_read_kernel(&word, sizeof(word), bits) || !(word >> (number % 64) & 1);
 }
 
 /* The mask is the thread's own: nobody else changes it, but for a signal that is delivered, and a
@@ -44,9 +38,9 @@ static __always_inline void ask_mask(struct scry_syscalls_sum *s, struct task_st
 
 	if (!e)
 		return;
-	if (regs->si && e->has_mask && !result && !task->ptrace)
-		found(s, SCRY_VAIN_MASK,
-		      e->mask == now && (!has_filter(task) || is_mask_asked_for(regs, now)));
+	if (regs->si && e->has_mask && !result && !task->ptrace &&
+	    !may_be_answered(task, NR_SIGPROCMASK, e))
+		found(s, SCRY_VAIN_MASK, e->mask == now);
 	e->mask = now;
 	e->has_mask = !task->ptrace;
 }

@@ -9,19 +9,17 @@
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
 
-#include "bpf/execs.h"
 #include "bpf/limits.h"
 #include "bpf/mapped.h"
 #include "bpf/ruby.h"
+#include "bpf/slot.h"
 #include "bpf/task.h"
 #include "wire/bpf_syscalls_lines.h"
 
 #include <bpf/bpf_tracing.h>
 
-#define TS_COMPAT 0x2u
 #define USER_CS 3u
 #define ERRNO_MAX 4095
-#define ENOSYS 38
 #define BURST 128u /* copies of stacks, and paths, that may come at once on a processor */
 #define EVERY_MAX (1u << 24)
 #define SITES_MAX 65536u
@@ -167,18 +165,6 @@ static __u32 new_image(void)
 	__u32 zero = 0, *next = bpf_map_lookup_elem(&images, &zero);
 
 	return next ? __sync_fetch_and_add(next, 1) : 0;
-}
-
-static __always_inline void set_slot(struct scry_syscalls_slot *slot,
-				     const struct task_struct *task,
-				     const struct pt_regs___kernel *regs)
-{
-	slot->tid = (__u32)task->pid;
-	slot->execs = (__u32)task->self_exec_id;
-	slot->born = task->start_time;
-	slot->number = (__u32)regs->orig_ax;
-	slot->abi = task->thread_info.status & TS_COMPAT ? SCRY_ABI_32 : SCRY_ABI_64;
-	slot->ip = regs->ip;
 }
 
 /* --- copies: of places, stacks and paths ----------------------------------------------------- */
@@ -349,7 +335,8 @@ static __attribute__((noinline)) int tell_stack(const struct scry_syscalls_key *
 	return tell_lines(key, weight);
 }
 
-static void tell_path(const struct scry_syscalls_key *key, __u64 at, __u32 kind)
+/* Of all calls that have failed so since the last one that was told. */
+static void tell_path(struct scry_syscalls_sum *s, __u64 at, __u32 kind)
 {
 	struct scry_syscalls_path *r;
 
@@ -360,11 +347,13 @@ static void tell_path(const struct scry_syscalls_key *key, __u64 at, __u32 kind)
 		count(SCRY_SYSCALLS_LOST);
 		return;
 	}
-	set_head(&r->head, kind, key);
+	set_head(&r->head, kind, &s->key);
 	if (bpf_probe_read_user_str(r->path, sizeof(r->path), (void *)at) < 0) {
 		bpf_ringbuf_discard(r, 0);
 		return;
 	}
+	r->head.weight = (__u32)s->absent - s->absent_told;
+	s->absent_told = (__u32)s->absent;
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 }
 
@@ -442,7 +431,7 @@ static __always_inline void add_error(struct scry_syscalls_sum *s,
 		s->absent_ticks += s->pending;
 		path = s->key.abi == SCRY_ABI_64 ? path_of(s->key.number, regs) : 0;
 		if (path && (s->absent < 8 || (bpf_get_prandom_u32() & 15) == 0))
-			tell_path(&s->key, path, SCRY_SYSCALLS_PATH_ABSENT);
+			tell_path(s, path, SCRY_SYSCALLS_PATH_ABSENT);
 	} else {
 		s->error = (__s32)result;
 	}
@@ -452,12 +441,6 @@ static __always_inline void add_error(struct scry_syscalls_sum *s,
 static __always_inline bool is_birth(const struct scry_syscalls_slot *slot, long result)
 {
 	return !result && !bpf_map_delete_elem(&newborn, &slot->tid);
-}
-
-/* syscall(-1), which strace does not have either; what returns elsewhere has no such number. */
-static __always_inline bool is_none(const struct scry_syscalls_slot *slot, long result)
-{
-	return slot->number == SCRY_SYSCALLS_RETURNED && result == -ENOSYS;
 }
 
 /*
@@ -538,8 +521,14 @@ int syscalls_exit(unsigned long long *ctx)
 		return 0;
 	now = scry_setup.latency ? bpf_ktime_get_ns() : 0; /* before anything else is done */
 	set_slot(&slot, task, regs);
-	if ((!result && may_be_birth(&slot) && is_birth(&slot, result)) || is_none(&slot, result) ||
-	    is_skipped(&slot, task))
+	if (!result && may_be_birth(&slot) && is_birth(&slot, result))
+		return 0;
+	if (slot.number == SCRY_SYSCALLS_RETURNED) {
+		e = bpf_task_storage_get(&threads, task, 0, 0);
+		if (is_none(&slot, regs, e, result) && task->ptrace) /* a tracer has skipped it */
+			return 0;
+	}
+	if (is_skipped(&slot, task))
 		return 0;
 	if (slot.number >= SCRY_SYSCALLS_UNKNOWN || is_exec(&slot, result))
 		displace(&slot);
@@ -618,13 +607,16 @@ SEC("raw_tp/signal_deliver")
 int syscalls_signal(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct pt_regs___kernel *regs = (struct pt_regs___kernel *)bpf_task_pt_regs(task);
 	struct entered *e;
 
 	if (!may_be_member(task))
 		return 0;
-	e = bpf_task_storage_get(&threads, task, 0, 0);
-	if (e)
+	e = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (e) {
 		e->has_mask = 0;
+		e->signal_sp = regs->sp;
+	}
 	return 0;
 }
 
@@ -651,6 +643,7 @@ int syscalls_tick(struct bpf_perf_event_data *ctx)
 	if ((long)regs->orig_ax < 0) /* a fault, or an interrupt of the program itself */
 		return 0;
 	set_slot(&slot, task, regs);
+	find_place(&slot, regs);
 	count(SCRY_SYSCALLS_INSIDE);
 	s = find(&slot);
 	if (!s) {

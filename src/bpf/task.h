@@ -79,8 +79,17 @@ struct thread_struct {
 	unsigned long fsbase;
 } __attribute__((preserve_access_index));
 
+struct action_cache {
+	unsigned long allow_native[1]; /* a bit for each call */
+} __attribute__((preserve_access_index));
+
+struct seccomp_filter { /* the newest; its cache is of those below too */
+	struct action_cache cache;
+} __attribute__((preserve_access_index));
+
 struct seccomp {
 	int mode; /* 0: no filter */
+	struct seccomp_filter *filter;
 } __attribute__((preserve_access_index));
 
 struct task_struct {

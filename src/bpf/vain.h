@@ -46,8 +46,9 @@ static __always_inline void ask_flags(struct scry_syscalls_sum *s, struct task_s
 	const bool is_fd = number == NR_FCNTL && (__u32)regs->si == F_SETFD;
 	__u32 now, want = (__u32)regs->dx, mask = is_fd ? 1 : SETFL_MASK;
 
-	if (result || !e || !e->has_flags || !sets_flags(number, regs) ||
-	    !read_flags(task, regs, number, &now))
+	/* one that did not begin was answered by a filter */
+	if (result || !e || !e->ns || e->number != number || !e->has_flags ||
+	    !sets_flags(number, regs) || !read_flags(task, regs, number, &now))
 		return;
 	if (number == NR_IOCTL) {
 		if (bpf_probe_read_user(&want, sizeof(want), (void *)regs->dx))

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "cmd/cmd.h"
 #include "cmd/watch_opts.h"
+#include "sys/inherited.h"
 
 struct command {
 	const char *name;
@@ -77,6 +78,7 @@ int main(int argc, char **argv)
 {
 	int status;
 
+	scry_inherited_keep();
 	scry_command_line_keep(argc, argv);
 	status = run(argc, argv);
 	if (fflush(stdout) == 0 || status ||

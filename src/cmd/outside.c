@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "cmd/cmd.h"
 #include "cmd/watch_opts.h"
+#include "sys/inherited.h"
 #include "sys/tracee.h"
 
 #define REST_NS 3000000u
@@ -82,14 +83,12 @@ void scry_outside_note(struct scry_outside *o, const char *text)
 
 /* --- the program ------------------------------------------------------------------------------ */
 
-static void become(struct scry_outside *o, const struct sigaction *sigchld, int gate, int fault)
+static void become(struct scry_outside *o, int gate, int fault)
 {
 	char byte;
 	int err;
 
-	signal(SIGPIPE, SIG_DFL);
-	signal(SIGXFSZ, SIG_DFL);
-	sigaction(SIGCHLD, sigchld, NULL);
+	scry_inherited_give_back();
 	if (gate >= 0 && read(gate, &byte, 1) != 1) /* scry has died before it began */
 		_exit(SCRY_EXIT_OWN);
 	execvp(o->command[0], o->command);
@@ -120,8 +119,6 @@ static int hear(struct scry_outside *o, int fault)
 
 int scry_outside_start(struct scry_outside *o, bool gated)
 {
-	const struct sigaction told = {.sa_handler = SIG_DFL};
-	struct sigaction before;
 	int fault[2], gate[2] = {-1, -1};
 
 	if (pipe2(fault, O_CLOEXEC) < 0)
@@ -131,7 +128,7 @@ int scry_outside_start(struct scry_outside *o, bool gated)
 		return scry_fail(-errno, "cannot make a pipe: %s", strerror(errno));
 	}
 	fflush(NULL);
-	sigaction(SIGCHLD, &told, &before); /* ignored, the end of a child is told to nobody */
+	signal(SIGCHLD, SIG_DFL); /* ignored, the end of a child is told to nobody */
 	o->child = fork();
 	if (o->child < 0) {
 		o->child = 0;
@@ -140,7 +137,7 @@ int scry_outside_start(struct scry_outside *o, bool gated)
 	if (o->child == 0) {
 		if (gated)
 			close(gate[1]); /* or it would wait for itself */
-		become(o, &before, gate[0], fault[1]);
+		become(o, gate[0], fault[1]);
 	}
 	scry_front_program = o->child;
 	close(fault[1]);

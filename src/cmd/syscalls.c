@@ -27,7 +27,7 @@
 #define RATE_MAX 20000u
 #define WATCHER_NICE (-15)
 
-enum { BY_SITE, BY_SYSCALL, BY_LINE, BY_THREAD };
+enum { BY_DEFAULT = -1, BY_SITE, BY_SYSCALL, BY_LINE, BY_THREAD };
 enum { COUNT_NONE = -1, COUNT_IN_KERNEL, COUNT_AT_SITES };
 
 struct syscalls {
@@ -220,7 +220,7 @@ static int check_at_sites(const struct syscalls *s)
 	const char *what = s->follow	       ? "-f"
 			   : s->sums	       ? "-c"
 			   : s->latency	       ? "--latency"
-			   : s->by != BY_SITE  ? "--by"
+			   : s->by > BY_SITE   ? "--by"
 			   : s->o.command      ? "-- CMD"
 			   : s->pids.count > 1 ? "a second -p"
 					       : NULL;
@@ -267,10 +267,11 @@ static int check(struct syscalls *s, int argc, char **argv, int rest_at)
 		return scry_fail(-EINVAL, "--rate is from 1 to %u ticks a second", RATE_MAX);
 	if (s->counts == COUNT_AT_SITES && check_at_sites(s) < 0)
 		return -EINVAL;
-	if (s->sums && s->by != BY_SITE)
-		return scry_fail(-EINVAL, "-c is --by syscall with --exact; fix: one of them");
-	if (s->sums)
-		s->by = BY_SYSCALL;
+	if (s->sums && s->by != BY_DEFAULT && s->by != BY_SYSCALL)
+		return scry_fail(-EINVAL,
+				 "-c is --by syscall with --exact; fix: --exact, or no --by");
+	if (s->by == BY_DEFAULT)
+		s->by = s->sums ? BY_SYSCALL : BY_SITE;
 	s->exact = s->counts != COUNT_NONE || s->latency || s->sums;
 	s->o.report.rows.by = rows_by[s->by];
 	s->o.report.by_given = true;
@@ -284,7 +285,10 @@ static int check(struct syscalls *s, int argc, char **argv, int rest_at)
 int scry_cmd_syscalls(int argc, char **argv)
 {
 	static const char usage[] = "scry syscalls [OPTIONS] -p PID | -- CMD...";
-	struct syscalls s = {.rate = RATE_DEFAULT, .counts = COUNT_NONE, .o = SCRY_OUTSIDE_INIT};
+	struct syscalls s = {.rate = RATE_DEFAULT,
+			     .by = BY_DEFAULT,
+			     .counts = COUNT_NONE,
+			     .o = SCRY_OUTSIDE_INIT};
 	const struct scry_opt rows[] = {
 		{'p', "pid", SCRY_OPT_U64_LIST, &s.pids, "PID",
 		 "watch this live process; may be given again", NULL},

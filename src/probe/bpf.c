@@ -111,6 +111,12 @@ static int explain(const struct scry_bpf *b, int err)
 		return explain_right(err);
 	if (err == -ENOMEM)
 		return scry_fail(err, "no memory for the eBPF object '%s'", b->name);
+	if (err == -EMFILE)
+		return scry_fail(
+			err,
+			"the eBPF object '%s' needs more open files than the limit allows; "
+			"fix: ulimit -n 1024",
+			b->name);
 	if (err == -ENOSYS)
 		return scry_fail(-ENOTSUP, "kernel %s has no eBPF (CONFIG_BPF_SYSCALL)",
 				 un.release);

@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "replan/allocators.h"
 #include "replan/rss.h"
+#include "sys/inherited.h"
 
 #define FIRST_LOOK_NS 250000
 #define LOOK_NS 2000000
@@ -50,6 +51,7 @@ static _Noreturn void become(const struct scry_malloc_allocator *a, char *const 
 	scry_malloc_check_input();
 	dup2(null, STDOUT_FILENO);
 	dup2(null, STDERR_FILENO);
+	scry_inherited_give_back();
 	execvp(command[0], command);
 	failure = errno;
 	if (write(out, &failure, sizeof(failure)) < 0)

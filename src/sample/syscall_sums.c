@@ -143,6 +143,8 @@ static uint32_t call_name(struct scry_syscall_sums *s, const struct scry_syscall
 		known = "rt_sigreturn";
 	if (key->number == SCRY_SYSCALLS_UNKNOWN)
 		known = key->abi == SCRY_ABI_64 ? "[not known]" : "[32-bit call]";
+	if (key->number == SCRY_SYSCALLS_NONE)
+		known = key->abi == SCRY_ABI_64 ? "[no such call]" : "[no such 32-bit call]";
 	if (known)
 		return string(s, known);
 	snprintf(text, sizeof(text), key->abi == SCRY_ABI_64 ? "call %u" : "32-bit call %u",
@@ -205,7 +207,7 @@ void scry_syscall_sums_file(struct scry_syscall_sums *s, uint32_t number,
 			    const struct scry_syscalls_file *file)
 {
 	struct site *site = &s->sites[number - 1];
-	const struct scry_syscall_place several = {.module = "[several objects]",
+	const struct scry_syscall_place several = {.module = SCRY_SYSCALLS_SEVERAL,
 						   .offset = site->key.ip - 2};
 
 	if (site->is_several || !is_other(&site->file, file))
@@ -270,7 +272,8 @@ uint64_t scry_syscall_sums_line_samples(const struct scry_syscall_sums *s)
 	return s->line_samples;
 }
 
-void scry_syscall_sums_path(struct scry_syscall_sums *s, uint32_t site, const char *path)
+void scry_syscall_sums_path(struct scry_syscall_sums *s, uint32_t site, const char *path,
+			    uint64_t weight)
 {
 	const size_t length = strnlen(path, SCRY_SYSCALLS_PATH);
 	uint64_t *count = NULL;
@@ -279,7 +282,7 @@ void scry_syscall_sums_path(struct scry_syscall_sums *s, uint32_t site, const ch
 	if (scry_intern_put(&s->texts, path, length, &id) == 0)
 		count = scry_map_ref(&s->paths, (uint64_t)site << 32 | id);
 	if (count)
-		++*count;
+		*count += weight;
 }
 
 /* --- threads --------------------------------------------------------------------------------- */

@@ -38,7 +38,8 @@ void scry_syscall_sums_ruby(struct scry_syscall_sums *s, uint32_t site, uint64_t
 void scry_syscall_sums_line(struct scry_syscall_sums *s, uint32_t site, uint32_t stack,
 			    uint64_t weight);
 uint64_t scry_syscall_sums_line_samples(const struct scry_syscall_sums *s); /* of Rubies */
-void scry_syscall_sums_path(struct scry_syscall_sums *s, uint32_t site, const char *path);
+void scry_syscall_sums_path(struct scry_syscall_sums *s, uint32_t site, const char *path,
+			    uint64_t weight);
 
 /* A thread has ended: SCRY_SYSCALLS_ENDED. Its sums can be taken from the kernel. How many wait. */
 void scry_syscall_sums_ended(struct scry_syscall_sums *s, const struct scry_syscalls_record *r);

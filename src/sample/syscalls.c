@@ -185,7 +185,8 @@ static int give_place(void *arg, void *record, size_t size)
 	} else if (r->kind == SCRY_SYSCALLS_PATH_ABSENT &&
 		   size >= sizeof(struct scry_syscalls_path))
 		scry_syscall_sums_path(w->sums, site,
-				       ((const struct scry_syscalls_path *)record)->path);
+				       ((const struct scry_syscalls_path *)record)->path,
+				       r->weight);
 	return is_long(w);
 }
 

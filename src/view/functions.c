@@ -108,9 +108,8 @@ static void push(struct list *l, const struct scry_grep *grep, uint64_t top, str
 	if (!l->count)
 		scry_doc_remark(doc, "no call was counted");
 	else if (hidden)
-		scry_doc_remark(doc,
-				"%llu more rows are not shown; --top 0 without --grep shows them",
-				(unsigned long long)hidden);
+		scry_doc_remark(doc, "%llu more rows are not shown; %s shows them",
+				(unsigned long long)hidden, scry_grep_all_rows(grep));
 }
 
 int scry_functions_show(const struct scry_functions_view *view, struct scry_reader *reader,

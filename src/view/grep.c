@@ -51,6 +51,26 @@ bool scry_grep_matches(const struct scry_grep *grep, const char *text)
 	       (grep->demangled.len && strstr(text, grep->demangled.data));
 }
 
+bool scry_grep_matches_row(const struct scry_grep *grep, struct scry_buf *texts)
+{
+	char *at = texts->data, *end;
+
+	if (!texts->len || !grep->text)
+		return scry_grep_matches(grep, scry_buf_str(texts));
+	for (; (end = strchr(at, '\n')); at = end + 1) {
+		*end = 0;
+		if (end > at && scry_grep_matches(grep, at))
+			return true;
+		*end = ' ';
+	}
+	return (*at && scry_grep_matches(grep, at)) || scry_grep_matches(grep, texts->data);
+}
+
+const char *scry_grep_all_rows(const struct scry_grep *grep)
+{
+	return grep->text ? "--top 0 without --grep" : "--top 0";
+}
+
 static bool matches(const char *name, const void *grep)
 {
 	return scry_grep_matches(grep, name);

@@ -12,8 +12,9 @@
 static void tell_hidden(struct scry_gvl_view *g, uint64_t hidden)
 {
 	if (hidden)
-		scry_doc_remark(g->doc, "%llu more %s not shown; --top 0 without --grep shows all",
-				(unsigned long long)hidden, hidden == 1 ? "row is" : "rows are");
+		scry_doc_remark(g->doc, "%llu more %s not shown; %s shows all",
+				(unsigned long long)hidden, hidden == 1 ? "row is" : "rows are",
+				scry_grep_all_rows(&g->grep));
 }
 
 static void push_thread(struct scry_gvl_view *g, const struct scry_ev_gvl_thread *t)

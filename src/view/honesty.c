@@ -272,7 +272,10 @@ void scry_honesty_line(const struct scry_honesty *h, const char *view, struct sc
 			    h->missing	      ? "more perhaps"
 			    : h->perhaps == 1 ? "process perhaps missing"
 					      : "processes perhaps missing");
-	put_counted(buf, h->errors, h->errors == 1 ? "error" : "errors");
+	if (!h->has_own_errors)
+		put_counted(buf, h->errors, h->errors == 1 ? "error" : "errors");
+	else if (h->errors)
+		put_counted(buf, h->errors, h->errors == 1 ? "error of scry" : "errors of scry");
 	if (h->unknown_cpu_ns) {
 		scry_buf_append(buf, ", ", 2);
 		scry_text_duration(buf, h->unknown_cpu_ns);

@@ -31,8 +31,9 @@ struct scry_honesty_cause {
 
 struct scry_honesty {
 	const struct scry_reader *reader;
-	const char *label; /* of the recording, where two are compared; NULL: none */
-	const char *noun;  /* of what `shown` counts: "objects", "calls"; NULL: nothing to say */
+	const char *label;   /* of the recording, where two are compared; NULL: none */
+	bool has_own_errors; /* the rows have errors that are the program's: ours are told apart */
+	const char *noun;    /* of what `shown` counts: "objects", "calls"; NULL: nothing to say */
 	uint64_t shown;
 	uint32_t instrument_str;
 	struct scry_honesty_process processes[SCRY_HONESTY_PROCESSES];

@@ -390,9 +390,9 @@ static bool is_wanted(const struct locks *l, const struct row *row, struct scry_
 {
 	scry_buf_clear(buf);
 	put_lock(l, &l->locks[row->lock], buf);
-	scry_buf_printf(buf, " ");
+	scry_buf_printf(buf, "\n");
 	put_place(l, row->stack, UINT32_MAX, buf);
-	return scry_grep_matches(&l->grep, scry_buf_str(buf));
+	return scry_grep_matches_row(&l->grep, buf);
 }
 
 static void push_rows(struct locks *l, bool conditions)
@@ -437,9 +437,8 @@ static void push_rows(struct locks *l, bool conditions)
 		shown++;
 	}
 	if (hidden)
-		scry_doc_remark(l->doc,
-				"%llu more rows are not shown; --top 0 without --grep shows them",
-				(unsigned long long)hidden);
+		scry_doc_remark(l->doc, "%llu more rows are not shown; %s shows them",
+				(unsigned long long)hidden, scry_grep_all_rows(&l->grep));
 }
 
 static void push(struct locks *l)

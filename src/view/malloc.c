@@ -277,10 +277,8 @@ static int push_callers(struct malloc_view *v)
 		shown++;
 	}
 	if (hidden)
-		scry_doc_remark(
-			v->doc,
-			"%llu more callers are not shown; --top 0 without --grep shows them",
-			(unsigned long long)hidden);
+		scry_doc_remark(v->doc, "%llu more callers are not shown; %s shows them",
+				(unsigned long long)hidden, scry_grep_all_rows(&grep));
 	scry_doc_remark(v->doc,
 			"short %%: of the blocks, ended within %u calls of malloc and free; "
 			"growth/s: bytes by which what lives rose each second, to the end (+), and "

@@ -119,9 +119,9 @@ static bool is_wanted(struct scry_object_list *list, const struct scry_object_ro
 
 	scry_buf_clear(&wanted->line);
 	scry_object_place(row, true, &wanted->line);
-	scry_buf_append(&wanted->line, " ", 1);
+	scry_buf_append(&wanted->line, "\n", 1);
 	scry_buf_append(&wanted->line, class.bytes, class.length);
-	if (!scry_grep_matches(&wanted->grep, scry_buf_str(&wanted->line))) {
+	if (!scry_grep_matches_row(&wanted->grep, &wanted->line)) {
 		list->grepped += row->counts.allocated;
 		return false;
 	}

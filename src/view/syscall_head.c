@@ -78,8 +78,13 @@ static void put_largest(struct scry_syscall_view *v, struct scry_buf *b)
 		return;
 	}
 	if (!v->sums.ticks) {
-		scry_buf_printf(b, "it was not seen on a processor%s",
-				scry_syscall_is_exact(v) ? "" : "; calls that wait need --exact");
+		scry_buf_printf(b,
+				"no tick of the clock met it on a processor: it waited, or ran for "
+				"less than one");
+		if (v->sums.rate)
+			scry_buf_printf(b, " (%u a second)", v->sums.rate);
+		if (!scry_syscall_is_exact(v))
+			scry_buf_printf(b, "; fix: --exact counts calls, also those that wait");
 		return;
 	}
 	if (v->sums.ticks < FEW) {
@@ -178,6 +183,17 @@ static bool may_prove_more(const struct scry_syscall_view *v)
 			return true;
 	}
 	return false;
+}
+
+/* Counted calls that are only counted. */
+static uint64_t calls_of_32_bits(const struct scry_syscall_view *v)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < v->places.keys.count; i++)
+		if (scry_syscall_site_of(v, &v->places.rows[i])->abi == SCRY_ABI_32)
+			sum += v->places.rows[i].calls;
+	return sum;
 }
 
 /* Of a thousand: what counting has taken of the program's time, at least. */
@@ -319,7 +335,13 @@ static void note_missing(struct scry_syscall_view *v)
 		     (unsigned long long)s->with_ns, (unsigned long long)s->before_ns);
 	if (scry_syscall_is_at_sites(v))
 		note_sites(v);
-	else if (scry_syscall_is_exact(v) && !scry_syscall_is_timed(v) && may_prove_more(v))
+	else if (calls_of_32_bits(v))
+		note(v,
+		     "%llu calls have numbers of 32-bit programs; whether they were in vain is not "
+		     "examined",
+		     (unsigned long long)calls_of_32_bits(v));
+	if (scry_syscall_is_exact(v) && !scry_syscall_is_at_sites(v) && !scry_syscall_is_timed(v) &&
+	    may_prove_more(v))
 		note(v, "whether fcntl and ioctl set what was set already is known with --latency "
 			"only, which sees calls begin");
 	if (!scry_syscall_is_exact(v) && v->has_sums && !v->doc->is_data)

@@ -101,7 +101,7 @@ static void look_for_searches(const struct scry_syscall_view *v, struct scry_sys
 	for (size_t i = 0; i < count && i < SCRY_SYSCALL_WITH_PATHS; i++) {
 		struct scry_buf paths = {0};
 
-		if (all[i].pattern == absent.name &&
+		if (all[i].has_paths &&
 		    scry_syscall_put_paths(v, all[i].row, true, &paths) >= ONE_DIRECTORY) {
 			all[i].cure = absent_there.cure;
 			all[i].risk = absent_there.risk;
@@ -129,6 +129,7 @@ static void add(struct scry_syscall_verdict *to, size_t *count, const struct pat
 	to[*count] = *of;
 	to[*count].pattern = p->name;
 	to[*count].grade = p->grade;
+	to[*count].has_paths = p == &absent;
 	to[*count].did = p->did;
 	to[*count].cure = p->cure;
 	to[*count].risk = p->risk;

@@ -2,6 +2,7 @@
 #ifndef SCRY_VIEW_SYSCALL_PATTERNS_H
 #define SCRY_VIEW_SYSCALL_PATTERNS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,6 +15,7 @@ struct scry_syscall_verdict { /* of a row of places */
 	const struct scry_syscall_row *row;
 	const char *pattern; /* "mask", "eagain", ...: for programs */
 	enum scry_syscall_grade grade;
+	bool has_paths; /* it is about the paths that calls asked for in vain */
 	uint64_t vain, of;
 	uint64_t ticks;	 /* in those in vain alone; where the recording has them */
 	const char *did; /* "set the signal mask that was already in force" */

@@ -419,8 +419,8 @@ static void push_row(const struct scry_syscall_view *v, const struct scry_syscal
 	c[COL_TIMED] = scry_cell_known(row->timed, scry_syscall_is_timed(v));
 	c[COL_NAME] = site ? scry_functions_string(v->reader, site->name_str)
 			   : scry_cell_text("total", 5);
-	c[COL_NUMBER] = scry_cell_known(site ? site->number : 0,
-					site && site->number < SCRY_SYSCALLS_UNKNOWN);
+	c[COL_NUMBER] =
+		scry_cell_known(site ? site->number : 0, site && site->number < SCRY_SYSCALLS_NONE);
 	c[COL_ABI] = scry_cell_text(site && site->abi ? "32" : "64", 2);
 	c[COL_PLACE] = scry_cell_text(scry_buf_str(&place), place.len);
 	c[COL_MODULE] = scry_functions_string(v->reader, site ? site->module_str : 0);
@@ -454,11 +454,11 @@ bool scry_syscall_is_place_wanted(const struct scry_syscall_view *v,
 	bool is;
 
 	scry_syscall_put_line(v, row, &text);
-	scry_buf_printf(&text, "%s ", scry_syscall_text(v, site->name_str));
+	scry_buf_printf(&text, "\n%s\n", scry_syscall_text(v, site->name_str));
 	scry_syscall_put_place(v, site, &text);
-	scry_buf_printf(&text, " ");
+	scry_buf_printf(&text, "\n");
 	scry_syscall_put_caller(v, row, &text);
-	is = scry_grep_matches(v->grep, scry_buf_str(&text));
+	is = scry_grep_matches_row(v->grep, &text);
 	scry_buf_done(&text);
 	return is;
 }
@@ -473,10 +473,10 @@ static bool is_wanted(const struct scry_syscall_view *v, const struct scry_sysca
 		return scry_syscall_is_place_wanted(v, row);
 	scry_syscall_put_line(v, row, &text);
 	if (v->opts->by == SCRY_VIEW_BY_THREAD)
-		scry_buf_printf(&text, "%s", scry_syscall_text(v, row->thread_str));
+		scry_buf_printf(&text, "\n%s", scry_syscall_text(v, row->thread_str));
 	else if (site)
-		scry_buf_printf(&text, "%s ", scry_syscall_text(v, site->name_str));
-	is = scry_grep_matches(v->grep, scry_buf_str(&text));
+		scry_buf_printf(&text, "\n%s", scry_syscall_text(v, site->name_str));
+	is = scry_grep_matches_row(v->grep, &text);
 	scry_buf_done(&text);
 	return is;
 }
@@ -554,9 +554,8 @@ int scry_syscall_push_rows(struct scry_syscall_view *v, const struct scry_syscal
 	if (!v->doc->is_data && v->opts->by == SCRY_VIEW_BY_SYSCALL && shown > 1)
 		push_row(v, &total, NULL);
 	if (hidden)
-		scry_doc_remark(v->doc,
-				"%llu more rows are not shown; --top 0 without --grep shows them",
-				(unsigned long long)hidden);
+		scry_doc_remark(v->doc, "%llu more rows are not shown; %s shows them",
+				(unsigned long long)hidden, scry_grep_all_rows(v->grep));
 	free(rows);
 	return 0;
 }
@@ -602,7 +601,7 @@ static void push_table(struct scry_syscall_view *v, const struct scry_syscall_ve
 		scry_syscall_put_place(v, site, &place);
 		if (!v->doc->is_data)
 			scry_syscall_shorten(&place);
-		if (i < SCRY_SYSCALL_WITH_PATHS) {
+		if (d->has_paths && i < SCRY_SYSCALL_WITH_PATHS) {
 			scry_syscall_put_paths(v, d->row, false, &paths);
 			scry_syscall_put_paths(v, d->row, true, &directories);
 		}
@@ -652,7 +651,7 @@ static void push_cures(struct scry_syscall_view *v, const struct scry_syscall_ve
 
 		if (i < SCRY_SYSCALL_WITH_PATHS)
 			scry_syscall_put_paths(v, verdicts[i].row, true, &paths);
-		if (paths.len && verdicts[i].row->absent)
+		if (paths.len && verdicts[i].has_paths)
 			scry_doc_remark(v->doc, "%s: most were asked for in %s",
 					verdicts[i].pattern, paths.data);
 		scry_buf_done(&paths);

@@ -239,6 +239,13 @@ static struct scry_syscall_row *wanted_place(struct scry_syscall_view *v, uint32
 	return place_of(v, number);
 }
 
+/* Two objects had this address in turn: whose callers they were is not known. */
+static bool is_several(const struct scry_syscall_view *v, const struct scry_syscall_row *row)
+{
+	return !strcmp(scry_syscall_text(v, v->sites[row->site - 1].module_str),
+		       SCRY_SYSCALLS_SEVERAL);
+}
+
 static int on_stack(struct scry_syscall_view *v, const struct scry_ev_syscall_stack *ev)
 {
 	struct scry_syscall_row *row = wanted_place(v, ev->site);
@@ -246,7 +253,7 @@ static int on_stack(struct scry_syscall_view *v, const struct scry_ev_syscall_st
 	uint32_t id = 0;
 	uint64_t *count = NULL;
 
-	if (!row)
+	if (!row || is_several(v, row))
 		return 0;
 	row->callers_seen += ev->count;
 	if (ev->stack)
@@ -468,6 +475,7 @@ int scry_syscall_read(struct scry_syscall_view *v, struct scry_reader *reader,
 		r = on_event(v, event);
 	}
 	scry_honesty_close(&v->honesty);
+	v->honesty.has_own_errors = true;
 	v->honesty.noun = scry_syscall_is_exact(v) ? "system calls" : "samples in system calls";
 	v->honesty.shown = scry_syscall_is_exact(v) ? v->calls : v->inside;
 	if (!opts->pid) {

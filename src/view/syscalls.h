@@ -136,7 +136,7 @@ int scry_syscall_push_rows(struct scry_syscall_view *v,
 void scry_syscall_push_verdicts(struct scry_syscall_view *v, struct scry_syscall_verdict *verdicts,
 				size_t count); /* those that --grep leaves are moved to the front */
 
-/* Where calls of this row asked for files in vain, in a sample of them, most first: "/a 45 %, /b
+/* Where calls of this row asked for files in vain, by a sample of them, most first: "/a 45 %, /b
  * 30 %"; nothing where none are known. `directories`: or the paths themselves. How many percent the
  * first has. */
 uint64_t scry_syscall_put_paths(const struct scry_syscall_view *v,

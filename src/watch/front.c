@@ -17,6 +17,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "sys/inherited.h"
 #include "watch/news.h"
 #include "watch/preload.h"
 #include "watch/signals.h"
@@ -105,8 +106,7 @@ static void run_program(struct scry_front *f, int go, int fault)
 	ssize_t size;
 	int err;
 
-	signal(SIGPIPE, SIG_DFL);
-	signal(SIGXFSZ, SIG_DFL);
+	scry_inherited_give_back();
 	prctl(PR_SET_PTRACER, f->keeper, 0, 0, 0); /* for Yama; no effect where it is not */
 	size = read(go, preload, sizeof(preload));
 	if (size <= 0 || preload[size - 1] || (*preload && scry_preload_environ(preload) < 0))

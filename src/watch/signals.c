@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "sys/inherited.h"
 
 volatile sig_atomic_t scry_front_interrupts;
 volatile pid_t scry_front_program;
@@ -35,7 +36,8 @@ void scry_front_catch_signals(void)
 
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
-	sigaction(SIGHUP, &sa, NULL);
+	if (!scry_inherited_is_ignored(SIGHUP)) /* nohup */
+		sigaction(SIGHUP, &sa, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 }

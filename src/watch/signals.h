@@ -30,7 +30,8 @@ extern volatile sig_atomic_t scry_front_interrupts;
  * and not counted. One from the terminal has reached it already. 0: none. */
 extern volatile pid_t scry_front_program;
 
-/* From now on. A closed pipe or a file that is too long are errors of writing, no signals. */
+/* From now on. A closed pipe or a file that is too long are errors of writing, no signals. Under
+ * nohup SIGHUP stays ignored. */
 void scry_front_catch_signals(void);
 
 /* While threads of another process are held: who is stopped meanwhile (^Z) holds them until he is

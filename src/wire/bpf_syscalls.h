@@ -21,6 +21,7 @@
 #define SCRY_SYSCALLS_PATH 256		   /* bytes of a path */
 #define SCRY_SYSCALLS_RETURNED 0xffffffffu /* as a number: rt_sigreturn, seen when it is over */
 #define SCRY_SYSCALLS_UNKNOWN 0xfffffffeu  /* the same: it is not known */
+#define SCRY_SYSCALLS_NONE 0xfffffffdu	   /* the same: -1 and -2, which no kernel has */
 
 struct scry_syscalls_setup { /* constants */
 	uint32_t pid_ns;     /* in which processes have their numbers: inode; 0: the machine's */
@@ -74,8 +75,8 @@ struct scry_syscalls_sum {
 	uint64_t again_ticks, absent_ticks; /* in calls that ended so */
 	uint64_t last;			    /* result of the last one: what brk is compared with */
 	struct scry_syscalls_kind_sum kinds[2];
-	int32_t error; /* the last one's, that was none of the two; 0 */
-	uint32_t reserved;
+	int32_t error;	      /* the last one's, that was none of the two; 0 */
+	uint32_t absent_told; /* `absent` when its path was told last */
 };
 
 struct scry_syscalls_timed { /* with --latency in its place */
@@ -113,7 +114,7 @@ struct scry_syscalls_record {
 	uint32_t other;	  /* in `places`: image of whose fork it is, as that may be told later; 0 */
 	uint32_t is_last; /* ENDED: the process has no other thread */
 	char name[16];
-	uint64_t weight; /* STACK, LINES: it stands for so many calls, or ticks */
+	uint64_t weight; /* STACK, LINES, PATH: it stands for so many calls, or ticks */
 	struct scry_syscalls_key key;
 };
 

@@ -12,6 +12,8 @@
 #define SCRY_SYSCALLS_AT_SITES 32u   /* counted before them, in the process: ticks are older */
 #define SCRY_SYSCALLS_VAIN_TICKS 64u /* it is known which ticks were in calls in vain */
 
+#define SCRY_SYSCALLS_SEVERAL "[several objects]" /* a module */
+
 struct scry_ev_syscalls {   /* of the whole watch: one, at its end */
 	uint32_t flags;	    /* SCRY_SYSCALLS_EXACT... */
 	uint32_t rate;	    /* ticks a second on each processor */
@@ -37,7 +39,8 @@ struct scry_ev_syscall_site { /* an instruction of a process that makes a system
 	uint32_t site;	      /* number, dense from 1 */
 	uint32_t pid;
 	uint32_t image;	 /* what the process ran: a number for each exec and fork */
-	uint32_t number; /* of the call; 0xffffffff: rt_sigreturn; 0xfffffffe: not known */
+	uint32_t number; /* of the call; 0xffffffff: rt_sigreturn; 0xfffffffe: not known;
+			  * 0xfffffffd: none, as -1 */
 	uint32_t abi;	 /* 0: of x86_64; 1: of 32 bits (int 0x80) */
 	uint32_t name_str;
 	uint32_t module_str, symbol_str;

@@ -274,7 +274,7 @@ has_taken_int() { # PID
 	busy=$PID
 	before=$(state_of "$busy")
 	for sig in TERM HUP; do
-		start scry "$SCRY" patch count work_mix -p "$busy"
+		start scry env --default-signal=HUP "$SCRY" patch count work_mix -p "$busy" # the tests may run under nohup
 		scry=$PID
 		wait_for 10 hooked "$busy"
 		kill "-$sig" "$scry"
@@ -283,6 +283,44 @@ has_taken_int() { # PID
 		grep -q work_mix "$T/scry.out"
 		as_before "$busy" "$before" "after SIG$sig"
 	done
+	ends_right "$busy" busy
+}
+
+# signals_of COMMAND...: which signals it finds ignored and blocked, where we ignore and block some.
+signals_of() {
+	(trap '' PIPE HUP INT TERM USR2 && env --block-signal=USR1 "$@" </dev/null 2>"$T/err") | grep -a '^Sig[BI]'
+}
+
+@test "a program that is started has the signals ignored and blocked that scry was started with" {
+	native=(grep -E '^Sig(Blk|Ign)' /proc/self/status)
+	ruby=("$RUBY" --disable=gems -e 'puts File.readlines("/proc/self/status").grep(/Sig(Blk|Ign)/)')
+	signals_of "${native[@]}" >"$T/native"
+	signals_of "${ruby[@]}" >"$T/ruby"
+	in_file "SigBlk:.*2..$" "$T/native"
+	in_file "SigIgn:.*5803$" "$T/native"
+	for words in "native malloc record" "native calls" "native patch count strlen" "native syscalls" "ruby objects" "ruby gvl" "ruby stacks"; do
+		read -r program words <<<"$words"
+		[ "$words" != syscalls ] || [ "$(id -u)" -eq 0 ] || continue # eBPF
+		[ "$program" = native ] && command=("${native[@]}") || command=("${ruby[@]}")
+		# shellcheck disable=SC2086
+		signals_of "$SCRY" $words -q -o "$T/x.scry" --force -- "${command[@]}" >"$T/out" || true
+		echo "scry $words: $(cat "$T/out" "$T/err")"
+		cmp "$T/out" "$T/$program"
+	done
+}
+
+@test "under nohup SIGHUP ends no watch" {
+	target busy 2
+	busy=$PID
+	start scry env --ignore-signal=HUP "$SCRY" patch count work_mix -p "$busy"
+	scry=$PID
+	wait_for 10 hooked "$busy"
+	grep -q "^SigIgn:.*[13579bdf]$" "/proc/$scry/status"
+	kill -HUP "$scry"
+	kill -TERM "$scry"
+	ended "$scry"
+	[ "$status" -eq 0 ]
+	grep -q work_mix "$T/scry.out"
 	ends_right "$busy" busy
 }
 
