@@ -421,14 +421,6 @@ static const char *look_at_mapping(const struct scry_inject *inj, struct proof *
 	return why;
 }
 
-/* Memory of the kernel's own, of which a part may be in none of the process's tables: as in a fork
- * child. Its file tells what is there, and serves it. */
-static bool is_kernels(const struct scry_map_entry *m)
-{
-	return !strncmp(m->path, "/dev/zero", 9) || !strncmp(m->path, "/memfd:", 7) ||
-	       !strncmp(m->path, "/SYSV", 5);
-}
-
 static void link_of(const struct scry_inject *inj, const struct scry_map_entry *m, char ret[96])
 {
 	snprintf(ret, 96, "/proc/%d/map_files/%llx-%llx", inj->proc->pid,
@@ -518,7 +510,7 @@ static const char *look_at_shared(const struct scry_inject *inj, struct proof *p
 {
 	enum scry_mount_kind kind = SCRY_MOUNT_DEVICES; /* or rings of the kernel's: no stacks */
 
-	if (is_kernels(m))
+	if (scry_maps_is_shared_memory(m))
 		return look_at_whole(inj, p, m, 0);
 	if (!could_be_written(inj, m))
 		return NULL;

@@ -225,6 +225,16 @@ static size_t first_above(const struct scry_maps *maps, uint64_t addr)
 	return low;
 }
 
+bool scry_maps_is_shared_memory(const struct scry_map_entry *m)
+{
+	static const char *const files[] = {"/dev/zero", "/memfd:", "/SYSV", "/anon_hugepage"};
+
+	for (size_t i = 0; m->shared && i < sizeof(files) / sizeof(files[0]); i++)
+		if (!strncmp(m->path, files[i], strlen(files[i])))
+			return true;
+	return false;
+}
+
 const struct scry_map_entry *scry_maps_at(const struct scry_maps *maps, uint64_t addr)
 {
 	size_t i = first_above(maps, addr);

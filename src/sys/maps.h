@@ -36,6 +36,11 @@ int scry_maps_read(pid_t pid, struct scry_maps *ret);
 int scry_maps_parse(char *text, struct scry_maps *ret);
 void scry_maps_done(struct scry_maps *maps);
 
+/* Is it memory of the kernel's own that processes share: MAP_ANONYMOUS, memfd_create, SysV? A part
+ * of it may be in none of this process's tables, as in a fork child: its file tells what is there,
+ * and serves it. */
+bool scry_maps_is_shared_memory(const struct scry_map_entry *m);
+
 /* The entry that holds `addr`, or NULL. */
 const struct scry_map_entry *scry_maps_at(const struct scry_maps *maps, uint64_t addr);
 

@@ -517,14 +517,6 @@ static int look_at_mapping(struct scry_world *w, struct look *l, const struct sc
 	return r;
 }
 
-/* Which may be a stack: no file's. */
-static bool is_shared_memory(const struct scry_map_entry *m)
-{
-	return m->shared &&
-	       (!strncmp(m->path, "/dev/zero", 9) || !strncmp(m->path, "/memfd:", 7) ||
-		!strncmp(m->path, "/SYSV", 5) || !strncmp(m->path, "/anon_hugepage", 14));
-}
-
 static bool is_frames(const struct scry_world *w, uint64_t at)
 {
 	for (size_t i = 0; i < w->saved_count; i++)
@@ -576,7 +568,7 @@ int scry_world_look_everywhere(struct scry_world *w, const struct scry_mem *mem,
 		if (!maps->entries[i].shared && scry_written_is_memory(&maps->entries[i]))
 			r = look_at_mapping(w, &look, &maps->entries[i]);
 	for (size_t i = 0; i < maps->count && r == 0; i++)
-		if (is_shared_memory(&maps->entries[i]))
+		if (scry_maps_is_shared_memory(&maps->entries[i]))
 			r = look_at_mapping(w, &look, &maps->entries[i]);
 	settle_found(w, &look);
 	free(look.stack);
