@@ -202,9 +202,9 @@ static int set_up(void **state)
 {
 	struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
 
-	scry_agent.gate->table = (uint64_t)calloc(SCRY_GVL_RING_AT + SCRY_GVL_RING, 8);
-	assert_int_not_equal(scry_agent.gate->table, 0);
 	scry_agent.gate = &gate;
+	gate.table = (uint64_t)calloc(SCRY_GVL_RING_AT + SCRY_GVL_RING, 8);
+	assert_int_not_equal(gate.table, 0);
 	scry_agent.control = &control;
 	find_tid();
 	vm.head[0] = vm.head[1] = (uint64_t)vm.head;
@@ -444,7 +444,7 @@ static void lease(void **state)
 	control.lease_end_tsc = INT64_MAX;
 	take(&m, 0);
 	assert_int_equal(table()->sequence, 0); /* what was missed stays missed */
-	memset((void *)gate.ring, 0, sizeof(struct scry_gvl_table));
+	memset((void *)gate.table, 0, sizeof(struct scry_gvl_table));
 	control.lease_end_tsc = scry_tsc() + 1000000000ull;
 	take(&m, 0);
 	assert_int_equal(table()->lease_end, control.lease_end_tsc);
