@@ -295,9 +295,8 @@ int scry_threads_start_table(struct scry_inject *inj, const struct scry_channel 
 	int r = begin(inj, &(const struct start){0}, held);
 
 	return r < 0 ? r
-		     : scry_edit_poke(inj->mem.fd,
-				      inj->gate + offsetof(struct scry_gate, table), &table,
-				      sizeof(table));
+		     : scry_edit_poke(inj->mem.fd, inj->gate + offsetof(struct scry_gate, table),
+				      &table, sizeof(table));
 }
 
 int scry_threads_clear_out(struct scry_inject *inj)
