@@ -65,7 +65,8 @@ static uint32_t row_of(const struct moment *m, uint64_t th)
 		t->row[row].first = m->now;
 		return row;
 	}
-	t->crowded++;
+	if (!t->crowded++)
+		t->crowded_since = m->now;
 	return 0;
 }
 

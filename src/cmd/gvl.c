@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "cmd/cmd.h"
+#include "cmd/output.h"
 #include "cmd/run.h"
 #include "cmd/watch_opts.h"
 #include "instrument/gvl/gvl.h"
@@ -46,19 +47,19 @@ int scry_cmd_gvl(int argc, char **argv)
 		.count = sizeof(rows) / sizeof(rows[0]),
 		.opts = &opts,
 		.talk = &talk,
+		.endings = "scry json txt folded", /* flamegraph.pl draws the last */
 		.usage = "scry gvl -p PID [-d TIME] | -- CMD...",
 	};
 	int r = scry_watch_parse(&cli, argc, argv);
 
 	report.rows.by = rows_by[by];
 	report.by_given = true;
+	if (r == 0 && by != BY_LINE && scry_output_is(opts.output, ".folded"))
+		r = scry_fail(-EINVAL,
+			      "'%s': folded stacks are by line; fix: without --by, or -o x.txt",
+			      opts.output);
 	if (r == 0)
 		r = scry_report_opts_check(&report, opts.output);
-	if (r == 0 && report.flame)
-		r = scry_fail(-EINVAL,
-			      "'%s': there is no picture of the GVL; fix: -o x.folded, "
-			      "which flamegraph.pl draws",
-			      opts.output);
 	if (r)
 		return r == 1 ? 0 : SCRY_EXIT_USAGE;
 	opts.instrument_opts = &gvl;

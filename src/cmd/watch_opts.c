@@ -74,7 +74,7 @@ int scry_watch_parse(const struct scry_watch_cli *cli, int argc, char **argv)
 		       strstr(o->output, ".folded")))
 		return scry_fail(-EINVAL,
 				 "--raw keeps every event in a recording: give one, -o x.scry");
-	r = scry_output_check_ending(o->output, SCRY_OUTPUT_RECORDS);
+	r = scry_output_check_ending(o->output, cli->endings ? cli->endings : SCRY_OUTPUT_RECORDS);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < o->pids.count; i++)

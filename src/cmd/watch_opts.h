@@ -49,6 +49,7 @@ struct scry_watch_cli {
 	struct scry_watch_opts *opts;
 	struct scry_talk_opts *talk;
 	const char *usage;
+	const char *endings; /* of -o; NULL: SCRY_OUTPUT_RECORDS */
 	int *name_count; /* words before `--` are the command's own, gathered at argv[1]; NULL: none
 			  */
 };

@@ -349,6 +349,10 @@ static const struct scry_field fields_scry_ev_gvl[] = {
 	FIELD(scry_ev_gvl, cpu_ns, "cpu_ns", NUMBER),
 	FIELD(scry_ev_gvl, stacks, "stacks", NUMBER),
 	FIELD(scry_ev_gvl, unstacked, "unstacked", NUMBER),
+	FIELD(scry_ev_gvl, crowded, "crowded", NUMBER),
+	FIELD(scry_ev_gvl, crowded_after_ns, "crowded_after_ns", NUMBER),
+	FIELD(scry_ev_gvl, ractors, "ractors", NUMBER),
+	FIELD(scry_ev_gvl, unread, "unread", NUMBER),
 };
 static const struct scry_field fields_scry_ev_gvl_thread[] = {
 	FIELD(scry_ev_gvl_thread, pid, "pid", NUMBER),

@@ -31,11 +31,23 @@ static int grow(void **table, uint32_t count, uint32_t *room, size_t size)
 	return 0;
 }
 
+/* The earliest of all processes. */
+static void add_crowded(struct scry_ev_gvl *s, const struct scry_ev_gvl *ev)
+{
+	if (ev->crowded && (!s->crowded || ev->crowded_after_ns < s->crowded_after_ns))
+		s->crowded_after_ns = ev->crowded_after_ns;
+	s->crowded += ev->crowded;
+}
+
 static void on_lock(struct scry_gvl_view *g, const struct scry_ev_gvl *ev)
 {
 	struct scry_ev_gvl *s = &g->sum;
 
+	uint64_t *is_known = scry_map_ref(&g->by_pid, ev->pid);
+
 	g->locks++;
+	if (is_known && !(*is_known)++)
+		g->processes++;
 	s->pid = ev->pid;
 	s->can_take_back |= ev->can_take_back;
 	s->watched_ns += ev->watched_ns;
@@ -54,6 +66,9 @@ static void on_lock(struct scry_gvl_view *g, const struct scry_ev_gvl *ev)
 	s->unpaired_ns += ev->unpaired_ns;
 	s->stacks |= ev->stacks;
 	s->unstacked += ev->unstacked;
+	s->unread += ev->unread;
+	s->ractors += ev->ractors;
+	add_crowded(s, ev);
 	s->cpu_ns = ev->cpu_ns == SCRY_GVL_CPU_UNKNOWN || s->cpu_ns == SCRY_GVL_CPU_UNKNOWN
 			    ? SCRY_GVL_CPU_UNKNOWN
 			    : s->cpu_ns + ev->cpu_ns;
@@ -102,6 +117,13 @@ struct scry_frame scry_gvl_ruby_frame(const struct scry_gvl_view *g, uint32_t wh
 	return scry_frames_get(&g->frames, frame.parent);
 }
 
+static bool is_rubys_own(const struct scry_gvl_view *g, const struct scry_frame *frame)
+{
+	const char *path = scry_intern_get(&g->names, frame->file, NULL);
+
+	return path && !strncmp(path, "<internal:", 10);
+}
+
 /* A library's own gem, as it may be called from anywhere; else that of the line. */
 static uint32_t gem_of(struct scry_gvl_view *g, const struct scry_frame *frame, uint32_t library)
 {
@@ -116,14 +138,33 @@ static uint32_t gem_of(struct scry_gvl_view *g, const struct scry_frame *frame, 
 	return scry_frames_put(&g->frames, &row);
 }
 
+/* From 3.3 on much of Ruby's own is written in Ruby. As a method in C it has its caller's line.
+ * False: it has its own. */
+static bool move_to_caller(const struct scry_gvl_view *g, struct scry_frame *frame)
+{
+	struct scry_frame own = *frame;
+
+	while (own.parent && is_rubys_own(g, &own))
+		own = scry_frames_get(&g->frames, own.parent);
+	if (is_rubys_own(g, &own) || !is_rubys_own(g, frame))
+		return false;
+	frame->file = own.file;
+	frame->line = own.line;
+	return true;
+}
+
 /* What a stack counts for: for people its newest frames, whoever called them. */
 static uint32_t row_of(struct scry_gvl_view *g, uint32_t stack)
 {
 	uint32_t library;
 	struct scry_frame frame = scry_gvl_ruby_frame(g, stack, &library), above;
+	bool is_moved = false;
 
 	if (!stack)
 		return 0;
+	if (g->opts->by == SCRY_VIEW_BY_GEM || g->opts->by == SCRY_VIEW_BY_METHOD ||
+	    !(g->doc->is_data || g->doc->is_folded))
+		is_moved = move_to_caller(g, &frame);
 	if (g->opts->by == SCRY_VIEW_BY_GEM)
 		return gem_of(g, &frame, library);
 	if (g->opts->by != SCRY_VIEW_BY_METHOD && (g->doc->is_data || g->doc->is_folded))
@@ -131,7 +172,7 @@ static uint32_t row_of(struct scry_gvl_view *g, uint32_t stack)
 	frame.parent = 0;
 	if (g->opts->by == SCRY_VIEW_BY_METHOD) {
 		frame.line = 0;
-		if (frame.flags & SCRY_STACK_C) /* it has its caller's */
+		if (is_moved || frame.flags & SCRY_STACK_C) /* it has its caller's */
 			frame.file = 0;
 	}
 	stack = scry_frames_put(&g->frames, &frame);
@@ -292,7 +333,6 @@ void scry_gvl_put_name(const struct scry_gvl_view *g, const struct scry_ev_gvl_t
 		scry_buf_printf(b, " and %u before it", t->threads - 1);
 }
 
-/* "worker (4711)" */
 void scry_gvl_put_thread(const struct scry_gvl_view *g, const struct scry_ev_gvl_thread *t,
 			 struct scry_buf *b)
 {
@@ -301,8 +341,12 @@ void scry_gvl_put_thread(const struct scry_gvl_view *g, const struct scry_ev_gvl
 		return;
 	}
 	scry_gvl_put_name(g, t, b);
-	if (t->tid)
+	if (t->tid && (g->processes < 2 || t->tid == t->pid))
 		scry_buf_printf(b, " (%u)", t->tid);
+	else if (t->tid)
+		scry_buf_printf(b, " (%u of %u)", t->tid, t->pid);
+	else if (g->processes > 1)
+		scry_buf_printf(b, " (of %u)", t->pid);
 }
 
 static const char *base_name(const char *path)
@@ -315,14 +359,16 @@ static const char *base_name(const char *path)
 void scry_gvl_put_row(const struct scry_gvl_view *g, uint32_t what, struct scry_buf *b)
 {
 	uint32_t library;
-	const struct scry_frame frame = scry_gvl_ruby_frame(g, what, &library);
-	const struct scry_cell file = scry_name_text(&g->names, frame.file),
-			       method = scry_name_text(&g->names, frame.method);
+	struct scry_frame frame = scry_gvl_ruby_frame(g, what, &library);
+	struct scry_cell file, method;
 
 	if (!what) {
 		scry_buf_printf(b, "[unknown]");
 		return;
 	}
+	move_to_caller(g, &frame); /* of data it is a whole stack */
+	file = scry_name_text(&g->names, frame.file);
+	method = scry_name_text(&g->names, frame.method);
 	if (file.length)
 		scry_buf_append(b, file.bytes, file.length);
 	if (frame.line)
@@ -346,6 +392,7 @@ int scry_gvl_view_read(struct scry_gvl_view *g, struct scry_reader *reader,
 	g->opts = opts;
 	g->doc = doc;
 	scry_map_init(&g->by_number, ROWS_MAX);
+	scry_map_init(&g->by_pid, ROWS_MAX);
 	scry_map_init(&g->held.by_what, ROWS_MAX);
 	scry_map_init(&g->waited.by_what, ROWS_MAX);
 	scry_frames_init(&g->frames);
@@ -357,6 +404,7 @@ int scry_gvl_view_read(struct scry_gvl_view *g, struct scry_reader *reader,
 void scry_gvl_view_done(struct scry_gvl_view *g)
 {
 	scry_map_done(&g->by_number);
+	scry_map_done(&g->by_pid);
 	scry_map_done(&g->held.by_what);
 	scry_map_done(&g->waited.by_what);
 	scry_frames_done(&g->frames);

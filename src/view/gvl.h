@@ -37,8 +37,9 @@ struct scry_gvl_view {
 	struct scry_doc *doc;
 	struct scry_honesty honesty;
 	struct scry_grep grep;
-	struct scry_ev_gvl sum; /* of all locks; pid: of the last */
-	uint32_t locks;
+	struct scry_ev_gvl sum;	   /* of all locks; pid: of the last */
+	uint32_t locks, processes; /* locks: more where one runs another program (exec) */
+	struct scry_map by_pid;	   /* those that have one */
 	struct scry_ev_gvl_thread *threads;
 	struct scry_ev_gvl_pair *pairs;
 	struct scry_frames frames;
@@ -79,7 +80,8 @@ uint64_t scry_gvl_waited_all_ns(const struct scry_gvl_view *g);
 const struct scry_ev_gvl_thread *scry_gvl_thread_at(const struct scry_gvl_view *g, uint32_t pid,
 						    uint32_t number);
 
-/* "worker", "worker (4711)"; NULL: "[changing hands]". */
+/* "worker", "worker (4713)", of several processes "worker (4713 of 4711)"; NULL:
+ * "[changing hands]". */
 void scry_gvl_put_name(const struct scry_gvl_view *g, const struct scry_ev_gvl_thread *t,
 		       struct scry_buf *b);
 void scry_gvl_put_thread(const struct scry_gvl_view *g, const struct scry_ev_gvl_thread *t,

@@ -8,15 +8,28 @@
 #define OPEN_NS 1000000u   /* a wait that has no end is told from that length on */
 #define CONVOY_NS 1000000u /* a convoy is told from that length on */
 #define FEW 25		   /* samples: from there on a share is a fifth more or less */
+#define UNKNOWN_PART 10	   /* that part of the waiting is told to have no line, and more */
 #define SLACK_NS 50000000u /* processor time is counted in ticks of 10 ms */
+
+/* Rows are sorted: the first of a known line, if it is more than what is of no known line. */
+static const struct scry_gvl_row *worst_row(const struct scry_gvl_lines *l)
+{
+	return l->count && l->rows[0].what ? &l->rows[0] : NULL;
+}
+
+static uint64_t unknown_ns(const struct scry_gvl_lines *l)
+{
+	for (uint32_t i = 0; i < l->count; i++)
+		if (!l->rows[i].what)
+			return l->rows[i].lost_ns;
+	return 0;
+}
 
 static void put_worst_line(struct scry_gvl_view *g, struct scry_buf *b)
 {
-	const struct scry_gvl_row *worst = g->held.count ? &g->held.rows[0] : NULL;
+	const struct scry_gvl_row *worst = worst_row(&g->held);
 
-	if (worst && !worst->what && g->held.count > 1)
-		worst++;
-	if (!worst || !worst->what)
+	if (!worst)
 		return;
 	scry_buf_printf(b, "; the %s ",
 			g->opts->by == SCRY_VIEW_BY_GEM	     ? "gem"
@@ -34,15 +47,54 @@ static void note(struct scry_gvl_view *g)
 	g->doc->ops->note(g->doc, g->buf.data, g->buf.len);
 }
 
+/* "95.1 %" */
+static void put_share(struct scry_buf *b, uint64_t part, uint64_t whole)
+{
+	const uint64_t tenths = scry_share(part, whole, 1000);
+
+	scry_buf_printf(b, "%llu.%llu %%", (unsigned long long)tenths / 10,
+			(unsigned long long)tenths % 10);
+}
+
+static bool is_little(const struct scry_gvl_view *g)
+{
+	return scry_share(g->sum.contended_ns, scry_gvl_known_ns(g), 1000) < 10;
+}
+
+/* Right behind the verdict: how much of the waiting has no line. */
+static void tell_unknown(struct scry_gvl_view *g)
+{
+	const uint64_t held = unknown_ns(&g->held), waited = unknown_ns(&g->waited);
+	struct scry_buf *b = &g->buf;
+
+	if (is_little(g))
+		return;
+	scry_buf_clear(b);
+	if (held && held >= g->held.lost_ns / UNKNOWN_PART) {
+		put_share(b, held, g->held.lost_ns);
+		scry_buf_printf(b, " of the time that others waited has no known line that ran "
+				   "meanwhile ([unknown]): holders came and went between two "
+				   "looks, or could not be read");
+		note(g);
+	}
+	scry_buf_clear(b);
+	if (waited && waited >= g->waited.lost_ns / UNKNOWN_PART) {
+		put_share(b, waited, g->waited.lost_ns);
+		scry_buf_printf(b,
+				" of the waiting has no known line at which a thread waited "
+				"([unknown])%s",
+				g->sum.stacks ? "" : "; fix: --stacks");
+		note(g);
+	}
+}
+
 /* Beside who made others wait: where they stood. */
 static void tell_where(struct scry_gvl_view *g)
 {
-	const struct scry_gvl_row *most = g->waited.count ? &g->waited.rows[0] : NULL;
+	const struct scry_gvl_row *most = worst_row(&g->waited);
 	struct scry_buf *b = &g->buf;
 
-	if (most && !most->what && g->waited.count > 1)
-		most++;
-	if (!most || !most->what || !most->lost_ns)
+	if (!most || !most->lost_ns)
 		return;
 	scry_buf_clear(b);
 	scry_buf_printf(b, "they waited most %s ",
@@ -109,6 +161,14 @@ static void tell_rest(struct scry_gvl_view *g, uint64_t waited)
 				   "[unknown]");
 		note(g);
 	}
+	scry_buf_clear(b);
+	if (g->sum.unread) {
+		scry_text_things(b, g->sum.unread, "waits");
+		scry_buf_printf(b, " without a stack, as it was deeper than is taken, or could not "
+				   "be read: in the sums of threads, and among the lines at "
+				   "[unknown]");
+		note(g);
+	}
 }
 
 /* The longest of the waits that are in no quantile, where that is more than its thread's maximum.
@@ -166,35 +226,79 @@ static void tell_cpu(struct scry_gvl_view *g)
 	note(g);
 }
 
+/* Before anything is said that this makes wrong. */
+static void tell_crowded(struct scry_gvl_view *g)
+{
+	const struct scry_ev_gvl *s = &g->sum;
+	struct scry_buf *b = &g->buf;
+
+	if (!s->crowded)
+		return;
+	scry_buf_clear(b);
+	scry_buf_printf(b, "sums, rows and verdict are too low, and who made others wait most may "
+			   "be missing: a watch has room for ");
+	scry_text_count(b, SCRY_GVL_ROOM);
+	scry_buf_printf(b, " threads of a process, and from ");
+	scry_text_duration(b, s->crowded_after_ns);
+	scry_buf_printf(b, " after its beginning ");
+	scry_text_things(b, s->crowded, "turns");
+	scry_buf_printf(b, " of others were not counted; fix: -p PID and a shorter -d");
+	note(g);
+}
+
+/* Of their waiting the verdict knows nothing. */
+static void tell_ractors(struct scry_gvl_view *g)
+{
+	const uint64_t more = g->sum.ractors;
+
+	if (!more)
+		return;
+	scry_buf_clear(&g->buf);
+	scry_text_count(&g->buf, more);
+	scry_buf_printf(&g->buf,
+			" more ractor%s, each with a lock of its own, which is not seen, nor for "
+			"how long its threads waited",
+			scry_text_s(more));
+	note(g);
+}
+
 static void judge(struct scry_gvl_view *g, uint64_t waited)
 {
 	const uint64_t known = scry_gvl_known_ns(g);
 	const struct scry_ev_gvl_thread *worst = g->thread_count ? &g->threads[0] : NULL;
 	uint64_t waiters = 0;
+	bool are_more = g->sum.crowded; /* several threads had one row, one after the other */
 	struct scry_buf *b = &g->buf;
 
-	for (uint32_t i = 0; i < g->thread_count; i++)
+	for (uint32_t i = 0; i < g->thread_count; i++) {
 		waiters += scry_gvl_waited_ns(&g->threads[i]) != 0;
+		are_more |= scry_gvl_waited_ns(&g->threads[i]) && g->threads[i].threads > 1;
+	}
 	scry_buf_clear(b);
 	if (!g->honesty.has_totals)
 		scry_buf_printf(b, "as far as the recording goes: ");
+	if (g->sum.crowded)
+		scry_buf_printf(b, "of the threads for which there was room: ");
 	if (!g->locks || !known) {
 		scry_buf_printf(b, "nothing is known of the GVL");
 	} else if (!waited) {
-		scry_buf_printf(b, "no thread waited for the GVL");
+		scry_buf_printf(b, g->sum.ractors
+					   ? "no thread of the main ractor waited for its lock"
+					   : "no thread waited for the GVL");
 	} else {
-		uint64_t tenths = scry_share(g->sum.contended_ns, known, 1000);
-
-		scry_buf_printf(b, "threads wanted the GVL %llu.%llu %% of the time: ",
-				(unsigned long long)tenths / 10, (unsigned long long)tenths % 10);
+		scry_buf_printf(b, "threads wanted the GVL ");
+		put_share(b, g->sum.contended_ns, known);
+		scry_buf_printf(b, " of the time: ");
+		scry_buf_printf(b, are_more ? "at least " : "");
 		scry_text_things(b, waiters, "threads");
 		scry_buf_printf(b, " waited ");
 		scry_text_duration(b, waited);
 		scry_buf_printf(b, " together within ");
 		scry_text_duration(b, known);
 		if (g->locks > 1)
-			scry_buf_printf(b, " of %u processes", g->locks);
-		if (tenths < 10) {
+			scry_buf_printf(b, " of %u %s", g->locks,
+					g->locks > g->processes ? "programs" : "processes");
+		if (is_little(g)) {
 			scry_buf_printf(b, ", which is little");
 		} else if (worst->lost_ns) {
 			scry_buf_printf(b, "; ");
@@ -211,7 +315,10 @@ static void push_notes(struct scry_gvl_view *g)
 {
 	const uint64_t waited = scry_gvl_waited_all_ns(g);
 
+	tell_crowded(g);
 	judge(g, waited);
+	tell_ractors(g);
+	tell_unknown(g);
 	tell_where(g);
 	tell_convoy(g);
 	tell_rest(g, waited);
@@ -297,6 +404,10 @@ static void push_totals(const struct scry_gvl_view *g)
 			{"waits", "waits that ended", SCRY_CELL_COUNT, 0, scry_cell_number(waits)},
 			{"unstacked_waits", "of them without a stack", SCRY_CELL_COUNT, 0,
 			 rare(s->unstacked)},
+			{"unread_waits", "of them with a stack too deep, or not readable",
+			 SCRY_CELL_COUNT, 0, rare(s->unread)},
+			{"crowded", "turns of threads that there was no room for", SCRY_CELL_COUNT,
+			 0, rare(s->crowded)},
 			{"yields", "times given and wanted at once", SCRY_CELL_COUNT, 0,
 			 scry_cell_number(yields)},
 			{"forced", "of them as the VM asked for it", SCRY_CELL_COUNT, 0,

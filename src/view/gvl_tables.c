@@ -59,8 +59,8 @@ static void push_thread(struct scry_gvl_view *g, const struct scry_ev_gvl_thread
 
 static void push_threads(struct scry_gvl_view *g)
 {
-	static const struct scry_column columns[] = {
-		{NULL, "pid", SCRY_CELL_NUMBER, false},
+	const struct scry_column columns[] = {
+		{g->processes > 1 ? "pid" : NULL, "pid", SCRY_CELL_NUMBER, false},
 		{NULL, "thread", SCRY_CELL_NUMBER, false},
 		{"tid", "tid", SCRY_CELL_NUMBER, false},
 		{"others lost s", "lost_ns", SCRY_CELL_TIME, false},

@@ -107,7 +107,8 @@ struct scry_gvl_table {	    /* zero at first; in its first line is what a quiet 
 	uint64_t ring_head; /* words of the ring that were ever written, and that the keeper ... */
 	uint64_t ring_tail; /* ... has read: it alone writes this */
 	uint64_t unstacked; /* waits that found no room there */
-	uint64_t moves;	    /* times that another native thread ran a thread than before */
+	uint64_t crowded_since; /* when the first thread found no row; 0: none did */
+	uint64_t moves;		/* times that another native thread ran a thread than before */
 	uint16_t slots[SCRY_GVL_SLOTS];
 	uint16_t waiting[SCRY_GVL_THREADS];
 	struct scry_gvl_pair pairs[SCRY_GVL_PAIRS];

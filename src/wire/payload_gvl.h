@@ -7,7 +7,8 @@
 
 #include <stdint.h>
 
-#define SCRY_GVL_PLACES 8u /* 0 to 6 threads, and more */
+#define SCRY_GVL_ROOM 2047u /* threads of a process, in one watch */
+#define SCRY_GVL_PLACES 8u  /* 0 to 6 threads, and more */
 
 struct scry_ev_gvl {
 	uint32_t pid;
@@ -24,6 +25,12 @@ struct scry_ev_gvl {
 	uint64_t cpu_ns;      /* processor time of the process meanwhile; UINT64_MAX: not known */
 	uint64_t stacks;      /* 1: the stack of each wait that is over was taken */
 	uint64_t unstacked;   /* of these waits: there was no room for it */
+	/* Turns of threads that found no room in the table: whatever is told of the lock is too
+	 * low. The first one so long after the watch began. */
+	uint64_t crowded, crowded_after_ns;
+	uint64_t ractors; /* beside the main one, at most at a time: each has a lock that is not
+			   * seen */
+	uint64_t unread;  /* waits whose stack was too deep to be taken, or could not be read */
 };
 
 struct scry_ev_gvl_thread {

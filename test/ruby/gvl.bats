@@ -356,5 +356,9 @@ jits() {
 	scry_ends 4 gvl -p "$PID" -d 1
 	says "no Ruby"
 	scry_ends 2 gvl -p "$PID" -d 1 -o "$T/x.html"
-	says "picture"
+	says "fix: one of x.scry, x.json, x.txt, x.folded "
+	scry_ends 2 gvl -p "$PID" -d 1 -o "$T/x.svg"
+	says "fix: one of x.scry, x.json, x.txt, x.folded "
+	scry_ends 2 gvl -p "$PID" -d 1 --by thread -o "$T/x.folded"
+	says "folded stacks are by line"
 }

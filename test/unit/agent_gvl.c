@@ -310,6 +310,27 @@ static void sums(void **state)
 	}
 }
 
+/* A thread that finds no row: its turns are counted, and since when. */
+static void crowded(void **state)
+{
+	struct scry_gvl_table *t = (struct scry_gvl_table *)scry_agent.gate->table;
+	struct model m = {.owner = NOBODY};
+	uint64_t since;
+
+	take(&m, 0);
+	give(&m, false);
+	assert_int_equal(t->crowded + t->crowded_since, 0);
+	t->rows = SCRY_GVL_THREADS;
+	take(&m, 1);
+	since = t->last;
+	give(&m, false);
+	take(&m, 0);
+	give(&m, false);
+	take(&m, 2);
+	assert_int_equal(t->crowded, 2);
+	assert_int_equal(t->crowded_since, since);
+}
+
 /* What mostly happens: one thread, and then another one, takes and gives it, and nobody waits. */
 static void quiet(void **state)
 {
@@ -622,6 +643,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(sums, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(crowded, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(quiet, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(granted, set_up_handing_over,
 						tear_down_handing_over),

@@ -377,11 +377,107 @@ static void nothing(void **state)
 	close(fd);
 }
 
+static int of_lock(const struct scry_ev_gvl *lock, const struct scry_ev_gvl_line *line)
+{
+	struct golden rec = golden_begin();
+
+	golden_beginning(&rec, "gvl", 4711);
+	golden_put(&rec, SCRY_EVENT_GVL, lock, sizeof(*lock));
+	if (line->stack) {
+		put_threads(&rec, false);
+		put_stacks(&rec);
+		golden_put(&rec, SCRY_EVENT_GVL_LINE, line, sizeof(*line));
+		golden_put(&rec, SCRY_EVENT_GVL_LINE,
+			   &(struct scry_ev_gvl_line){
+				   .pid = 4711, .holder = 1, .samples = 1, .lost_ns = 900 * MS},
+			   sizeof(*line));
+		golden_put(&rec, SCRY_EVENT_GVL_WAIT_LINE,
+			   &(struct scry_ev_gvl_wait_line){
+				   .pid = 4711, .waiter = 2, .samples = 1, .lost_ns = 900 * MS},
+			   sizeof(struct scry_ev_gvl_wait_line));
+	}
+	golden_totals(&rec, 4711, 1);
+	return golden_end(&rec);
+}
+
+/* Its one thread that computed did so in a method of Ruby's own. */
+static void rubys_own(void **state)
+{
+	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	struct golden rec = golden_begin();
+	const struct scry_ev_stack frames[] = {
+		{.id = 1,
+		 .file_str = golden_str(&rec, "/srv/app.rb"),
+		 .line = 12,
+		 .method_str = golden_str(&rec, "Report#sum")},
+		{.id = 2,
+		 .parent = 1,
+		 .file_str = golden_str(&rec, "<internal:numeric>"),
+		 .line = 257,
+		 .method_str = golden_str(&rec, "Integer#times")},
+		{.id = 3,
+		 .parent = 2,
+		 .file_str = golden_str(&rec, "<internal:kernel>"),
+		 .line = 18,
+		 .method_str = golden_str(&rec, "Kernel#tap")},
+	};
+	int fd;
+
+	golden_beginning(&rec, "gvl", 4711);
+	put_locks(&rec, false);
+	put_threads(&rec, false);
+	for (size_t i = 0; i < COUNT(frames); i++)
+		golden_put(&rec, SCRY_EVENT_STACK, &frames[i], sizeof(frames[i]));
+	for (uint32_t i = 2; i <= 3; i++)
+		golden_put(&rec, SCRY_EVENT_GVL_LINE,
+			   &(struct scry_ev_gvl_line){.pid = 4711,
+						      .holder = 1,
+						      .stack = i,
+						      .samples = 50 * i,
+						      .lost_ns = 300 * i * MS},
+			   sizeof(struct scry_ev_gvl_line));
+	golden_totals(&rec, 4711, 905);
+	fd = golden_end(&rec);
+	golden_check(fd, "gvl", "gvl_internal.txt", &opts);
+	golden_check(fd, "gvl", "gvl_internal.json", &opts);
+	opts.by = SCRY_VIEW_BY_METHOD;
+	golden_check(fd, "gvl", "gvl_internal_by_method.json", &opts);
+	opts.by = SCRY_VIEW_BY_GEM;
+	golden_check(fd, "gvl", "gvl_internal_by_gem.txt", &opts);
+	close(fd);
+}
+
+/* Threads found no room, and most of the waiting has no line: neither is passed over. */
+static void little_known(void **state)
+{
+	const struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	const struct scry_ev_gvl lock = {.pid = 4711,
+					 .watched_ns = 2000 * MS,
+					 .contended_ns = 1600 * MS,
+					 .crowded = 1234,
+					 .crowded_after_ns = 700 * MS,
+					 .stacks = 1,
+					 .unread = 17};
+	const struct scry_ev_gvl_line line = {
+		.pid = 4711, .holder = 1, .stack = 2, .samples = 80, .lost_ns = 100 * MS};
+	int fd = of_lock(&lock, &line);
+
+	golden_check(fd, "gvl", "gvl_crowded.txt", &opts);
+	golden_check(fd, "gvl", "gvl_crowded.json", &opts);
+	close(fd);
+	fd = of_lock(&(struct scry_ev_gvl){.pid = 4711, .watched_ns = 2000 * MS, .ractors = 2},
+		     &(struct scry_ev_gvl_line){0});
+	golden_check(fd, "gvl", "gvl_ractors.txt", &opts);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whole), cmocka_unit_test(with_stacks), cmocka_unit_test(by),
-		cmocka_unit_test(some),	 cmocka_unit_test(diffs),	cmocka_unit_test(nothing),
+		cmocka_unit_test(whole),	cmocka_unit_test(with_stacks),
+		cmocka_unit_test(by),		cmocka_unit_test(some),
+		cmocka_unit_test(diffs),	cmocka_unit_test(nothing),
+		cmocka_unit_test(little_known), cmocka_unit_test(rubys_own),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

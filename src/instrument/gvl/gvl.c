@@ -163,6 +163,21 @@ static struct scry_gvl_person *person_of(struct scry_gvl *g, uint64_t th)
 	return &g->people[*at - 1];
 }
 
+/* Those that have a thread. One that ends between two looks is not seen. */
+static void look_for_ractors(struct scry_gvl *g, const struct scry_ruby_thread *threads, size_t n)
+{
+	bool are_more = false;
+	int count;
+
+	for (size_t i = 0; i < n && !are_more; i++)
+		are_more = threads[i].ractor != g->lock;
+	count = are_more ? scry_ruby_ractors(g->ruby) : 0;
+	if (are_more && count < 2)
+		count = 2;
+	if (count > 1 && (uint32_t)count - 1 > g->ractors)
+		g->ractors = (uint32_t)count - 1;
+}
+
 void scry_gvl_look_at_people(struct scry_gvl *g)
 {
 	const uint64_t began = scry_now_ns(), births = g->table->births;
@@ -171,6 +186,8 @@ void scry_gvl_look_at_people(struct scry_gvl *g)
 
 	if (n > 0)
 		look_for_turns(g, threads, (size_t)n);
+	if (n > 0)
+		look_for_ractors(g, threads, (size_t)n);
 	for (size_t i = 0; n > 0 && i < g->count; i++)
 		g->people[i].is_alive = false;
 	for (ssize_t i = 0; i < n; i++) {

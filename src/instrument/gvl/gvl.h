@@ -62,6 +62,7 @@ struct scry_gvl {
 	uint64_t look_ns, soon_ns; /* when to look again who there is; where somebody is new */
 	uint64_t births;	   /* of the table's, that were looked at */
 	uint32_t fresh;		   /* looks that are still to come soon, as somebody was new */
+	uint32_t ractors;	   /* beside the main one, at most at a time */
 	bool are_turns;		   /* native threads run several threads in turn */
 	bool tids_are_ours;	   /* its pid namespace is ours: it knows tids as we do */
 	uint64_t cpu_began_ns, cpu_ended_ns; /* of its process */
@@ -105,6 +106,9 @@ void scry_gvl_waiters_free(struct scry_gvl_waiters *s);
 void scry_gvl_waiters_look(struct scry_gvl *g, uint64_t gap_ns);
 /* With stacks: of those that wait still. The last look. */
 void scry_gvl_waiters_look_last(struct scry_gvl *g);
+/* With stacks: reads what the agent says still, and says of how many waits the stack is not known,
+ * as it was too deep or could not be read. Before the first report. */
+uint64_t scry_gvl_waiters_unread(struct scry_gvl *g);
 struct scry_gvl_waited { /* by a thread, by its number */
 	uint64_t th, ns;
 	/* Of that: in a wait that is not over; of one that was on at the first event, before that.

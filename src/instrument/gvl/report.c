@@ -12,6 +12,8 @@
 #include "watch/ask.h"
 #include "wire/payload.h"
 
+_Static_assert(SCRY_GVL_ROOM == SCRY_GVL_THREADS - 1, "row 0 is nobody's");
+
 struct report {
 	struct scry_gvl *g;
 	struct scry_gvl_table *t;	/* a copy */
@@ -266,6 +268,11 @@ static void tell_lock(const struct report *r)
 			    : UINT64_MAX;
 	ev.stacks = g->has_stacks;
 	ev.unstacked = t->unstacked;
+	ev.unread = scry_gvl_waiters_unread(r->g);
+	ev.ractors = g->ractors;
+	ev.crowded = t->crowded;
+	ev.crowded_after_ns =
+		t->crowded_since > r->since ? ns_of(r, t->crowded_since - r->since) : 0;
 	scry_watch_event(g->watch, SCRY_EVENT_GVL, &ev, sizeof(ev));
 }
 
@@ -286,7 +293,6 @@ static void tell_lacks(const struct report *r)
 {
 	const struct scry_gvl_table *t = r->t;
 	struct scry_watch *w = r->g->watch;
-	int ractors = w->target_gone || !r->g->is_bound ? 1 : scry_ruby_ractors(r->g->ruby);
 	uint64_t odd = t->strange + t->busy;
 
 	if (t->over)
@@ -299,10 +305,6 @@ static void tell_lacks(const struct report *r)
 	if (r->g->are_turns)
 		scry_watch_note(w, "native threads run several threads in turn here (M:N): their "
 				   "tids and names say nothing, and are left out");
-	if (ractors > 1)
-		scry_watch_note(w,
-				"%d more ractor%s, each with a lock of its own, which is not seen",
-				ractors - 1, scry_text_s((uint64_t)ractors - 1));
 	scry_error_clear();
 }
 

@@ -40,9 +40,10 @@ struct scry_gvl_waiters {
 	struct waiter *waiters;
 	struct row *rows;
 	size_t count, room, row_count, row_room;
-	uint32_t walks; /* of this look */
-	uint64_t tail;	/* of the ring, words */
-	bool is_over;	/* what the ring has is no record */
+	uint32_t walks;	 /* of this look */
+	uint64_t tail;	 /* of the ring, words */
+	uint64_t unread; /* waits whose stack was too deep to be taken, or could not be read */
+	bool is_over;	 /* what the ring has is no record */
 	uint64_t record[SCRY_GVL_WAIT_WORDS + 2 * SCRY_GVL_STACK_BYTES / 8];
 };
 
@@ -196,6 +197,7 @@ static bool take(struct scry_gvl *g, uint64_t words)
 		stack = scry_gvl_blame_take(g, &copy);
 	else if (!wait->cfp)
 		stack = scry_gvl_blame_no_frames(g);
+	s->unread += !stack;
 	w = waiter_of(s, wait->th);
 	if (w)
 		add(s, w, stack, wait->ticks);
@@ -245,6 +247,14 @@ void scry_gvl_waiters_look_last(struct scry_gvl *g)
 }
 
 /* ---- the report ---- */
+
+uint64_t scry_gvl_waiters_unread(struct scry_gvl *g)
+{
+	if (!g->waiters || !g->has_stacks)
+		return 0;
+	take_all(g); /* what came as the hooks went off, or as the program ended */
+	return g->waiters->unread;
+}
 
 static uint64_t weight_of(const struct scry_gvl_waiters *s, uint64_t th)
 {
@@ -332,8 +342,6 @@ static void tell_waits(struct scry_gvl *g, const struct scry_gvl_waited *waited)
 
 void scry_gvl_waiters_report(struct scry_gvl *g, const struct scry_gvl_waited *waited)
 {
-	if (g->has_stacks)
-		take_all(g); /* what came as the hooks went off, or as the program ended */
 	if (g->has_stacks)
 		tell_waits(g, waited);
 	else
