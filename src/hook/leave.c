@@ -440,7 +440,9 @@ struct leaving {
 	uint64_t *ret_left;
 	enum hidden known, wanted; /* wanted: that is all that is missing for unmapping it */
 	bool is_last, inside;
-	bool is_unknowable; /* looking again will not tell */
+	bool is_unknowable;	   /* looking again will not tell */
+	struct scry_tracee *stood; /* the threads, in the stop that left open who is hidden */
+	size_t stood_count;
 };
 
 /* Has nothing ever led to it? */
@@ -460,11 +462,26 @@ static bool has_handlers(pid_t pid)
 	return has;
 }
 
+/* Of the frames those that lead to the agent. */
+static void keep_inside(const struct scry_inject *inj, struct scry_world *found)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < found->saved_count; i++)
+		if (scry_inject_is_inside(
+			    inj, &(struct scry_world){.saved = &found->saved[i], .saved_count = 1}))
+			found->saved[kept++] = found->saved[i];
+	found->saved_count = kept;
+}
+
 /* NULL: nobody comes who is not seen in a stop; else why that is not so, or not known. */
-static const char *find_hidden(struct scry_inject *inj, bool *ret_unknowable)
+static const char *find_hidden(struct scry_inject *inj, struct leaving *l)
 {
 	const struct scry_world_hunt frames = {.bytes = HIDDEN_BYTES};
-	struct scry_world found = {.pid = inj->proc->pid, .deadline_ns = UINT64_MAX};
+	struct scry_world found = {.pid = inj->proc->pid,
+				   .deadline_ns = UINT64_MAX,
+				   .threads = l->stood,
+				   .count = l->stood_count};
 	const char *why = NULL;
 	int r;
 
@@ -475,14 +492,32 @@ static const char *find_hidden(struct scry_inject *inj, bool *ret_unknowable)
 	r = read_maps(inj);
 	if (r == 0)
 		r = scry_world_look_everywhere(&found, &inj->mem, &inj->maps, &frames);
-	if (r == 0 && scry_inject_is_inside(inj, &found))
+	/* since that stop nobody has come in: what was dead then was never gone on with */
+	if (r == 0) {
+		keep_inside(inj, &found);
+		scry_world_forget_dead(&found, &inj->mem, &inj->maps);
+	}
+	if (r == 0 && found.saved_count)
 		why = "a signal frame on a stack that no thread stands on may lead to them";
 	else if (r < 0 && (r != -E2BIG || has_handlers(inj->proc->pid)))
 		why = "its memory could not be looked through for stacks that lead to them";
-	*ret_unknowable = r < 0;
+	l->is_unknowable = r < 0;
 	free(found.saved);
 	scry_error_clear();
 	return why;
+}
+
+/* Without memory for it no frame is known to be dead. */
+static void remember(struct leaving *l, const struct scry_world *w)
+{
+	struct scry_tracee *more = reallocarray(l->stood, w->count + 1, sizeof(*more));
+
+	l->stood_count = 0;
+	if (!more)
+		return;
+	l->stood = more;
+	memcpy(more, w->threads, w->count * sizeof(*more));
+	l->stood_count = w->count;
 }
 
 static void unmap_stopped(struct scry_inject *inj, struct scry_world *w,
@@ -495,6 +530,7 @@ static void unmap_stopped(struct scry_inject *inj, struct scry_world *w,
 		return;
 	if (l->known < needed) {
 		l->wanted = needed;
+		remember(l, w);
 		return;
 	}
 	if ((is_free ? unmap_alone(inj, w, caller) : make_idle(inj, caller)) < 0)
@@ -561,7 +597,7 @@ static int leave_looking(struct scry_inject *inj, struct leaving *l,
 		r = once(inj, l);
 		if (r < 0 || !l->wanted)
 			return r;
-		inj->left_why = find_hidden(inj, &l->is_unknowable);
+		inj->left_why = find_hidden(inj, l);
 	} while (!inj->left_why);
 	l->wanted = HIDDEN_UNKNOWN;
 	l->inside = true;
@@ -574,6 +610,7 @@ int scry_inject_leave_idle(struct scry_inject *inj, bool *ret_gone)
 	struct leaving l = {.ret_left = &left, .is_last = true};
 	int r = leave_looking(inj, &l, leave_idle_once);
 
+	free(l.stood);
 	if (r == 0)
 		*ret_gone = !left;
 	return r;
@@ -598,6 +635,7 @@ static int leave_all(struct scry_inject *inj, struct scry_undo_report *report, u
 		if (!is_late)
 			nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 	}
+	free(l.stood);
 	return is_late ? -EBUSY : r == -EAGAIN ? 0 : r;
 }
 

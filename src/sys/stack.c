@@ -133,6 +133,27 @@ bool scry_stack_of(const struct scry_mem *mem, const struct scry_maps *maps, uin
 	return true;
 }
 
+uint64_t scry_stack_owner(uint64_t at, const struct scry_mem *mem, const struct scry_maps *maps)
+{
+	const struct scry_map_entry *m = scry_maps_at(maps, at);
+	uint64_t words[BEHIND_MAX / 8], from, low, top;
+	ssize_t n;
+
+	if (!m || !is_stack(m) || m->end - m->start < BEHIND_MAX)
+		return 0;
+	from = m->end - BEHIND_MAX;
+	n = scry_mem_read_some(mem, from, words, sizeof(words)) / 8;
+	for (ssize_t i = 0; i + 2 < n; i++) {
+		const uint64_t tp = from + 8 * (uint64_t)i;
+
+		/* a thread control block names itself twice */
+		if (words[i] == tp && words[i + 2] == tp && at < tp &&
+		    scry_stack_of(mem, maps, tp, &low, &top) && low <= at)
+			return tp;
+	}
+	return 0;
+}
+
 static const struct scry_map_entry *first_stack(const struct scry_maps *maps)
 {
 	for (size_t i = 0; i < maps->count; i++)

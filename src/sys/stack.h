@@ -23,6 +23,10 @@ struct scry_mem;
 struct scry_maps;
 struct scry_tracee;
 
+/* The descriptor of the pthread on whose stack `at` lies, by glibc's records; 0: none is known. The
+ * thread may have ended: the library keeps its stack for another one. */
+uint64_t scry_stack_owner(uint64_t at, const struct scry_mem *mem, const struct scry_maps *maps);
+
 /* Bytes from the end of the stack that `t` stands on to its stack pointer; 0: it is not known which
  * stack that is. `maps` as read while, or just before, it was stopped. */
 uint64_t scry_stack_room(const struct scry_tracee *t, const struct scry_mem *mem,

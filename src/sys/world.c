@@ -526,14 +526,14 @@ static bool is_frames(const struct scry_world *w, uint64_t at)
 }
 
 /* Left behind below where its stack ends: a frame that was returned from. */
-static bool is_dead(const struct look *l, const struct scry_world *w, uint64_t at)
+static bool is_dead(const struct scry_mem *mem, const struct scry_maps *maps,
+		    const struct scry_world *w, uint64_t at)
 {
 	for (size_t i = 0; i < w->count; i++) {
 		const struct scry_tracee *t = &w->threads[i];
 		const uint64_t below = t->regs.rsp - RED_ZONE;
 
-		if (t->stopped && at < below &&
-		    at >= t->regs.rsp - scry_stack_room(t, l->mem, l->maps))
+		if (t->stopped && at < below && at >= t->regs.rsp - scry_stack_room(t, mem, maps))
 			return true;
 	}
 	return false;
@@ -547,7 +547,7 @@ static void settle_found(struct scry_world *w, const struct look *l)
 	if (w->found_count > SCRY_WORLD_FOUND_MAX)
 		return;
 	for (size_t i = 0; i < w->found_count; i++)
-		if (!is_frames(w, w->found_at[i]) && !is_dead(l, w, w->found_at[i]))
+		if (!is_frames(w, w->found_at[i]) && !is_dead(l->mem, l->maps, w, w->found_at[i]))
 			w->found_at[kept++] = w->found_at[i];
 	w->found_count = kept;
 }
@@ -574,6 +574,57 @@ int scry_world_look_everywhere(struct scry_world *w, const struct scry_mem *mem,
 	free(look.stack);
 	scry_written_close(&look.written);
 	return r == -ENOMEM ? scry_fail(r, "not enough memory to look at stacks") : r;
+}
+
+/* Left behind on the stack of a thread that has ended: its descriptor is nobody's. */
+static bool is_of_ended(const struct scry_mem *mem, const struct scry_maps *maps,
+			const struct scry_world *w, uint64_t at)
+{
+	const uint64_t owner = scry_stack_owner(at, mem, maps);
+
+	for (size_t i = 0; i < w->count; i++)
+		if (w->threads[i].regs.fs_base == owner)
+			return false;
+	return owner && w->count;
+}
+
+/* Left behind on an alternate stack: who was interrupted stands on its own stack again, on which
+ * nobody else could have gone on below that place, or above it without ending it. */
+static bool is_passed(const struct scry_mem *mem, const struct scry_maps *maps,
+		      const struct scry_world *w, const struct scry_saved_ip *frame)
+{
+	const struct scry_map_entry *m = scry_maps_at(maps, frame->sp);
+
+	for (size_t i = 0; m && i < w->count; i++) {
+		const struct scry_tracee *t = &w->threads[i];
+		const uint64_t sp = t->regs.rsp;
+		uint64_t low;
+
+		if (!t->stopped || sp < m->start || sp >= m->end)
+			continue;
+		low = sp - scry_stack_room(t, mem, maps);
+		if (low < sp && frame->sp >= low && (frame->at < low || frame->at >= m->end))
+			return true;
+	}
+	return false;
+}
+
+static bool is_left(const struct scry_mem *mem, const struct scry_maps *maps,
+		    const struct scry_world *w, const struct scry_saved_ip *frame)
+{
+	return is_dead(mem, maps, w, frame->at) || is_of_ended(mem, maps, w, frame->at) ||
+	       is_of_ended(mem, maps, w, frame->sp) || is_passed(mem, maps, w, frame);
+}
+
+void scry_world_forget_dead(struct scry_world *w, const struct scry_mem *mem,
+			    const struct scry_maps *maps)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < w->saved_count; i++)
+		if (!is_left(mem, maps, w, &w->saved[i]))
+			w->saved[kept++] = w->saved[i];
+	w->saved_count = kept;
 }
 
 uint64_t scry_world_doubt(const struct scry_world *w)

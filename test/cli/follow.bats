@@ -131,7 +131,7 @@ for i in 1 2 3 4 5 6; do
 	grep "scry-owner-$stranger-" /proc/net/unix && taken=1
 done
 kill -KILL "$stranger"
-kill -INT "$front"
+kill -TERM "$front"
 wait "$front"
 exit ${taken:-0}
 SH

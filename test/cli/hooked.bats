@@ -173,7 +173,8 @@ PHP
 	kill -USR1 "$PID"
 	wait_for 40 in_file "^done" "$T/thousand.out"
 	kill -TERM "$storm"
-	wait "$storm"
+	# a frame of a handler within a handler may be left on an alternate stack: then the memory stays
+	wait "$storm" || in_file "^left [1-9]" "$T/counts"
 	HELD=""
 	handled=$(sed -n 's/^done handler //p' "$T/thousand.out")
 	[ "$handled" -gt 0 ]

@@ -7,7 +7,7 @@ setup() {
 	need_targets
 	prepare
 	command -v "$RUBY" >/dev/null || skip "no ruby"
-	KIDS="$ROOT/test/ruby/programs/kids.rb"
+	KIDS="$ROOT/test/ruby/programs/known_family.rb"
 	MAKE="$(grep -n '"x" \*' "$KIDS" | cut -d: -f1)"
 }
 
@@ -60,7 +60,7 @@ calls_of() {
 objects_of() {
 	"$SCRY" report "$T/$1.scry" --view objects --json >"$T/x.json"
 	clean "$T/x.json"
-	json "$T/x.json" 'rows.select { |x| x["class"] == "String" && x["line"] == '"$MAKE"' && x["file"].end_with?("kids.rb") }.map { |x| x["allocated"] }.sort'
+	json "$T/x.json" 'rows.select { |x| x["class"] == "String" && x["line"] == '"$MAKE"' && x["file"].end_with?("known_family.rb") }.map { |x| x["allocated"] }.sort'
 }
 
 same() { # WHAT ALONE TOGETHER

@@ -691,7 +691,7 @@ skips() {
 	refused -p 1 -- echo ran
 	says "not both"
 	refused -c --by thread -- echo ran
-	says "one of them"
+	says "fix: --exact"
 	refused --by gem -- echo ran
 	refused -p 0
 	refused -p 99999999999
