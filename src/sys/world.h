@@ -76,7 +76,8 @@ int scry_world_look(struct scry_world *w, const struct scry_mem *mem, const stru
 int scry_world_look_everywhere(struct scry_world *w, const struct scry_mem *mem,
 			       const struct scry_maps *maps, const struct scry_world_hunt *hunt);
 /* Forgets frames that nobody returns to: below where a thread's own stack ends, as w->threads
- * stood, and on stacks of threads that have ended; and those on alternate stacks that lead there. */
+ * stood, and on stacks of threads that have ended; and those on alternate stacks that lead there.
+ */
 void scry_world_forget_dead(struct scry_world *w, const struct scry_mem *mem,
 			    const struct scry_maps *maps);
 /* Where a word of the hunt lies that is no frame's; 0: nowhere. */
