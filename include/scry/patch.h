@@ -27,9 +27,8 @@
  * libraries that it calls must stay loaded.
  *
  * A function can be changed by one patch at a time. Calls that the compiler has inlined are not
- * seen. SCRY_REPLACE is refused where a caller may know
- * the function too well: in its own object gcc -O2 counts on registers that it leaves alone
- * (-fipa-ra), but for --no-ipa-ra; and in programs whose code unwinders run (C++ exceptions,
+ * seen. SCRY_REPLACE is refused where a caller may know the function too well: in its own object
+ * gcc -O2 counts on registers that it leaves alone (-fipa-ra), but for --no-ipa-ra; and in programs whose code unwinders run (C++ exceptions,
  * cancellation with clean-ups), or that import pthread_cancel (libc's own clean-ups give back the
  * locks of its FILEs), as no unwinder knows of this object, but for --no-exceptions.
  * longjmp may pass. SCRY_BEFORE has neither limit, SCRY_WRAP the second; but no handler of any kind
@@ -88,8 +87,7 @@ struct scry_patch_entry { /* the section "scry_patch" is an array of these */
 	SCRY_PATCH_ENTRY(function, kind, #function at_library, handler, &scry_original_##function)
 /* As SCRY_REPLACE, and all registers but that of the result are as the function would have left
  * them alone, and the control and status words of SSE and x87 as it left them: for functions that
- * are called within their own object. Only for functions whose
- * arguments are all in registers (at most six integers and pointers, eight float and double, no
+ * are called within their own object. Only for functions whose arguments are all in registers (at most six integers and pointers, eight float and double, no
  * structs by value, no `...`), and whose result is an integer or a pointer, or of the VOID kind
  * nothing. scry cannot check that. It takes 3.5 KiB of the stack. */
 #define SCRY_AROUND(function, handler) SCRY_AROUND_IN(function, "", handler)
@@ -141,8 +139,9 @@ struct scry_patch_return {
  * The return address lies on the stack changed meanwhile. So it is refused where somebody looks at
  * it (setjmp and its kind, functions whose code is seen to read it, libunwind, Go, Java, greenlet
  * ...), and, as SCRY_REPLACE, where unwinders run; what is loaded later is not looked at. Backtraces
- * end there. A call that is left by longjmp has no second handler, nor has one that finds no thunk: there are 1,024, one for each
- * place that calls; `scry patch list` has the number of those, "SYMBOL missed". A function that is
+ * end there. A call that is left by longjmp has no second handler, nor has one that finds no thunk:
+ * there are 1,024, one for each place that calls; `scry patch list` has the number of calls without
+ * one, "SYMBOL missed". A function that is
  * called anew by a jump at its own end (a tail call) returns once. Calls that run when the patch is
  * undone have their second handler all the same: until then its memory stays.
  */

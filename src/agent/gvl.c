@@ -513,7 +513,8 @@ static __attribute__((noinline)) void look(uint64_t now, uint32_t waits)
 	uint64_t sequence;
 
 	/* a fork child's gate is all zero: the lock is a new one, held by its one thread */
-	if (unlikely(!scry_agent.gate->open) && !scry_lane_claim(scry_agent.gate, 0))
+	if (unlikely(!__atomic_load_n(&scry_agent.gate->open, __ATOMIC_ACQUIRE)) &&
+	    !scry_lane_claim(scry_agent.gate, 0))
 		return;
 	m.t = (struct scry_gvl_table *)scry_agent.gate->table;
 	sequence = *(volatile uint64_t *)&m.t->sequence;
@@ -543,13 +544,15 @@ void scry_gvl_let_go(uint64_t mutex, uint32_t waits)
 {
 	const struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
 	const struct scry_gate *gate = (const struct scry_gate *)plan->gate;
-	struct scry_gvl_table *t = (struct scry_gvl_table *)gate->table;
 	const uint64_t now = scry_tsc(), th = load64(plan->owner);
+	struct scry_gvl_table *t;
 	uint64_t sequence, roles;
 	struct scry_gvl_row *r;
 
-	if (unlikely(!gate->open || waits))
+	/* in this order: a fork child has no table before its gate is open */
+	if (unlikely(!__atomic_load_n(&gate->open, __ATOMIC_ACQUIRE) || waits))
 		goto look;
+	t = (struct scry_gvl_table *)gate->table;
 	sequence = *(volatile uint64_t *)&t->sequence;
 	roles = *(volatile uint64_t *)&t->roles;
 	if (sequence & 1 || now < t->last || now >= t->lease_end ||

@@ -43,7 +43,7 @@ static void move_in(struct scry_gate *g, uint32_t lane, uint32_t watch,
 	g->head = g->at = 0;
 	g->segment = 0;
 	g->end = SCRY_SEGMENT_WORDS;
-	g->open = 1;
+	__atomic_store_n(&g->open, 1, __ATOMIC_RELEASE); /* other threads use all of the above */
 	/* each child draws samples of its own */
 	g->random = (tsc() ^ (uint64_t)lane << 40) * 0x9e3779b97f4a7c15ull | 1;
 	g->wanted = watch;

@@ -47,7 +47,7 @@ static struct scry_agent_channel *channel_of(const struct scry_agent_thread *t)
 static int is_on(const struct scry_agent_channel *c)
 {
 	return __atomic_load_n(&c->is_on, __ATOMIC_RELAXED) &&
-	       __atomic_load_n(&scry_agent.gate->open, __ATOMIC_RELAXED);
+	       __atomic_load_n(&scry_agent.gate->open, __ATOMIC_ACQUIRE);
 }
 
 static uint64_t thread_pointer(void)

@@ -86,7 +86,7 @@ int scry_shadow_homes_put_back(const struct scry_inject *inj, const struct scry_
 	uint64_t *words = malloc(CHUNK_WORDS * sizeof(*words));
 	struct scry_patch_head head;
 	bool is_held = false;
-	size_t at = 0;
+	uint64_t at = 0;
 	int r = words ? 0 : -ENOMEM;
 
 	while (r == 0 && scry_lasting_next(&inj->mem, &inj->maps, &at, &head) == 0) {

@@ -594,16 +594,23 @@ static bool is_passed(const struct scry_mem *mem, const struct scry_maps *maps,
 		      const struct scry_world *w, const struct scry_saved_ip *frame)
 {
 	const struct scry_map_entry *m = scry_maps_at(maps, frame->sp);
+	const bool is_first = m && !strcmp(m->path, "[stack]");
+	uint64_t low = 0, top = 0;
 
 	for (size_t i = 0; m && i < w->count; i++) {
 		const struct scry_tracee *t = &w->threads[i];
-		const uint64_t sp = t->regs.rsp;
-		uint64_t low;
 
-		if (!t->stopped || sp < m->start || sp >= m->end)
+		if (!t->stopped || t->regs.rsp < m->start || t->regs.rsp >= m->end ||
+		    (is_first && t->tid != t->pid))
 			continue;
-		low = sp - scry_stack_room(t, mem, maps);
-		if (low < sp && frame->sp >= low && (frame->at < low || frame->at >= m->end))
+		if (is_first) {
+			low = m->start;
+			top = m->end;
+		} else if (!scry_stack_of(mem, maps, t->regs.fs_base, &low, &top)) {
+			continue;
+		}
+		if (t->regs.rsp >= low && t->regs.rsp < top && frame->sp >= low &&
+		    frame->sp < top && (frame->at < low || frame->at >= top))
 			return true;
 	}
 	return false;
@@ -635,15 +642,15 @@ uint64_t scry_world_doubt(const struct scry_world *w)
 uint64_t scry_world_look_ns(pid_t pid, const struct scry_maps *maps)
 {
 	struct scry_written written;
-	uint64_t private = 0, ns;
+	uint64_t own = 0, ns;
 
 	for (size_t i = 0; i < maps->count; i++)
 		if (!maps->entries[i].shared)
-	private += maps->entries[i].end - maps->entries[i].start;
+			own += maps->entries[i].end - maps->entries[i].start;
 	ns = maps->count * LOOK_MAPPING_NS + scry_proc_anonymous_bytes(pid) / LOOK_BYTES_A_NS;
 	scry_written_open(&written, pid, maps);
 	if (!written.has_scan) /* 8 bytes are read for each page that is not there, too */
-		ns += private / LOOK_HOLES_A_NS;
+		ns += own / LOOK_HOLES_A_NS;
 	scry_written_close(&written);
 	return ns;
 }
