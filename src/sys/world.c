@@ -264,8 +264,11 @@ void scry_world_release(struct scry_world *w)
 #define FRAME_IP 176
 #define FRAME_SEGMENTS 192
 #define FRAME_STATE 232 /* where the floating-point state lies; 0: none */
+#define FRAME_REST 240	/* what a handler's return does not go by, to the end of that state */
 #define STATE_MAGIC_AT 464
-#define STATE_MAGIC 0x46505853u	       /* asm/sigcontext.h: FP_XSTATE_MAGIC1 */
+#define STATE_MAGIC 0x46505853u	 /* asm/sigcontext.h: FP_XSTATE_MAGIC1 */
+#define STATE_MAGIC2 0x46505845u /* the last four bytes of its size, which is behind it */
+#define STATE_BYTES_MAX (64u << 10)
 #define SEGMENTS 0x002b000000000033ull /* cs, gs, fs, ss as 64-bit code has them */
 #define RESTORERS_MAX 8
 #define RED_ZONE 128	  /* below a stack pointer, which a function may use */
@@ -333,6 +336,20 @@ static bool is_frame(struct look *l, const unsigned char *frame)
 	return m && m->x && state &&
 	       scry_mem_read(l->mem, state + STATE_MAGIC_AT, &magic, sizeof(magic)) == 0 &&
 	       magic == STATE_MAGIC;
+}
+
+/* Where a frame ends that is whole from its head to the last word of its state; 0: it is not. */
+static uint64_t frame_end(struct look *l, const unsigned char *frame, uint64_t at)
+{
+	const uint64_t state = word_at(frame + FRAME_STATE);
+	uint32_t magic[2], last = 0; /* magic[1]: the size */
+
+	if (state < at + FRAME_REST || state - at > STATE_BYTES_MAX ||
+	    scry_mem_read(l->mem, state + STATE_MAGIC_AT, magic, sizeof(magic)) < 0 ||
+	    magic[0] != STATE_MAGIC || magic[1] < STATE_MAGIC_AT || magic[1] > STATE_BYTES_MAX ||
+	    scry_mem_read(l->mem, state + magic[1] - sizeof(last), &last, sizeof(last)) < 0)
+		return 0;
+	return last == STATE_MAGIC2 ? state + magic[1] : 0;
 }
 
 /* To the end of a mapping that looks like one thread's stack, or of a thread's stack that its
@@ -404,7 +421,9 @@ static int look_through(struct scry_world *w, struct look *l, size_t size, uint6
 			continue;
 		saved = (struct scry_saved_ip){.at = address + at + FRAME_IP,
 					       .ip = word_at(frame + FRAME_IP),
-					       .sp = word_at(frame + FRAME_SP)};
+					       .sp = word_at(frame + FRAME_SP),
+					       .end = h->is_one ? frame_end(l, frame, address + at)
+								: 0};
 		r = add_saved(w, &saved);
 		add_stack(stacks, l, saved.sp);
 	}
@@ -517,11 +536,16 @@ static int look_at_mapping(struct scry_world *w, struct look *l, const struct sc
 	return r;
 }
 
+/* Of a frame: moved with it; or behind its registers, where the kernel leaves holes, in which words
+ * of earlier frames stay, and goes nowhere by what it has written. */
 static bool is_frames(const struct scry_world *w, uint64_t at)
 {
-	for (size_t i = 0; i < w->saved_count; i++)
-		if (w->saved[i].at == at)
+	for (size_t i = 0; i < w->saved_count; i++) {
+		const struct scry_saved_ip *s = &w->saved[i];
+
+		if (s->at == at || (at >= s->at - FRAME_IP + FRAME_REST && at < s->end))
 			return true;
+	}
 	return false;
 }
 

@@ -21,6 +21,7 @@
 struct scry_saved_ip { /* where a thread goes on when a signal handler of its returns */
 	uint64_t at;   /* address of the word on its stack */
 	uint64_t ip, sp;
+	uint64_t end; /* of its frame, floating-point state and all, when looked for by a hunt; 0 */
 };
 
 /* What scry_world_look_everywhere looks for beside signal frames: addresses at which a context that

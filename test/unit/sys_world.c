@@ -24,6 +24,7 @@
 
 #include <cmocka.h>
 
+#include "sys/edit.h"
 #include "sys/maps.h"
 #include "sys/mem.h"
 #include "sys/proc.h"
@@ -167,6 +168,63 @@ static void frames_on_two_stacks(void **unused)
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 42);
+	scry_maps_done(&maps);
+	scry_mem_close(&mem);
+}
+
+#define STALE 0x7e57000012345678ull
+#define IP_TO_HOLE \
+	64 /* from where the instruction pointer lies in a frame to words that nobody fills */
+
+static bool is_stale(const void *arg, uint64_t word)
+{
+	(void)arg;
+	return word == STALE;
+}
+
+static uint64_t doubt_about(struct scry_world *w, const struct scry_mem *mem,
+			    const struct scry_maps *maps, uint64_t at)
+{
+	const struct scry_world_hunt hunt = {
+		.is_one = is_stale, .low = STALE - 16, .high = STALE + 16, .bytes = 1ull << 30};
+	const uint64_t word = STALE;
+	uint64_t before;
+
+	assert_int_equal(scry_mem_read(mem, at, &before, sizeof(before)), 0);
+	assert_int_equal(scry_edit_poke(mem->fd, at, &word, sizeof(word)), 0);
+	assert_int_equal(scry_world_look_everywhere(w, mem, maps, &hunt), 0);
+	assert_int_equal(scry_edit_poke(mem->fd, at, &before, sizeof(before)), 0);
+	return scry_world_doubt(w);
+}
+
+/* A word that an earlier frame left in a hole of a frame is nobody's; in a frame that is not whole,
+ * or anywhere else, it may be a context's. */
+static void holes_of_frames(void **unused)
+{
+	const uint32_t broken = 0;
+	struct scry_maps maps = {0};
+	struct scry_world w;
+	struct scry_mem mem;
+	pid_t pid = start();
+	uint64_t hole, state;
+
+	(void)unused;
+	assert_int_equal(scry_mem_open(&mem, pid, 1), 0);
+	assert_int_equal(scry_maps_read(pid, &maps), 0);
+	assert_int_equal(scry_world_stop(&w, pid, 4000000000), 0);
+	assert_int_equal(scry_world_look(&w, &mem, &maps), 0);
+	assert_int_equal(w.saved_count, 2);
+	hole = w.saved[1].at + IP_TO_HOLE;
+	assert_int_equal(doubt_about(&w, &mem, &maps, hole), 0);
+	assert_int_equal(doubt_about(&w, &mem, &maps, hole - 16), hole - 16);
+	assert_int_equal(doubt_about(&w, &mem, &maps, *room_at & ~7ull), *room_at & ~7ull);
+	assert_int_equal(scry_mem_read(&mem, hole - 8, &state, sizeof(state)), 0);
+	assert_int_equal(scry_edit_poke(mem.fd, state + 464, &broken, sizeof(broken)), 0);
+	w.saved_count = 0;
+	assert_int_equal(doubt_about(&w, &mem, &maps, hole), hole);
+	scry_world_release(&w);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
 	scry_maps_done(&maps);
 	scry_mem_close(&mem);
 }
@@ -379,10 +437,12 @@ static void waits_are_whole(void **unused)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(frames_on_two_stacks), cmocka_unit_test(killed_with_many_threads),
-		cmocka_unit_test(in_vfork_nearly_always), cmocka_unit_test(none_is_missed),
-		cmocka_unit_test(waits_are_whole)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(frames_on_two_stacks),
+					   cmocka_unit_test(holes_of_frames),
+					   cmocka_unit_test(killed_with_many_threads),
+					   cmocka_unit_test(in_vfork_nearly_always),
+					   cmocka_unit_test(none_is_missed),
+					   cmocka_unit_test(waits_are_whole)};
 
 	return cmocka_run_group_tests(tests, share, NULL);
 }
