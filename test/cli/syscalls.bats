@@ -433,15 +433,17 @@ shares() {
 	json_is "$T/s.json" 'rows.sum { |x| x["samples"] } == r["totals"]["samples_in_calls"] && (r["totals"]["share"] - rows.sum { |x| x["share"] }).abs < 1e-9'
 }
 
-in_step() {
-	"$SCRY" syscalls -q --force -o "$T/s.json" -- "$TARGETS/target_syscaller" zeros=5000 >"$T/zeros.out" || return 2
-	json_is "$T/s.json" "(rows.find { |x| x['symbol'] == 'call_zeros' }['share'] - $(sed -n 's/^zeros share //p' "$T/zeros.out")).abs < 0.06" || return 3
-}
-
 # Some six reads and what is between them to a tick: with a period that stays the same, ticks met the same five moments
-# of them, and were 12 points off. Of 900 samples chance takes two.
-@test "the same of reads that come nearly in step with the clock" {
-	most_hold 2 3 in_step
+# of them, and were 12 points off, the same way in each run. Of 900 samples chance takes two, either way; a virtual
+# machine whose host is busy takes more from one run in five.
+@test "the same of reads that come nearly in step with the clock: half of five runs within six points" {
+	for _ in 1 2 3 4 5; do
+		scry_ends 0 syscalls -q --force -o "$T/s.json" -- "$TARGETS/target_syscaller" zeros=5000
+		json "$T/s.json" "rows.find { |x| x['symbol'] == 'call_zeros' }['share'] - $(sed -n 's/^zeros share //p' "$T/scry.out")"
+	done | sort -g >"$T/off"
+	cat "$T/off"
+	[ "$(wc -l <"$T/off")" -eq 5 ]
+	"$RUBY" -e 'exit $stdin.read.split.map(&:to_f)[2].abs < 0.06' <"$T/off"
 }
 
 @test "sampled, nothing is counted and nobody pays: no counts, no verdicts, a hint at --exact" {
