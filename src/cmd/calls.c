@@ -52,14 +52,14 @@ static int check_engine(const struct scry_calls_cli *cli, const struct scry_watc
 				 "-k: stacks are not read at breakpoints; fix: --engine=hooks");
 	if (opts->follow)
 		return scry_fail(-EINVAL,
-				 "-f: breakpoints are met in one process; fix: --engine=hooks");
+				 "-f: breakpoints work in one process only; fix: --engine=hooks");
 	if (cli->system_calls)
 		return scry_fail(-EINVAL,
-				 "-S: breakpoints tell no system calls; fix: --engine=hooks");
+				 "-S: breakpoints do not see system calls; fix: --engine=hooks");
 	if (named->callers.count)
 		return scry_fail(
 			-EINVAL,
-			"-e: breakpoints do not know who calls; fix: -x, or --engine=hooks");
+			"-e: breakpoints do not know the caller; fix: -x, or --engine=hooks");
 	return 0;
 }
 
@@ -111,9 +111,9 @@ int scry_cmd_calls(int argc, char **argv)
 		 "no lines, a table: calls and times of each function", NULL},
 		SCRY_VIEW_CALLS_OPT_ROWS(&report.rows),
 		{'w', "where", SCRY_OPT_U64, &cli.depth, "N",
-		 "show who called: up to N frames of native code below each call", NULL},
+		 "show the callers: up to N frames of native code below each call", NULL},
 		{'k', "ruby-stack", SCRY_OPT_FLAG, &cli.ruby_stacks, NULL,
-		 "show who called: the lines of Ruby below each call", NULL},
+		 "show the callers: the lines of Ruby below each call", NULL},
 		{'s', "string-size", SCRY_OPT_U64, &cli.string_size, "N",
 		 "show at most N bytes of a string (default 256)", NULL},
 		{0, "args", SCRY_OPT_CHOICE, &args, NULL,
@@ -121,11 +121,11 @@ int scry_cmd_calls(int argc, char **argv)
 		 "with -o)",
 		 SCRY_CALLS_ARGS_CHOICES},
 		{0, "engine", SCRY_OPT_CHOICE, &engine, NULL,
-		 "how calls are met: by hooks (default), or by breakpoints and ptrace, which is "
+		 "how calls are traced: by hooks (default), or by breakpoints and ptrace, which is "
 		 "slow",
 		 "hooks|breakpoint"},
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "print JSON instead of text", NULL},
-		SCRY_WATCH_ROWS(&opts, &talk),
+		SCRY_WATCH_ROWS(&opts, &talk, "x.json, x.txt"),
 	};
 	const struct scry_watch_cli watch = {
 		.rows = rows,

@@ -16,7 +16,7 @@ enum means { FUNCTION, LIBRARY, CALLER };
 static int add(struct scry_calls_cli *cli, char *text, enum means means)
 {
 	if (!text)
-		return scry_fail(-ENOMEM, "no memory for what is to be traced");
+		return scry_fail(-ENOMEM, "no memory for the functions to trace");
 	if (cli->request_count == SCRY_CALLS_REQUESTS_MAX) {
 		free(text);
 		return scry_fail(-EINVAL, "more than %d functions are named", cli->request_count);
@@ -59,7 +59,7 @@ static int add_function(struct scry_calls_cli *cli, const char *spec)
 	if (!*spec || strpbrk(spec, "+-/^$") || (at && !strcmp(at, "@MAIN")))
 		return add_filter(cli, "", spec, FUNCTION);
 	if (at && !at[1])
-		return scry_fail(-EINVAL, "'%s': no library is named behind the @", spec);
+		return scry_fail(-EINVAL, "'%s': the library behind the @ is missing", spec);
 	return add(cli, join(at == spec ? "*" : "", spec, at ? "" : "@*"), FUNCTION);
 }
 
@@ -87,7 +87,7 @@ int scry_calls_named_add(struct scry_calls_cli *cli, const struct scry_calls_nam
 	if (named->no_default && cli->system_calls)
 		return 0;
 	if (named->no_default)
-		return scry_fail(-EINVAL, "nothing is to be traced; fix: -x, -e, -l or -S");
+		return scry_fail(-EINVAL, "say what to trace; fix: -x, -e, -l or -S");
 	cli->is_default = true;
 	while (r == 0 && (known = scry_calls_protos_default(cli->protos, &next)))
 		r = add(cli, join(known->name, "@", known->library), FUNCTION);

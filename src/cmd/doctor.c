@@ -143,7 +143,7 @@ static void check_process(pid_t pid)
 					   : "rb_postponed_job_register_one",
 				 "this Ruby is not supported yet");
 		r = scry_alloc_functions_find(ruby, &proc);
-		scry_doctor_line("hooks on makers", r == 0 && ruby->layout.makers.is_proven,
+		scry_doctor_line("allocation hooks", r == 0 && ruby->layout.makers.is_proven,
 				 r < 0				 ? scry_error()
 				 : ruby->layout.makers.is_proven ? "proven by counting"
 								 : ruby->layout.makers.why,

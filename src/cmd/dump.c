@@ -255,7 +255,8 @@ static int check_opts(const struct dump_opts *o, bool has_rest, const char *usag
 	if (o->core && o->pause)
 		return scry_fail(-EINVAL, "--pause is for a process that lives, not for a core");
 	if (o->exe && !o->core)
-		return scry_fail(-EINVAL, "--exe says whose a --core is");
+		return scry_fail(-EINVAL,
+				 "--exe names the program of a core; fix: give --core FILE too");
 	for (size_t i = 0; i < o->pids.count; i++)
 		if (!o->pids.values[i] || o->pids.values[i] > 4194304) /* PID_MAX_LIMIT */
 			return scry_fail(-EINVAL, "%llu is not a process id",
@@ -270,14 +271,14 @@ int scry_cmd_dump(int argc, char **argv)
 	const struct scry_opt rows[] = {
 		{'p', "pid", SCRY_OPT_U64_LIST, &o.pids, "PID",
 		 "dump this live process; may be given again", NULL},
-		{0, "core", SCRY_OPT_STRING, &o.core, "FILE",
-		 "dump the process whose core file this is", NULL},
+		{0, "core", SCRY_OPT_STRING, &o.core, "FILE", "dump the process of this core file",
+		 NULL},
 		{0, "exe", SCRY_OPT_STRING, &o.exe, "FILE",
-		 "the core's program, where it is not where it was", NULL},
+		 "the core's program, if its file has moved", NULL},
 		{0, "pause", SCRY_OPT_FLAG, &o.pause, NULL,
-		 "stop all its threads meanwhile, some ms: stacks of one moment", NULL},
+		 "stop all its threads for some ms: stacks of one moment", NULL},
 		{0, "native", SCRY_OPT_FLAG, &o.native, NULL,
-		 "native frames too, woven with Ruby's; threads that run no Ruby too", NULL},
+		 "native frames too, merged with Ruby's; threads that run no Ruby too", NULL},
 		{0, "max-pause", SCRY_OPT_DURATION, &o.max_pause_ns, "TIME",
 		 "give up when its threads do not stop within this (default 50ms)", NULL},
 		{0, "depth", SCRY_OPT_U64, &o.depth, "N",

@@ -149,9 +149,8 @@ static void put_native_notes(const struct scry_dump *d, const struct scry_dump_t
 		scry_buf_printf(buf, "    note: older native frames are not known: %s\n",
 				ends[t->end]);
 	if (t->is_apart)
-		scry_buf_printf(
-			buf, "    note: native frames could not be woven with Ruby's: they are all "
-			     "above\n");
+		scry_buf_printf(buf, "    note: native frames could not be merged with Ruby's: "
+				     "they are all above\n");
 }
 
 static void put_thread(const struct scry_dump *d, size_t at, uint64_t depth, struct scry_buf *buf)
@@ -198,7 +197,8 @@ static void put_core(const struct scry_dump *d, struct scry_buf *buf)
 			d->core->files[i].path && d->core->files[i].check == SCRY_CORE_UNCHECKED;
 	if (unchecked)
 		scry_buf_printf(
-			buf, "note: the core cannot tell whether %zu files are those that it ran\n",
+			buf,
+			"note: the core does not say whether %zu files are the ones that it ran\n",
 			unchecked);
 	if (d->is_odd)
 		scry_buf_printf(

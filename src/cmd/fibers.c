@@ -350,7 +350,8 @@ static int check_opts(const struct fibers_opts *o, bool has_rest, const char *us
 	if (has_rest || !o->pid == !o->core)
 		return scry_fail(-EINVAL, "say which process, or which core; usage: %s", usage);
 	if (o->exe && !o->core)
-		return scry_fail(-EINVAL, "--exe says whose a --core is");
+		return scry_fail(-EINVAL,
+				 "--exe names the program of a core; fix: give --core FILE too");
 	return scry_output_check_ending(o->output, "json txt");
 }
 
@@ -361,12 +362,12 @@ int scry_cmd_fibers(int argc, char **argv)
 	const struct scry_opt rows[] = {
 		{'p', "pid", SCRY_OPT_PID, &o.pid, "PID", "look at this live process", NULL},
 		{0, "core", SCRY_OPT_STRING, &o.core, "FILE",
-		 "look at the process whose core file this is", NULL},
+		 "look at the process of this core file", NULL},
 		{0, "exe", SCRY_OPT_STRING, &o.exe, "FILE",
-		 "the core's program, where it is not where it was", NULL},
+		 "the core's program, if its file has moved", NULL},
 		{0, "count", SCRY_OPT_FLAG, &o.count, NULL,
-		 "another question: what greenlets copy when they are switched, for -d TIME or "
-		 "until ^C; enters the process (scry fibers --count --help)",
+		 "instead, watch what greenlets copy when they are switched, for -d TIME or until "
+		 "^C; enters the process; see scry fibers --count --help",
 		 NULL},
 		{0, "all", SCRY_OPT_FLAG, &o.all, NULL, "list each fiber, too", NULL},
 		{0, "top", SCRY_OPT_U64, &o.top, "N",

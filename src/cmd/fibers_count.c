@@ -29,7 +29,7 @@ int scry_fibers_count(int argc, char **argv)
 		{0, "top", SCRY_OPT_U64, &report.rows.top, "N",
 		 "show N rows, 0 all (default 30; all in JSON)", NULL},
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "print JSON instead of text", NULL},
-		SCRY_WATCH_ROWS(&opts, &talk),
+		SCRY_WATCH_ROWS(&opts, &talk, "x.json, x.txt"),
 	};
 	const struct scry_watch_cli cli = {
 		.rows = rows,

@@ -28,8 +28,8 @@ int scry_cmd_gvl(int argc, char **argv)
 		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL, "watch child processes too",
 		 NULL},
 		{0, "by", SCRY_OPT_CHOICE, &by, NULL,
-		 "who or what made others wait: one row for each line, method or gem that ran, or "
-		 "thread that held it; thread: for each that waited",
+		 "what made threads wait: a row for each line, method or gem that ran, or thread "
+		 "that held the lock; thread: a row for each thread that waited",
 		 "line|method|gem|thread|holder"},
 		{0, "stacks", SCRY_OPT_FLAG, &gvl.stacks, NULL,
 		 "take the stack of each wait that ends, instead of samples; costs some 1 us a "
@@ -40,7 +40,7 @@ int scry_cmd_gvl(int argc, char **argv)
 		{0, "grep", SCRY_OPT_STRING, &report.rows.grep, "TEXT",
 		 "only rows whose threads or lines contain TEXT, or match /REGEX/", NULL},
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "print JSON instead of text", NULL},
-		SCRY_WATCH_ROWS(&opts, &talk),
+		SCRY_WATCH_ROWS(&opts, &talk, "x.json, x.txt, x.folded"),
 	};
 	const struct scry_watch_cli cli = {
 		.rows = rows,

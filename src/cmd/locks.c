@@ -16,13 +16,15 @@ int scry_cmd_locks(int argc, char **argv)
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
 	const struct scry_opt rows[] = {
 		{'w', "where", SCRY_OPT_U64, &depth, "N",
-		 "record who waits: N frames of native code at most, 0 none (default 16)", NULL},
+		 "record the stacks that wait: N frames of native code at most, 0 none (default "
+		 "16)",
+		 NULL},
 		{0, "top", SCRY_OPT_U64, &report.rows.top, "N",
 		 "show N rows of each table, 0 all (default 30; all in JSON)", NULL},
 		{0, "grep", SCRY_OPT_STRING, &report.rows.grep, "TEXT",
 		 "only rows whose lock or frames contain TEXT, or match /REGEX/", NULL},
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "print JSON instead of text", NULL},
-		SCRY_WATCH_ROWS(&opts, &talk),
+		SCRY_WATCH_ROWS(&opts, &talk, "x.json, x.txt"),
 	};
 	const struct scry_watch_cli cli = {
 		.rows = rows,

@@ -16,23 +16,24 @@ struct command {
 };
 
 static const struct command commands[] = {
-	{"objects", scry_cmd_objects, "which lines of a Ruby program allocate what"},
+	{"objects", scry_cmd_objects,
+	 "which lines of a Ruby program allocate objects, and which survive"},
 	{"stacks", scry_cmd_stacks, "which lines of a Ruby program take its time"},
 	{"dump", scry_cmd_dump, "what every thread of a Ruby program does now"},
 	{"fibers", scry_cmd_fibers, "stacks that a program switches between by itself"},
 	{"calls", scry_cmd_calls, "calls of library functions as they happen, like ltrace"},
-	{"gvl", scry_cmd_gvl, "who holds a Ruby's VM lock (GVL), and who waits for it"},
+	{"gvl", scry_cmd_gvl, "which threads hold a Ruby's VM lock (GVL), and which wait"},
 	{"locks", scry_cmd_locks, "which mutexes and conditions threads wait for, and where"},
 	{"syscalls", scry_cmd_syscalls, "which code makes system calls, and which are in vain"},
 	{"malloc", scry_cmd_malloc, "what a program asks of malloc, and which allocator suits it"},
 	{"patch", scry_cmd_patch,
 	 "count and time calls of native functions; list and undo changes"},
-	{"record", scry_cmd_record, "several of these at once, in one recording"},
+	{"record", scry_cmd_record, "several of these watches at once, in one recording"},
 	{"report", scry_cmd_report, "show a recording"},
 	{"diff", scry_cmd_diff, "what grew between two recordings, or between slices of one"},
 	{"info", scry_cmd_info, "what a recording holds"},
 	{"ps", scry_cmd_ps, "Ruby processes, and where scry is or was"},
-	{"undo", scry_cmd_undo, "take out what a scry that died left in a process"},
+	{"undo", scry_cmd_undo, "remove what a killed scry left in a process"},
 	{"doctor", scry_cmd_doctor, "what works here, why not, and what mends it"},
 };
 

@@ -17,7 +17,7 @@ struct verb {
 
 static const struct verb verbs[] = {
 	{"record", scry_cmd_malloc_record, "record -o FILE -- CMD | -p PID [-d TIME]",
-	 "record every call of the malloc family"},
+	 "record every call of malloc functions"},
 	{"export", scry_cmd_malloc_export, "export FILE [-p PID] [-o TEXT]",
 	 "print a recording as text, one line a call"},
 	{"import", scry_cmd_malloc_import, "import TEXT -o FILE", "make a recording of such text"},

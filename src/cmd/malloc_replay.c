@@ -246,8 +246,8 @@ static int count_syscalls(struct replay_job *j)
 		row->has_syscalls = j->result.has_syscalls;
 		memcpy(row->syscalls, j->result.syscalls, sizeof(row->syscalls));
 		if (!row->has_syscalls && !is_told)
-			note(j, "system calls were not counted: this kernel, or who confines this "
-				"process, allows no seccomp listener");
+			note(j, "system calls were not counted: this kernel, or the sandbox of "
+				"this process, does not allow a seccomp listener");
 		is_told |= !row->has_syscalls;
 	}
 	return 0;
@@ -440,8 +440,8 @@ static void tell_spread(struct replay_job *j, uint32_t at, const struct scry_rep
 	uint64_t percent = s->median ? (s->most - s->least) * 100 / s->median : 0;
 
 	if (percent > SPREAD_PERCENT)
-		note(j, "%s under %s differ by %llu %% in peak memory: nothing closer can be told",
-		     whose, j->allocators.rows[at].label, (unsigned long long)percent);
+		note(j, "%s under %s differ by %llu %% in peak memory: less is noise", whose,
+		     j->allocators.rows[at].label, (unsigned long long)percent);
 }
 
 /* One thread has nobody whom its work would hold up: it does without. */
@@ -564,7 +564,7 @@ static int replay(struct replay_job *j)
 	if (!err && j->opts->pace == PACE_RECORDED)
 		tell_pace(j);
 	if (!err && !scry_malloc_feed_stats(j->feed)->calls)
-		err = scry_fail(-EINVAL, "no call of the malloc family of %s is in it",
+		err = scry_fail(-EINVAL, "it has no call of a malloc function by %s",
 				j->opts->pid ? "that process" : "any process");
 	if (!err)
 		err = settle_work(j);
@@ -643,8 +643,8 @@ static int check(struct replay_opts *opts, const char *recording)
 				 opts->check
 					 ? "--check runs the program itself, and none is named; "
 					   "fix: --check -- CMD; usage: %s"
-					 : "a program stands behind --, which only --check runs; "
-					   "fix: --check -- CMD; usage: %s",
+					 : "only --check runs the program behind --; fix: --check "
+					   "-- CMD; usage: %s",
 				 usage);
 	if (!opts->runs || opts->runs > SCRY_REPLAY_RUNS_MAX)
 		return scry_fail(-EINVAL, "--runs is 1 to %d", SCRY_REPLAY_RUNS_MAX);
@@ -747,10 +747,10 @@ static int command(int argc, char **argv, bool is_compare)
 		 "how often memory is looked at (default: two hundred times, at least each 10ms)",
 		 NULL},
 		{0, "verify", SCRY_OPT_FLAG, &opts.verify, NULL,
-		 "once more: is what each gives aligned, zeroed, kept and its own?", NULL},
-		{0, "memory", SCRY_OPT_SIZE, &opts.memory, "SIZE",
-		 "more than that is not taken (default: three quarters of what is available)",
+		 "check each once more: its blocks are aligned, zeroed, kept, and do not overlap",
 		 NULL},
+		{0, "memory", SCRY_OPT_SIZE, &opts.memory, "SIZE",
+		 "the most memory to take (default: three quarters of what is available)", NULL},
 		{0, "pid", SCRY_OPT_PID, &opts.pid, "PID", "this process of several", NULL},
 		{0, "json", SCRY_OPT_FLAG, &opts.json, NULL, "print JSON instead of text", NULL},
 		{'o', "output", SCRY_OPT_STRING, &opts.output, "FILE",

@@ -14,11 +14,11 @@ int scry_cmd_objects(int argc, char **argv)
 	struct scry_objects_opts objects = {0};
 	const char *sample = NULL, *until = NULL;
 	const struct scry_opt rows[] = {
-		SCRY_WATCH_ROWS(&opts, &talk),
+		SCRY_WATCH_ROWS(&opts, &talk, "x.json, x.txt, x.folded"),
 		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL, "watch child processes too",
 		 NULL},
 		{0, "sample", SCRY_OPT_STRING, &sample, "N|SIZE",
-		 "take one object in N, or in so many bytes of heap, and scale up", NULL},
+		 "take one object in N, or one in SIZE bytes of heap, and scale up", NULL},
 		{0, "source", SCRY_OPT_CHOICE, &objects.source, "SOURCE",
 		 "the VM's events, hooks on its functions, or hooks where they are proven (default "
 		 "event)",
@@ -28,7 +28,7 @@ int scry_cmd_objects(int argc, char **argv)
 		{0, "until", SCRY_OPT_STRING, &until, "EXPR",
 		 "stop when 'rss>2G', 'live>1000000', 'allocated>5000000' or 'gcs>50' holds", NULL},
 		{0, "force-gc", SCRY_OPT_FLAG, &objects.force_gc, NULL,
-		 "make the program collect its garbage before the end (it stands still meanwhile)",
+		 "make the program collect its garbage before the end (it is stopped meanwhile)",
 		 NULL},
 		{0, "raw", SCRY_OPT_FLAG, &opts.raw, NULL,
 		 "keep every event in the recording (with -o x.scry)", NULL},

@@ -50,7 +50,7 @@ static int check_old(const char *path, bool force)
 	if (!force)
 		return scry_fail(-EEXIST, "'%s' exists; fix: another name, or --force", path);
 	if (!S_ISREG(st.st_mode))
-		return scry_fail(-EEXIST, "'%s' is no regular file and is not replaced", path);
+		return scry_fail(-EEXIST, "'%s' is not a regular file and is not replaced", path);
 	return 1;
 }
 
@@ -234,8 +234,8 @@ int scry_output_check_ending(const char *path, const char *known)
 		scry_buf_printf(&list, "%sx.%.*s", list.len ? ", " : "", (int)n, at);
 		at += n;
 	}
-	err = scry_fail(-EINVAL, "'%s': nothing is known of files that end in '%s'; fix: %s%s%s",
-			path, dot, strchr(known, ' ') ? "one of " : "", scry_buf_str(&list),
+	err = scry_fail(-EINVAL, "'%s': unknown kind of file, '%s'; fix: %s%s%s", path, dot,
+			strchr(known, ' ') ? "one of " : "", scry_buf_str(&list),
 			strstr(known, "scry") ? " (x.scry is a recording, scry report shows it)"
 					      : "");
 	scry_buf_done(&list);

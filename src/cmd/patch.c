@@ -58,7 +58,7 @@ static int run_verb(int argc, char **argv, const struct verb *verb)
 		{0, "via", SCRY_OPT_CHOICE, &patch.via, "WAY",
 		 "how to reach the function (default auto)", "auto|entry|site|got"},
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "print JSON instead of text", NULL},
-		SCRY_WATCH_ROWS(&opts, &talk),
+		SCRY_WATCH_ROWS(&opts, &talk, "x.json, x.txt"),
 		{0, "args", SCRY_OPT_U64, &patch.args, "N",
 		 "record the first N argument registers, 0 to 6 (default 3)", NULL}, /* last */
 	};

@@ -251,7 +251,7 @@ static int check_is_in(struct apply *a)
 	if (scry_lasting_look(&a->proc, SCRY_UCONTEXT_NAME, &now) == 0 &&
 	    now.nonce == a->patch.head.nonce && now.stage == SCRY_PATCH_ON)
 		return 0;
-	return scry_fail(-EBUSY, "somebody has taken the patch out of process %d meanwhile",
+	return scry_fail(-EBUSY, "another program has taken the patch out of process %d meanwhile",
 			 a->proc.pid);
 }
 
@@ -351,12 +351,12 @@ static void print_text(const struct apply *a)
 	       (unsigned long long)(a->audit.calls[0] + a->audit.calls[1] + a->audit.calls[2] +
 				    a->audit.other_calls),
 	       a->threads, a->threads == 1 ? " with" : "s, all with", (unsigned long long)a->mask);
-	printf("changed  %llu bytes in %s; its threads stood for %.1f ms at most\n",
+	printf("changed  %llu bytes in %s; its threads were stopped for %.1f ms at most\n",
 	       (unsigned long long)a->bytes, scry_text_shown(a->u.module).text,
 	       (double)a->pause_ns / 1e6);
 	if (a->audit.own_changes)
-		printf("         %llu calls of libc's own, as where a thread starts, changed one "
-		       "for a moment\n",
+		printf("         %llu calls of libc's own, for example when a thread starts, "
+		       "changed one for a moment\n",
 		       (unsigned long long)a->audit.own_changes);
 	printf("undo     scry patch undo %s -p %d\n", SCRY_UCONTEXT_NAME, a->proc.pid);
 }
@@ -509,9 +509,9 @@ static int parse(struct apply *a, int argc, char **argv)
 	const struct scry_opt rows[] = {
 		{'p', "pid", SCRY_OPT_PID, &a->pid, "PID", "the process", NULL},
 		{0, "audit", SCRY_OPT_DURATION, &a->audit_ns, "TIME",
-		 "watch so long before whether a mask is changed (default 2s)", NULL},
+		 "watch for this long first whether a mask is changed (default 2s)", NULL},
 		{'d', "duration", SCRY_OPT_DURATION, &a->window_ns, "TIME",
-		 "measure so long before and after (default 1s)", NULL},
+		 "measure for this long before and after (default 1s)", NULL},
 		{0, "max-pause", SCRY_OPT_DURATION, &a->max_pause_ns, "TIME",
 		 "give up when its threads do not stop within this (default 50ms)", NULL},
 		{0, "dry-run", SCRY_OPT_FLAG, &a->dry_run, NULL, "only show what would be changed",

@@ -83,7 +83,8 @@ static int apply(const struct file_opts *o, const char *path, const struct scry_
 		       o->dry_run ? "would be applied" : "is applied");
 		scry_patch_file_describe(&f, stdout);
 		if (!o->dry_run)
-			printf("its threads stood for %.1f ms at most; undo: scry patch undo %s -p "
+			printf("its threads were stopped for %.1f ms at most; undo: scry patch "
+			       "undo %s -p "
 			       "%d\n",
 			       (double)pause_ns / 1e6, scry_text_shown(f.name).text, proc->pid);
 		if (!o->dry_run)

@@ -230,8 +230,8 @@ static void print_standing(struct scry_mem *mem, const struct scry_patch_head *h
 						  edit.entries[i].size) == 0 &&
 				    !memcmp(now, edit.entries[i].new_, edit.entries[i].size);
 		if (standing < edit.count)
-			printf("  only %zu of %zu changes stand: it has not been put in whole, or "
-			       "a library was unloaded\n",
+			printf("  only %zu of %zu changes are in place: it was not put in "
+			       "completely, or a library was unloaded\n",
 			       standing, edit.count);
 		scry_edit_close(&edit);
 	}
@@ -298,7 +298,7 @@ static int undo(const struct scry_proc *proc, const char *name, uint64_t max_pau
 	if (r < 0)
 		return r;
 	printf("process %d (%s): patch '%s' is out: %zu change%s, %llu bytes put back and "
-	       "verified; its threads stood for %.1f ms at most; ",
+	       "verified; its threads were stopped for %.1f ms at most; ",
 	       proc->pid, scry_text_shown(proc->comm).text, scry_text_shown(name).text,
 	       out.report.entries, scry_text_s(out.report.entries),
 	       (unsigned long long)out.report.bytes, (double)out.pause_ns / 1e6);

@@ -110,7 +110,7 @@ static void agent_only(const struct row *row, char *buf, size_t size)
 	else if (row->changes)
 		snprintf(buf, size, "%llu change%s; scry undo -p %d",
 			 (unsigned long long)row->changes,
-			 row->changes == 1 ? " stands" : "s stand", row->proc.pid);
+			 row->changes == 1 ? " in place" : "s in place", row->proc.pid);
 	else if (row->heir_of)
 		snprintf(buf, size, "without effect, by fork from %u; scry undo -p %d",
 			 row->heir_of, row->proc.pid);

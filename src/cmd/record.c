@@ -80,7 +80,7 @@ static int want(struct record *r, const char *name, size_t length)
 		}
 	return scry_fail(
 		-EINVAL,
-		"-e: there is no instrument '%.*s' that is recorded beside others; fix: " ONE_OF,
+		"-e: '%.*s' is not an instrument that can be recorded beside others; fix: " ONE_OF,
 		(int)length, name);
 }
 
@@ -92,8 +92,7 @@ static bool wants_patch(const struct record *r)
 static int read_list(struct record *r)
 {
 	const char *at = r->list;
-	int e = at ? 0
-		   : scry_fail(-EINVAL, "say what is to be recorded: -e LIST; usage: %s", usage);
+	int e = at ? 0 : scry_fail(-EINVAL, "say what to record: -e LIST; usage: %s", usage);
 
 	while (e == 0 && *at) {
 		size_t length = strcspn(at, ",");
@@ -278,7 +277,7 @@ int scry_cmd_record(int argc, char **argv)
 		 "what is recorded, by commas: " ONE_OF, NULL},
 		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL,
 		 "watch child processes too: objects, malloc, gvl, calls", NULL},
-		SCRY_WATCH_ROWS(&opts, &talk),
+		SCRY_WATCH_ROWS(&opts, &talk, "x.txt; of one instrument also x.json, x.folded"),
 		{'x', "function", SCRY_OPT_STRINGS, &record.named.functions, "FILTER",
 		 "calls, count, log, time: these functions, SYMBOL[@LIB]; may be repeated", NULL},
 		{'l', "library", SCRY_OPT_STRINGS, &record.named.libraries, "LIB",
@@ -300,7 +299,7 @@ int scry_cmd_record(int argc, char **argv)
 		{0, "no-lines", SCRY_OPT_FLAG, &record.malloc.no_lines, NULL,
 		 "malloc: callers are native code only, not lines of Ruby", NULL},
 		{0, "sample", SCRY_OPT_STRING, &record.sample, "N|SIZE",
-		 "objects: one in N, or in so many bytes of heap, scaled up", NULL},
+		 "objects: one in N, or one in SIZE bytes of heap, scaled up", NULL},
 		{0, "stacks", SCRY_OPT_FLAG, &record.stacks, NULL,
 		 "objects: with the stacks that made them; gvl: of each wait that ends", NULL},
 	};

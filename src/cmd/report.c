@@ -41,10 +41,11 @@ int scry_report_opts_check(struct scry_report_opts *opts, const char *path)
 		opts->flame |= scry_output_is(path, ".html");
 	}
 	if (path && scry_output_is(path, ".svg"))
-		return scry_fail(-EINVAL,
-				 "'%s': scry draws no SVG of a report; fix: --folded, whose stacks "
-				 "flamegraph.pl draws",
-				 path);
+		return scry_fail(
+			-EINVAL,
+			"'%s': scry does not draw reports as SVG; fix: --folded, whose stacks "
+			"flamegraph.pl draws",
+			path);
 	if (path && scry_output_is(path, ".txt") && (opts->json || opts->folded))
 		return scry_fail(
 			-EINVAL, "'%s' is text, and --%s is not; fix: -o x.%s, or one of them",
@@ -94,16 +95,17 @@ static int choose_by(const struct scry_view *view, const struct scry_report_opts
 		*by = SCRY_VIEW_BY_SITE;
 	if (is_syscalls && (*by < SCRY_VIEW_BY_SYSCALL || *by > SCRY_VIEW_BY_SITE) &&
 	    *by != SCRY_VIEW_BY_LINE)
-		return scry_fail(-EINVAL, "system calls are by site, syscall, line or thread; fix: "
-					  "--by one of these");
+		return scry_fail(
+			-EINVAL,
+			"reports of system calls are by site, syscall, line or thread; fix: "
+			"--by one of these");
 	if (is_gvl &&
 	    (*by == SCRY_VIEW_BY_LINE || *by == SCRY_VIEW_BY_METHOD || *by == SCRY_VIEW_BY_GEM ||
 	     *by == SCRY_VIEW_BY_THREAD || *by == SCRY_VIEW_BY_HOLDER))
 		return 0;
 	if (is_gvl)
-		return scry_fail(-EINVAL,
-				 "who made others wait for the GVL is by line, method, gem, "
-				 "thread or holder; fix: --by one of these");
+		return scry_fail(-EINVAL, "reports of the GVL are by line, method, gem, "
+					  "thread or holder; fix: --by one of these");
 	if (*by == SCRY_VIEW_BY_HOLDER)
 		return scry_fail(-EINVAL, "--by holder is for recordings of the GVL");
 	if (*by >= SCRY_VIEW_BY_SYSCALL && !is_syscalls)
@@ -134,7 +136,7 @@ static int run_view(struct scry_reader *reader, const struct scry_view *view,
 	    strcmp(view->name, "stacks") && strcmp(view->name, "gvl"))
 		return scry_fail(-EINVAL, "view '%s' has no stacks to fold", view->name);
 	if (opts->flame && strcmp(view->name, "stacks"))
-		return scry_fail(-EINVAL, "there is no picture of view '%s'", view->name);
+		return scry_fail(-EINVAL, "view '%s' has no flame graph", view->name);
 	err = scry_view_refuse(view, &opts->rows);
 	if (err)
 		return err;
@@ -258,10 +260,10 @@ int scry_cmd_report(int argc, char **argv)
 	struct scry_opt rows[] = {
 		{0, "view", SCRY_OPT_STRING, &opts.view, "VIEW", "what to show, see below", NULL},
 		{0, "section", SCRY_OPT_STRING, &opts.section, "INSTRUMENT",
-		 "what this one of several has recorded (scry record); else each in turn", NULL},
+		 "the section of this instrument (scry record); else each in turn", NULL},
 		SCRY_REPORT_OPT_ROWS(&opts),
 		{0, "at", SCRY_OPT_STRING, &opts.rows.at, "MOMENT",
-		 "malloc: who held what at the peak (default), at the end, or at a time since the "
+		 "malloc: what was live at the peak (default), at the end, or at a time since the "
 		 "beginning: peak, end, 30s",
 		 NULL},
 		SCRY_VIEW_CALLS_OPT_ROWS(&opts.rows),

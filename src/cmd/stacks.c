@@ -103,7 +103,7 @@ static void note_native(struct stacks *s)
 		 sums.whole + sums.cut + sums.none + sums.apart, sums.whole, sums.cut, sums.none,
 		 s->run.clock || s->pause
 			 ? ""
-			 : " (who runs has some with --engine=bpf or --pause only)",
+			 : " (running threads have them with --engine=bpf or --pause only)",
 		 sums.apart);
 	scry_outside_note(&s->o, text);
 }
@@ -114,7 +114,7 @@ static void note_pauses(struct stacks *s)
 
 	snprintf(text, sizeof(text),
 		 "%" PRIu64
-		 " looks were left out, so that the program stood still for no more than "
+		 " looks were left out, so that the program was stopped for no more than "
 		 "%u %% of the time; fix: a lower --rate",
 		 s->run.spared, 100 / SCRY_SAMPLES_PAUSE_SHARE);
 	if (s->run.spared)
@@ -490,7 +490,7 @@ int scry_cmd_stacks(int argc, char **argv)
 		{'r', "rate", SCRY_OPT_U64, &s.rate, "N",
 		 "samples a second (default 1000; with --pause 100)", NULL},
 		{0, "engine", SCRY_OPT_CHOICE, &s.engine, "NAME",
-		 "who takes the samples: auto, read (from outside), bpf (in the kernel)",
+		 "how samples are taken: auto, read (from outside), bpf (in the kernel)",
 		 "auto|read|bpf"},
 		{0, "pause", SCRY_OPT_FLAG, &s.pause, NULL,
 		 "hold what runs for each look: stacks are exact, native ones too", NULL},
@@ -500,12 +500,13 @@ int scry_cmd_stacks(int argc, char **argv)
 		 "keep the recording (x.scry), or render at once (x.html, x.folded, x.json, x.txt)",
 		 NULL},
 		{0, "native", SCRY_OPT_FLAG, &s.native, NULL,
-		 "native frames too, of C code, woven with Ruby's", NULL},
+		 "native frames too, of C code, merged with Ruby's", NULL},
 		{0, "force", SCRY_OPT_FLAG, &s.o.force, NULL, "replace FILE if it exists", NULL},
 		{0, "max-size", SCRY_OPT_SIZE, &s.o.max_size, "SIZE", "limit of the recording",
 		 NULL},
 		{0, "names", SCRY_OPT_CHOICE, &s.names, NULL,
-		 "of code: read from memory, or told by a probe of the kernel's when it is made",
+		 "names of code: read from memory, or reported by a probe in the kernel when it is "
+		 "made",
 		 "auto|read|probe"},
 		SCRY_VIEW_STACKS_OPT_ROWS(&s.o.report.rows),
 		{0, "top", SCRY_OPT_U64, &s.o.report.rows.top, "N",

@@ -299,7 +299,7 @@ int scry_cmd_syscalls(int argc, char **argv)
 		{0, "exact", SCRY_OPT_CHOICE_MAYBE, &s.counts, NULL,
 		 "count each call, in the kernel, and prove which were in vain; every process of "
 		 "the machine pays some 100 to 200 ns a call meanwhile. site: count in the "
-		 "process, at the places that a sample has found; nobody else pays",
+		 "process, at the places that a sample has found; other processes do not pay",
 		 "kernel|site"},
 		{0, "latency", SCRY_OPT_FLAG, &s.latency, NULL, "--exact, and how long calls took",
 		 NULL},

@@ -192,7 +192,7 @@ static int undo(struct scry_inject *inj, const struct scry_proc *proc)
 	ask_threads(inj, proc);
 	wait_for(inj, 100); /* a busy VM lets go at its next event, or when the job runs */
 	r = scry_inject_leave(inj, &report, &left);
-	printf("process %d (%s): %zu change%s stood, %llu bytes put back and verified", proc->pid,
+	printf("process %d (%s): %zu change%s undone: %llu bytes put back and verified", proc->pid,
 	       scry_text_shown(proc->comm).text, inj->older.entries + report.entries,
 	       scry_text_s(inj->older.entries + report.entries),
 	       (unsigned long long)(inj->older.bytes + report.bytes));
@@ -236,7 +236,7 @@ static int undo_held(const struct undo_opts *o, pid_t pid)
 	} else if (r == -EINPROGRESS && o->is_again) {
 		r = 0;
 	} else if (r == -EINPROGRESS) {
-		printf("process %d (%s): no changes stand; ", proc.pid,
+		printf("process %d (%s): no changes are in place; ", proc.pid,
 		       scry_text_shown(proc.comm).text);
 		r = stays(&inj);
 	} else if (r == 0) {

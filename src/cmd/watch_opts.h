@@ -10,15 +10,15 @@
 #define SCRY_WATCH_PAUSE_NS 50000000u
 #define SCRY_WATCH_MEMORY (256u << 20)
 
-/* Rows for `struct scry_watch_opts *o` and three talk settings. */
+/* Rows for `struct scry_watch_opts *o` and three talk settings. `forms`: what -o renders. */
 /* clang-format off */
-#define SCRY_WATCH_ROWS(o, talk) \
+#define SCRY_WATCH_ROWS(o, talk, forms) \
 	{'p', "pid", SCRY_OPT_U64_LIST, &(o)->pids, "PID", \
 	 "watch this live process; may be given again", NULL}, \
 	{'d', "duration", SCRY_OPT_DURATION, &(o)->duration_ns, "TIME", \
 	 "stop after 30s, 5m, ...; 0 (default): at ^C, or when it ends", NULL}, \
 	{'o', "output", SCRY_OPT_STRING, &(o)->output, "FILE", \
-	 "keep the recording (x.scry), or render at once (x.json, x.txt, x.folded)", NULL}, \
+	 "keep the recording (x.scry), or render at once (" forms ")", NULL}, \
 	{0, "force", SCRY_OPT_FLAG, &(o)->force, NULL, "replace FILE if it exists", NULL}, \
 	{0, "max-pause", SCRY_OPT_DURATION, &(o)->max_pause_ns, "TIME", \
 	 "give up when its threads do not stop within this (default 50ms)", NULL}, \

@@ -233,7 +233,7 @@ static void tell_all(void *argument)
 	tell(report, ": ", overflow->size_bytes, 10);
 	scry_report_text(report, " bytes, all of them used\n");
 	tell_frames(fault);
-	tell(report, "  the guard was met at ", overflow->address, 16);
+	tell(report, "  the guard was hit at ", overflow->address, 16);
 	tell(report, ", stack from ", (uintptr_t)fault->hit.guard + fault->hit.pool->guard, 16);
 	tell(report, " to ", overflow->top, 16);
 	scry_report_text(report, "\n");

@@ -122,7 +122,7 @@ int scry_inject_check_alone(const struct scry_proc *p)
 	return other && other == first
 		       ? scry_fail(-ENOTSUP,
 				   "cannot enter process %d (%s): process %d has the same memory "
-				   "(clone with CLONE_VM), and is none of its threads: what it "
+				   "(clone with CLONE_VM), and is not one of its threads: what it "
 				   "runs cannot be stopped with them",
 				   p->pid, p->comm, other)
 		       : 0;

@@ -1,4 +1,4 @@
-/* See hold.h. Who turns out to be of no use is let go at once. */
+/* See hold.h. A thread that turns out to be of no use is released at once. */
 #include "hook/hold.h"
 
 #include <errno.h>
@@ -156,8 +156,8 @@ static int refuse(const struct scry_inject *inj, bool is_far)
 		return scry_fail(
 			-EBUSY,
 			"no thread of process %d came to a stack whose ends are known within %d s: "
-			"each stands on a coroutine's, and what lies below that may be the "
-			"program's data; fix: try again",
+			"each is on a coroutine's stack, and what lies below may be the program's "
+			"data; fix: try again",
 			inj->proc->pid, (int)(WAIT_NS / 1000000000));
 	return scry_fail(-EBUSY,
 			 "no thread of process %d could be held within %llu ms at a place where it "
@@ -218,7 +218,7 @@ int scry_hold_check(struct scry_inject *inj, const struct scry_tracee *held, uin
 	*ret_stack = call_stack(inj, held);
 	if (*ret_stack || has_room(inj, held))
 		return 0;
-	return scry_fail(-EAGAIN, "thread %d of process %d stands on a small stack", held->tid,
+	return scry_fail(-EAGAIN, "thread %d of process %d is on a small stack", held->tid,
 			 inj->proc->pid);
 }
 

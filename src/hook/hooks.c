@@ -686,7 +686,7 @@ static int fail_inside(const struct scry_hooks *h, const struct scry_inject *inj
 {
 	if (!h->doubt_at)
 		return scry_fail(-EBUSY,
-				 "a thread of process %d stands inside an instruction to be "
+				 "a thread of process %d is inside an instruction to be "
 				 "changed; fix: try again",
 				 inj->proc->pid);
 	return scry_fail(-EBUSY,

@@ -630,7 +630,7 @@ int scry_inject_lanes(struct scry_inject *inj, struct scry_tracee *held, int *re
 		h->lanes = scry_maps_gap(&inj->maps, h->text, h->lanes_size, 1ull << 46);
 		if (!h->lanes)
 			return scry_fail(-ENOMEM,
-					 "no free address space for the lanes of fork children");
+					 "no free address space for the child buffers of forks");
 		r = scry_agent_write_header(h, inj->mem.fd);
 	}
 	return r < 0 ? r : in_thread(inj, held, WORK_LANES, ret_fd);

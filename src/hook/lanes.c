@@ -33,8 +33,8 @@ int scry_pool_open(struct scry_pool *p, struct scry_inject *inj, struct scry_tra
 		    0);
 	close(fd);
 	if (view == MAP_FAILED)
-		return scry_fail(-errno, "cannot map the lanes of process %d: %s", inj->proc->pid,
-				 strerror(errno));
+		return scry_fail(-errno, "cannot map the child buffers of process %d: %s",
+				 inj->proc->pid, strerror(errno));
 	*p = (struct scry_pool){.head = view,
 				.address = inj->header.lanes,
 				.gate = inj->gate,

@@ -638,7 +638,7 @@ static const char *prove(struct scry_inject *inj, const struct scry_patch_head *
 	struct scry_world w;
 
 	if (!p.words)
-		return "there is no memory to look with";
+		return "there is not enough memory to look";
 	scry_mounts_read(inj->proc->pid, &p.mounts);
 	for (int i = 0; i < OFF_TRIES && why; i++) {
 		if (i)

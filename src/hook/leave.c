@@ -244,12 +244,11 @@ static int undo_batch(struct scry_inject *inj, size_t first, size_t n,
 			r = -EAGAIN;
 		}
 	}
-	return r == -EAGAIN
-		       ? scry_fail(-EBUSY,
-				   "a thread of process %d stands inside changed code; fix: try "
-				   "again",
-				   inj->proc->pid)
-		       : r;
+	return r == -EAGAIN ? scry_fail(-EBUSY,
+					"a thread of process %d is inside changed code; fix: try "
+					"again",
+					inj->proc->pid)
+			    : r;
 }
 
 int scry_inject_undo(struct scry_inject *inj, size_t first, size_t n, struct scry_undo_report *ret)
@@ -498,7 +497,7 @@ static const char *find_hidden(struct scry_inject *inj, struct leaving *l)
 		scry_world_forget_dead(&found, &inj->mem, &inj->maps);
 	}
 	if (r == 0 && found.saved_count)
-		why = "a signal frame on a stack that no thread stands on may lead to them";
+		why = "a signal frame on a stack that no thread is on may lead to them";
 	else if (r < 0 && (r != -E2BIG || has_handlers(inj->proc->pid)))
 		why = "its memory could not be looked through for stacks that lead to them";
 	l->is_unknowable = r < 0;

@@ -155,10 +155,11 @@ static int lead_brk(struct scry_hooks *h, struct scry_inject *inj, struct scry_t
 	int number, r;
 
 	if (n < 5)
-		return scry_fail(-ENOTSUP,
-				 "the loader of process %d is none that is known: libraries that "
-				 "it loads from now on are not seen",
-				 inj->proc->pid);
+		return scry_fail(
+			-ENOTSUP,
+			"the loader of process %d is not one that scry knows: libraries that "
+			"it loads from now on are not seen",
+			inj->proc->pid);
 	number = scry_hooks_slab(h, inj, held, &room);
 	if (number < 0)
 		return number;

@@ -237,7 +237,7 @@ int scry_own_check(const struct scry_inject *inj)
 	    nonce == inj->nonce)
 		return 0;
 	return scry_fail(-EPERM,
-			 "another scry has taken process %d over while this one stood still; fix: "
+			 "another scry has taken process %d over while this one was stopped; fix: "
 			 "try again when that one has ended",
 			 inj->proc->pid);
 }

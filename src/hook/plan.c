@@ -128,7 +128,7 @@ static const char *look_at_function(struct scry_hooks *h, struct scry_text *text
 	if (range->kind == SCRY_TEXT_COLD)
 		return "it is a part of another function";
 	if (range->kind != SCRY_TEXT_FUNCTION)
-		return "it is no function but a stub of the linker or the kernel";
+		return "it is a PLT or vDSO stub";
 	scry_text_bytes(text, range, &code);
 	row->avail = code.avail < (size_t)n ? code.avail : (size_t)n;
 	row->size = code.size < row->avail ? code.size : row->avail;
@@ -175,7 +175,7 @@ static const char *entry_refusal(struct scry_hooks *h, struct scry_hook *row)
 		return why ? why : scry_x86_why(refusal);
 	}
 	if (!(row->window.has & SCRY_X86_ONE) && !scry_text_at(text, row->address - bias))
-		return "no unwind table tells where it ends";
+		return "no unwind table says where it ends";
 	if (!are_files_bytes(h, (size_t)object, row)) {
 		why = changed_by_scry(h, row);
 		return why ? why
@@ -356,10 +356,10 @@ static bool is_asked_for(const struct scry_hooks *h, const struct scry_hook *row
 }
 
 static const char address_taken[] =
-	"who calls it takes its address too, and pointers must stay as they are; fix: -x",
-		  no_way_left[] = "its entry cannot be changed, and who calls it takes its address "
+	"its callers take its address too, and pointers must stay as they are; fix: -x",
+		  no_way_left[] = "its entry cannot be changed, and its callers take its address "
 				  "too, and pointers must stay as they are",
-		  pointer_kept[] = "who calls it takes its address too, and pointers must stay as "
+		  pointer_kept[] = "its callers take its address too, and pointers must stay as "
 				   "they are; fix: --via=entry",
 		  unsure[] = "it is not known which definition of it the loader will choose";
 

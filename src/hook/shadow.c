@@ -453,7 +453,7 @@ static int undo_entries(struct scry_inject *inj, const struct returns *s)
 static int busy(const struct scry_inject *inj)
 {
 	return scry_fail(-EBUSY,
-			 "a thread of process %d stands inside scry's code; fix: scry undo -p %d, "
+			 "a thread of process %d is inside scry's code; fix: scry undo -p %d, "
 			 "later",
 			 inj->proc->pid, inj->proc->pid);
 }

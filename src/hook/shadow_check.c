@@ -20,7 +20,7 @@ struct reason {
 
 static const char twice[] = "it returns twice, or keeps its return address for later";
 static const char never[] = "it leaves by another way than it came";
-static const char asks[] = "it looks at who called it";
+static const char asks[] = "it looks at its caller";
 
 static const struct reason functions[] = {
 	{"setjmp", twice},
@@ -193,7 +193,7 @@ static const char *static_refusal(struct scry_hooks *h)
 	size_t strange = 0, fde, own, raise;
 
 	if (!has_names(h))
-		return "it is stripped, and what unwinds its stack cannot be told";
+		return "it is stripped, and what unwinds its stack is not known";
 	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
 		strange += find(h, others[i], &found);
 	fde = find(h, "_Unwind_Find_FDE", &found);

@@ -158,7 +158,7 @@ int scry_tracks_new(struct scry_control *control, uint64_t *words, pid_t pid, bo
 	struct scry_tracks *t = calloc(1, sizeof(*t));
 
 	if (!t)
-		return scry_fail(-ENOMEM, "not enough memory for the tracks of process %d",
+		return scry_fail(-ENOMEM, "not enough memory for the thread buffers of process %d",
 				 (int)pid);
 	t->control = control;
 	t->words = words;

@@ -444,14 +444,13 @@ bool scry_unwind_lacks(const struct scry_unwinding *u, char *ret_text, size_t si
 	c = &scry_account_of(u->inj->control)->walk;
 	if (!(u->no_tables || u->no_room || c->full || c->none))
 		return false;
-	snprintf(
-		ret_text, size,
-		"stacks: %zu files have no unwind tables and %zu had no room for theirs: who "
-		"called "
-		"their code is not known; %llu calls have no stack because there were more than %u "
-		"different ones, %llu because more than %u threads called",
-		u->no_tables, u->no_room, (unsigned long long)c->full, SCRY_WALK_STACKS,
-		(unsigned long long)c->none, SCRY_WALKERS);
+	snprintf(ret_text, size,
+		 "stacks: %zu files have no unwind tables and %zu had no room for theirs: the "
+		 "callers of their code are not known; %llu calls have no stack because there were "
+		 "more than %u "
+		 "different ones, %llu because more than %u threads called",
+		 u->no_tables, u->no_room, (unsigned long long)c->full, SCRY_WALK_STACKS,
+		 (unsigned long long)c->none, SCRY_WALKERS);
 	return true;
 }
 

@@ -75,10 +75,9 @@ size_t scry_patch_tell_kept(struct scry_watch *w, const struct scry_hooks *h, co
 			"address from there too, and pointers must stay as they are; %s",
 			scry_demangle_shown(first->symbol).text, first->module,
 			count > 1 ? ", and of others," : "", slots, scry_text_s(slots), done,
-			first->to.way == SCRY_WAY_GOT
-				? "fix: --via=entry"
-				: "its entry cannot be changed, as where a patch is in (scry patch "
-				  "list)");
+			first->to.way == SCRY_WAY_GOT ? "fix: --via=entry"
+						      : "its entry cannot be changed, for example "
+							"because a patch is in (scry patch list)");
 	scry_watch_lost_some(w, "calls through slots that must stay as they are");
 	return count;
 }

@@ -46,7 +46,7 @@ static int read_file(struct scry_patch_file *f, uint8_t **ret, size_t *ret_size)
 	if (fd < 0 || fstat(fd, &st) < 0)
 		r = scry_fail(-errno, "cannot read '%s': %s", f->path, strerror(errno));
 	else if (!S_ISREG(st.st_mode) || st.st_size > SCRY_OBJECT_BYTES_MAX)
-		r = scry_fail(-ENOTSUP, "'%s' is no file, or larger than %u MiB", f->path,
+		r = scry_fail(-ENOTSUP, "'%s' is not a file, or is larger than %u MiB", f->path,
 			      SCRY_OBJECT_BYTES_MAX >> 20);
 	if (r == 0) {
 		bytes = malloc((size_t)st.st_size + 1);

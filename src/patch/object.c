@@ -57,7 +57,7 @@ static int check_head(const struct scry_patch_object *o, const char *name)
 	    e->e_ident[EI_CLASS] != ELFCLASS64 || e->e_ident[EI_DATA] != ELFDATA2LSB ||
 	    e->e_machine != EM_X86_64 || e->e_type != ET_DYN)
 		return REFUSE(name,
-			      "is no shared object for x86_64; fix: cc -shared -fPIC -O2 "
+			      "is not a shared object for x86_64; fix: cc -shared -fPIC -O2 "
 			      "-nostartfiles",
 			      name);
 	if (e->e_phentsize != sizeof(Elf64_Phdr) || e->e_phnum > SEGMENTS_MAX || !e->e_phnum ||
@@ -161,7 +161,7 @@ static int read_dynamic(struct scry_patch_object *o, const char *name)
 	if (o->dynamic[DT_INIT] || o->dynamic[DT_FINI] || o->dynamic[DT_INIT_ARRAYSZ] ||
 	    o->dynamic[DT_FINI_ARRAYSZ] || o->dynamic[DT_PREINIT_ARRAYSZ])
 		return REFUSE(name,
-			      "has constructors or destructors, which nobody would run; fix: "
+			      "has constructors or destructors, which would not run; fix: "
 			      "cc -nostartfiles",
 			      name);
 	if (o->dynamic[DT_TEXTREL] || o->dynamic[DT_FLAGS] & DF_TEXTREL)

@@ -321,7 +321,7 @@ static const char *check_saved(const struct state *s)
 		if (!is_same(&stored[saved[i].at / 8], entry(saved[i].reg, 0)))
 			return saved[i].why;
 	if (!is_same(&stored[160 / 8], entry(RSP, 8)) || !is_same(&stored[168 / 8], word(RSP, 0)))
-		return "it does not save who called";
+		return "it does not save its caller";
 	if (!is_same(&stored[AT_FPREGS / 8], entry(RDI, AT_FPENV)) ||
 	    !is_same(&s->env_saved, entry(RDI, AT_FPENV)) || !s->saves_mxcsr)
 		return "it does not save the floating-point environment where glibc does";

@@ -363,7 +363,7 @@ static struct scry_type *parse_enum(struct line *l)
 	if (take(l, '[')) {
 		t = clone(l, parse_plain(l));
 		if (t && !scry_type_is_integer(t))
-			return fail(l, "an enum of something that is no integer");
+			return fail(l, "an enum of something that is not an integer");
 		if (t && !take(l, ']'))
 			return fail(l, "']' is missing");
 	} else {
@@ -623,7 +623,7 @@ static int parse_typedef(struct line *l, const char *begin)
 		struct scry_typedef *f = &p->typedefs[t.completes - 1];
 
 		if (t.type->kind != SCRY_TYPE_STRUCT || t.type->is_forward)
-			return refuse(l, "what was declared as a struct is none");
+			return refuse(l, "what was declared as a struct is not one");
 		*f->type = *t.type; /* who points to it knows it by this address */
 		f->completed = p->typedef_count + 1;
 		t.type = f->type;

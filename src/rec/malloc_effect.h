@@ -1,5 +1,5 @@
 /*
- * What a call of the malloc family does to blocks: wire/payload_malloc.h in one function.
+ * What a call of a malloc function does to blocks: wire/payload_malloc.h in one function.
  */
 #ifndef SCRY_REC_MALLOC_EFFECT_H
 #define SCRY_REC_MALLOC_EFFECT_H

@@ -362,7 +362,7 @@ static int next_line(struct text_in *t, FILE *in)
 		t->text[len++] = (char)c;
 		if (c)
 			continue;
-		return refuse(t, "a byte that is no text");
+		return refuse(t, "a byte that is not text");
 	}
 	if (c == '\n' && len && t->text[len - 1] == '\r')
 		len--; /* lines may end as elsewhere */

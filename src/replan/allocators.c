@@ -124,7 +124,7 @@ static int take_env(struct scry_malloc_allocator *a, char *rest)
 		rest = cut(word, ':');
 		if (!strchr(word, '=') || *word == '=')
 			return scry_fail(-EINVAL,
-					 "'%s': '%s' is no NAME=VALUE; fix: "
+					 "'%s': '%s' is not NAME=VALUE; fix: "
 					 "glibc:MALLOC_ARENA_MAX=2",
 					 a->label, word);
 		if (a->env_count == SCRY_MALLOC_ENV_MAX)

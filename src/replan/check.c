@@ -185,7 +185,8 @@ void scry_malloc_check_why(const struct scry_malloc_real *real, const char *labe
 			label, label);
 	else
 		snprintf(ret_why->text, sizeof(ret_why->text),
-			 "'%s' ended before it was seen who serves it: its figures under %s may be "
+			 "'%s' ended before scry saw which allocator serves it: its figures under "
+			 "%s may be "
 			 "those of its own allocator",
 			 program, label);
 }

@@ -200,7 +200,7 @@ static int gate(uint32_t lane, struct epoch *e, uint32_t need)
 static bool enter(uint32_t lane, uint32_t block)
 {
 	if (block >= replay.head->blocks || met[block])
-		return bad(lane, "it leads to a block of words that is none, or another's");
+		return bad(lane, "it does not lead to a block of words, or to another thread's");
 	met[block] = 1;
 	lanes[lane].block = block;
 	lanes[lane].word = 0;
@@ -266,10 +266,10 @@ static int step(uint32_t lane)
 		r = op == SCRY_REPLAY_JOIN || spawn(lane, SCRY_REPLAY_SLOT(w[0])) ? 1 : -1;
 		break;
 	case SCRY_REPLAY_AT:
-		r = w[0] >> 6 <= SCRY_REPLAY_US_MAX ? 1 : bad(lane, "a time that is none") - 1;
+		r = w[0] >> 6 <= SCRY_REPLAY_US_MAX ? 1 : bad(lane, "not a time") - 1;
 		break;
 	case SCRY_REPLAY_THINK:
-		r = w[0] >> 6 <= SCRY_REPLAY_THINK_MAX ? 1 : bad(lane, "a time that is none") - 1;
+		r = w[0] >> 6 <= SCRY_REPLAY_THINK_MAX ? 1 : bad(lane, "not a time") - 1;
 		break;
 	case SCRY_REPLAY_MARK:
 	case SCRY_REPLAY_GATE:
@@ -348,7 +348,7 @@ bool replay_check(void)
 		    lanes[i].state == WAITS_EPOCH)
 			return bad(i, "it would wait for ever");
 		if (lanes[i].state == ABSENT && replay.first[i] != SCRY_REPLAY_NONE)
-			return bad(i, "nobody begins this thread");
+			return bad(i, "no thread begins this one");
 	}
 	return true;
 }

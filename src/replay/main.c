@@ -156,7 +156,7 @@ static bool map_memory(const char *text)
 		return replay_refuse("scry and scry-replay are not of one version");
 	if (replay.head->mode >= SCRY_REPLAY_MODES || replay.head->touch > SCRY_TOUCH_RECORDED ||
 	    !replay.head->sample_every)
-		return replay_refuse("a mode that is none");
+		return replay_refuse("not a mode");
 	return !mprotect(replay.m->words, bytes - offsetof(struct scry_replay_memory, words),
 			 PROT_READ);
 }

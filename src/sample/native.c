@@ -72,7 +72,7 @@ int scry_samples_native_open(const struct scry_ruby *ruby, struct scry_intern *n
 		if (!n->weaver.interpreter)
 			err = scry_fail(
 				-ENOTSUP,
-				"native frames cannot be woven into stacks of this Ruby (%s): "
+				"native frames cannot be merged into stacks of this Ruby (%s): "
 				"its interpreter was not found; fix: without --native",
 				ruby->description);
 	}

@@ -130,8 +130,8 @@ static int set_regex(struct pattern *p, const struct part *part)
 		return 0;
 	}
 	regerror(r, NULL, text, sizeof(text));
-	return scry_fail(-EINVAL, "'%.*s' is no regular expression: %s", (int)part->size, part->at,
-			 text);
+	return scry_fail(-EINVAL, "'%.*s' is not a regular expression: %s", (int)part->size,
+			 part->at, text);
 }
 
 static int set_glob(struct pattern *p, enum kind kind, struct part part)

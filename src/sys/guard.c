@@ -58,7 +58,8 @@ static void end(bool is_held)
 	n += snprintf(text + n, sizeof(text) - (size_t)n,
 		      "scry ends, %s; fix: when it answers again, scry undo -p %d and the other "
 		      "processes that were watched\n",
-		      is_held ? "as threads of it stand still meanwhile" : "as others wait", pid);
+		      is_held ? "as it has stopped threads of it meanwhile" : "as others wait",
+		      pid);
 	if (write(STDERR_FILENO, text, (size_t)n) < 0)
 		_exit(1);
 	kill(getpid(), SIGKILL);

@@ -1,7 +1,8 @@
 /*
- * While threads of a program stand still nobody shall keep us from letting them go, nor them from
- * stopping, or from what we make them do: on a machine with more work than processors that would be
- * nearly all of a pause. So we take a real-time priority, and lend a lower one to single threads.
+ * Raises priority while the target is stopped, so that other work does not delay us in letting its
+ * threads go, or them in stopping and in what we make them do: on a machine with more work than
+ * processors that delay would be nearly all of a pause. We take a real-time priority, and lend a
+ * lower one to single threads.
  *
  * A loan changes nothing in the other program. A thread of ours, a lender, waits for a lock whose
  * word says that the other thread has it (futex(2), priority inheritance): as long as it waits the

@@ -623,7 +623,7 @@ static int open_report(struct scry_jail *jail, struct cell *c)
 	close(fds[0]);
 	if (setsockopt(jail->report, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) == 0)
 		return 0;
-	return scry_fail(-errno, "cannot ask who speaks: %s", strerror(errno));
+	return scry_fail(-errno, "cannot ask for credentials on a socket: %s", strerror(errno));
 }
 
 static int start(struct cell *c, struct scry_jail *jail)

@@ -72,7 +72,7 @@ static int parse(const char *text, struct request *ret)
 		q.address = strtoull(q.name + 2, &end, 16);
 		q.is_address = true;
 		if (errno || *end || end == q.name + 2)
-			return scry_fail(-EINVAL, "'%s' is no hexadecimal address", q.name);
+			return scry_fail(-EINVAL, "'%s' is not a hexadecimal address", q.name);
 	}
 	*ret = q;
 	return 0;

@@ -44,7 +44,7 @@ struct insn {
 
 static const char *const sentences[SCRY_X86_REFUSALS] = {
 	[SCRY_X86_OK] = "movable",
-	[SCRY_X86_UNDECODED] = "bytes that are no instruction",
+	[SCRY_X86_UNDECODED] = "bytes that are not an instruction",
 	[SCRY_X86_SHORT] = "a function shorter than the jump, with no filler behind it",
 	[SCRY_X86_SYSCALL] = "a system call or software interrupt in the window",
 	[SCRY_X86_CALL_INSIDE] = "a call that would return into the window",

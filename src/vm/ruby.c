@@ -362,7 +362,7 @@ static bool is_same_layout(const struct scry_ruby_layout *a, const struct scry_r
 
 	_Static_assert(offsetof(struct scry_ruby_layout, sizes) ==
 			       offsetof(struct scry_ruby_layout, rehearsed) + sizeof(a->rehearsed),
-		       "makers and rehearsals, and nothing else, lie between");
+		       "allocation functions and rehearsals, and nothing else, lie between");
 	for (size_t i = 0; i < 2; i++)
 		if (memcmp((const char *)a + parts[i][0], (const char *)b + parts[i][0],
 			   parts[i][1] - parts[i][0]))

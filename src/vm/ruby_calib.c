@@ -200,7 +200,7 @@ static int link_kinds(struct scry_calib *calib)
 		       strcmp(calib->facts[calib->first[k]].words[0], kind) != 0)
 			k++;
 		if (k == SCRY_FACT_KINDS)
-			return scry_fail(-EPROTO, "the calibration child tells too many kinds");
+			return scry_fail(-EPROTO, "the calibration child reports too many kinds");
 		if (k == calib->kind_count)
 			calib->first[calib->kind_count++] = i;
 		else

@@ -18,7 +18,7 @@ enum { LEAF_WORDS = 2, LEAF_NAME, LEAF_TYPE, LEAF_LINE, LEAF_BEFORE, LEAF_OWN, L
 
 /*
  * Any allocation reported on a following line proves the addition; on a previous line, its absence.
- * From 3.3 on each is reported on its own line: pc stands behind every instruction, and nothing is
+ * From 3.3 on each is reported on its own line: pc is behind every instruction, and nothing is
  * added to it.
  */
 struct lines {
@@ -124,7 +124,7 @@ int scry_learn_allocators(struct scry_learn *learn)
 			 l->trace_pc_advanced ? n.before : n.after);
 	else if (n.own)
 		snprintf(check.proof, sizeof(check.proof),
-			 "pc stands behind every instruction: %u lines say so", n.own);
+			 "pc is behind every instruction: %u lines say so", n.own);
 	else
 		snprintf(check.proof, sizeof(check.proof),
 			 "the child could not load 'objspace': lines of allocations may be the "

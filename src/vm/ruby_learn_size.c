@@ -542,7 +542,7 @@ static void learn_type(struct study *st)
 	}
 	*type = (struct scry_size_type){.first = (uint16_t)st->rules->rule_count};
 	if (st->set.count == 0)
-		st->why = "the child told no samples";
+		st->why = "the child reported no samples";
 	else if (!grow_any(st))
 		st->why = "no rule explains the samples";
 	if (!st->why) {

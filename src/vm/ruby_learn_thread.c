@@ -354,7 +354,7 @@ int scry_learn_frames(struct scry_learn *learn)
 	int err;
 
 	if (!scry_fact_next(learn->calib, NULL, "self"))
-		return scry_fail(-ENOTSUP, "cannot learn frames: the child told no self");
+		return scry_fail(-ENOTSUP, "cannot learn frames: the child reported no self");
 	pc = pick_word(learn, frames, n, WORD_PC);
 	self = pick_word(learn, frames, n, WORD_SELF);
 	ep = pick_word(learn, frames, n, WORD_EP);

@@ -253,7 +253,7 @@ static int learn_context(struct scry_learn *learn)
 	return check.ok ? 0
 			: scry_fail(-ENOTSUP,
 				    "cannot learn 'trace argument ec, cfp' of the Ruby in '%s': "
-				    "rb_tracearg_binding does not tell",
+				    "rb_tracearg_binding does not say",
 				    learn->target->module);
 }
 

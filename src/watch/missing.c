@@ -17,9 +17,9 @@ static void write_missing(struct scry_watch *any, uint64_t count, uint32_t flags
  * of them were there before the watch. Of a Ruby's children nobody asks for those that are none. */
 static void write_all_missing(struct scry_session *s, struct scry_watch *any)
 {
-	write_missing(any, s->refused, 0, "all lanes were taken");
+	write_missing(any, s->refused, 0, "all child buffers were taken");
 	write_missing(any, s->not_entered, 0, "they could not be entered");
-	write_missing(any, s->nameless, 0, "they could not be told from others");
+	write_missing(any, s->nameless, 0, "they could not be distinguished from others");
 	write_missing(any, s->preload ? s->strangers.count : 0, 0, "they are not preloaded");
 	write_missing(any, s->spawns.refused, 0, "too many at once");
 	write_missing(any, s->instrument->wants ? 0 : s->unknown, SCRY_LOST_PERHAPS,
@@ -31,7 +31,8 @@ void scry_session_notes(struct scry_session *s, struct scry_watch *any)
 {
 	write_all_missing(s, any);
 	if (s->refused)
-		scry_watch_note(any, "%llu fork child%s not watched: all %u lanes were taken",
+		scry_watch_note(any,
+				"%llu fork child%s not watched: all %u child buffers were taken",
 				(unsigned long long)s->refused,
 				s->refused == 1 ? " was" : "ren were", SCRY_LANES);
 	if (s->late || s->unknown || s->not_entered)
@@ -54,11 +55,11 @@ void scry_session_notes(struct scry_session *s, struct scry_watch *any)
 				"scry could look: whether to be watched is not known",
 				(unsigned long long)s->unknown, scry_text_s(s->unknown));
 	if (s->nameless)
-		scry_watch_note(any,
-				"%zu process%s could not be told from others and %s not recorded: "
-				"ended at once, or in another pid namespace",
-				s->nameless, s->nameless == 1 ? "" : "es",
-				scry_text_were(s->nameless));
+		scry_watch_note(
+			any,
+			"%zu process%s could not be distinguished from others and %s not recorded: "
+			"ended at once, or in another pid namespace",
+			s->nameless, s->nameless == 1 ? "" : "es", scry_text_were(s->nameless));
 	if (s->preload && s->strangers.count)
 		scry_watch_note(
 			any,

@@ -41,7 +41,7 @@ int scry_until_parse(const char *text, struct scry_until *ret_until)
 				 text, text, quantities[i].is_size ? "2G" : "1000");
 	if (i == QUANTITIES || !text[len])
 		return scry_fail(-EINVAL,
-				 "'%s' is no condition; fix: one of 'rss>2G', 'live>1000000', "
+				 "'%s' is not a condition; fix: one of 'rss>2G', 'live>1000000', "
 				 "'allocated>1000000', 'gcs>50'",
 				 text);
 	limit = text + len + 1;

@@ -615,7 +615,7 @@ int scry_watch_end_alone(struct scry_watch *w, const char *why)
 	begin_end(w, why);
 	scry_group_leave_one(w);
 	scry_watch_note(w, "other instruments went on: what they share with it was put back when "
-			   "they had ended, and their sections tell of that");
+			   "they had ended, and their sections say so");
 	return write_down(w, &end);
 }
 

@@ -10,13 +10,13 @@
  * offsets in bytes. */
 struct scry_gvl_plan {	/* what each event needs comes first */
 	uint64_t mutex; /* 0: nothing is counted */
-	uint64_t owner; /* of the word that says whose the lock is */
+	uint64_t owner; /* of the word that says which thread has the lock */
 	uint64_t queue; /* of the head of the ring of those that want it */
 	uint64_t gate;	/* the agent's */
 	uint32_t node;	/* in a thread's struct: its node there */
 	uint32_t self;
-	/* The giver says whose the lock is next, before that one runs: then a thread is known to
-	 * run by its native thread, whose id the struct at th + nt has at `tid`. */
+	/* The giver says which thread has the lock next, before that one runs: then a thread is
+	 * known to run by its native thread, whose id the struct at th + nt has at `tid`. */
 	uint32_t hands_over, nt, tid;
 	/* To tell Thread.pass: th's ec, there its cfp, of a control frame iseq and ep, below that
 	 * the method entry, there its definition, and there its function in C. */

@@ -48,7 +48,7 @@ enum scry_malloc_function {
 
 #define SCRY_MALLOC_NO_BLOCK 0xffffffffu
 
-struct scry_ev_malloc { /* a call of the malloc family; time_ns is that of the last stamp before it
+struct scry_ev_malloc { /* a call of a malloc function; time_ns is that of the last stamp before it
 			 */
 	uint32_t pid;
 	uint32_t function; /* enum scry_malloc_function */

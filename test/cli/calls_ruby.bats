@@ -171,7 +171,7 @@ agree() {
 
 @test "no Ruby: a note; breakpoints: refused" {
 	"$SCRY" calls -k -x strlen --force -o "$T/x.json" -- /bin/ls / >"$T/out" 2>"$T/scry.err"
-	in_file "is no Ruby" "$T/x.json"
+	in_file "is not a Ruby" "$T/x.json"
 	scry_ends 2 calls -k --engine=breakpoint -x umask -- "$RUBY" -e 1
 	in_file "engine=hooks" "$T/scry.err"
 }

@@ -54,7 +54,7 @@ sums() {
 	scry_ends 0 calls -c -e 'abs+labs@MAIN' -- "$TARGETS/target_taken" 50
 	grep -q "labs same" "$T/scry.out"
 	grep -qE ' 50 .*\babs$' "$T/scry.out"
-	grep -q "labs in .* is not traced: who calls it takes its address too" "$T/scry.out"
+	grep -q "labs in .* is not traced: its callers take its address too" "$T/scry.out"
 	scry_ends 0 calls -c -x labs -- "$TARGETS/target_taken" 50
 	grep -q "labs same" "$T/scry.out"
 	grep -qE ' 50 .*labs' "$T/scry.out"
@@ -92,13 +92,13 @@ sums() {
 	finish "$pid"
 }
 
-@test "what is no filter is refused with the reason" {
+@test "what is not a filter is refused with the reason" {
 	scry_ends 2 calls -x '/a(/' -- true
-	says "no regular expression"
+	says "not a regular expression"
 	scry_ends 2 calls -x 'malloc+' -- true
 	says "nothing is named behind the last sign"
 	scry_ends 2 calls -L -- true
-	says "nothing is to be traced"
+	says "say what to trace"
 	scry_ends 125 calls -e no_such@MAIN -- true
 	says "no object was ever loaded that calls 'no_such@MAIN'"
 }

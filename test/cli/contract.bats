@@ -435,7 +435,7 @@ signals_of() {
 		"malloc record -d 0.1s" "objects -d 0.1s" "stacks -d 0.1s"; do
 		# shellcheck disable=SC2086
 		scry_ends 2 $words -p "$PID" -o "$T/x.pprof"
-		says "x.pprof': nothing is known of files that end in '.pprof'; fix: one of x.scry, x.json, x.txt, x.folded, x.html"
+		says "x.pprof': unknown kind of file, '.pprof'; fix: one of x.scry, x.json, x.txt, x.folded, x.html"
 	done
 	as_before "$PID" "$before" "refused"
 	scry_ends 0 patch count work_mix -d 0.1s -p "$PID" -o "$T/x.scry"

@@ -374,10 +374,10 @@ stand() {
 	ended "$scry"
 	wait_for 10 no watched "$busy" # a keeper may take its time to die
 	goes_on "$T/busy.out"
-	"$SCRY" ps | grep -w "$busy" | grep -E "[4-9] changes stand; scry undo -p $busy"
+	"$SCRY" ps | grep -w "$busy" | grep -E "[4-9] changes in place; scry undo -p $busy"
 	no text_is "$busy" "$(head -1 <<<"$before")"
 	undo "$busy"
-	grep -qE "[4-9] changes stood" "$T/scry.out"
+	grep -qE "[4-9] changes undone" "$T/scry.out"
 	as_before "$busy" "$before" "after undo"
 	ends_right "$busy" busy
 }

@@ -32,7 +32,7 @@ setup() {
 	[ -x "$TARGETS/target_malloc_known_static" ] || skip "no static programs with this toolchain"
 	records "" "$TARGETS/target_malloc_known_static"
 	grep -qx right "$T/known.out"
-	grep -qE " 0 beginnings where one lived, 0 told too late" "$T/scry.err"
+	grep -qE " 0 frees inserted, 0 calls recorded too late" "$T/scry.err"
 	same known target_malloc_known_static --symbols # its libc is the same module
 }
 
@@ -51,7 +51,7 @@ setup() {
 	[ "$(jq '.functions[] | select(.function == "realloc").calls' "$T/report")" -eq 1000 ]
 }
 
-@test "a block whose end is not seen: the recording says that it was made to end" {
+@test "a block whose end is not seen: the recording says that a free was inserted" {
 	need_python
 	records "" /usr/bin/python3 -c 'if True:
 		import ctypes
@@ -62,13 +62,13 @@ setup() {
 		print(libc.malloc(ctypes.c_size_t(1 << 24)) == first)'
 	grep -qx True "$T/known.out"
 	"$SCRY" report "$T/x.scry" --json >"$T/report"
-	jq -e '[.notes[] | select(test("^1 blocks began where another one still lived"))] | length == 1' "$T/report"
+	jq -e '[.notes[] | select(test("^1 times an address was reused without a recorded free"))] | length == 1' "$T/report"
 }
 
 @test "mallocx and its like: jemalloc" {
 	records "$(lib libjemalloc.so.2)" "$TARGETS/target_malloc_x"
 	grep -qx right "$T/known.out"
-	grep -qE " 0 ends of unknown blocks, 0 beginnings where one lived, 0 told too late" "$T/scry.err"
+	grep -qE " 0 ends of unknown blocks, 0 frees inserted, 0 calls recorded too late" "$T/scry.err"
 	"$SCRY" report "$T/x.scry" --json >"$T/report"
 	[ "$(jq '.functions[] | select(.function == "memalign").calls' "$T/report")" -eq 1000 ]
 	[ "$(jq '.functions[] | select(.function == "calloc").calls' "$T/report")" -ge 1000 ]
@@ -164,7 +164,7 @@ setup() {
 	before=$(text "$PID")
 	for ((i = 0; i < $(share 2 50); i++)); do
 		scry_ends 0 malloc record -v -p "$PID" -d 0.2s --force -o "$T/x.scry"
-		grep -qE " 0 told too late" "$T/scry.err" || { cat "$T/scry.err"; return 1; }
+		grep -qE " 0 calls recorded too late" "$T/scry.err" || { cat "$T/scry.err"; return 1; }
 		events "$T/x.scry"
 		no grep -q '"event": "lost"' "$T/events"
 		calls target_malloc_known >"$T/recorded"
@@ -189,7 +189,7 @@ print("right")
 PY
 	records "" /usr/bin/python3 "$T/fork.py"
 	grep -qx right "$T/known.out"
-	grep -qE " 0 beginnings where one lived, 0 told too late" "$T/scry.err"
+	grep -qE " 0 frees inserted, 0 calls recorded too late" "$T/scry.err"
 }
 
 @test "the program is killed: what had returned is recorded" {
@@ -250,7 +250,7 @@ PY
 	for program in "2 1000000" "4 1000000" "2 200000 30" "2 20000 600"; do
 		# shellcheck disable=SC2086
 		"$SCRY" malloc record -v --force -o "$T/x.scry" -- "$TARGETS/target_malloc_swap" $program 2>"$T/scry.err"
-		grep -qE " 0 ends of unknown blocks, 0 beginnings where one lived, 0 told too late" "$T/scry.err" || { cat "$T/scry.err"; return 1; }
+		grep -qE " 0 ends of unknown blocks, 0 frees inserted, 0 calls recorded too late" "$T/scry.err" || { cat "$T/scry.err"; return 1; }
 	done
 }
 
@@ -263,7 +263,7 @@ PY
 	ends_recorded "$PID"
 	jq -e '.honesty | .lost == 0 and .errors == 0' "$T/report"
 	jq -e '[.notes[] | select(test("^threads waited [1-9][0-9]* times? until their calls were taken"))] | length == 1' "$T/report" || { jq .notes "$T/report"; return 1; }
-	grep -qE " 0 ends of unknown blocks, 0 beginnings where one lived, 0 told too late" "$T/scry.err"
+	grep -qE " 0 ends of unknown blocks, 0 frees inserted, 0 calls recorded too late" "$T/scry.err"
 	for kind in malloc realloc; do # others call them too: libc for streams, the loader
 		local recorded known
 		recorded=$(jq "[.functions[] | select(.function == \"$kind\").calls] | add" "$T/report")
@@ -417,7 +417,7 @@ is_up() {
 		mariadb-admin --no-defaults -S "$T/sock" -u root shutdown
 		finish "$server"
 		cp "$T/$([ "$how" = attached ] && echo rec || echo server).err" "$T/scry.err"
-		grep -qE " 0 told too late" "$T/scry.err"
+		grep -qE " 0 calls recorded too late" "$T/scry.err"
 		events "$T/x.scry"
 		no grep -q '"event": "lost"' "$T/events"
 		[ "$(grep -c '"event": "malloc"' "$T/events")" -gt 1000 ] # the queries alone make more
@@ -498,7 +498,7 @@ caller_rows() {
 	"$SCRY" report "$T/x.scry" | grep -q "note: $T/stripped has jemalloc built in, and its functions have no symbols"
 	scry_ends 0 malloc record -v --prefix je_ --force -o "$T/x.scry" -- "$program"
 	says "malloc is served by $program, je_malloc"
-	says " 0 ends of unknown blocks, 0 beginnings where one lived, 0 told too late"
+	says " 0 ends of unknown blocks, 0 frees inserted, 0 calls recorded too late"
 	grep -qx right "$T/scry.out"
 	"$SCRY" report "$T/x.scry" --json >"$T/report"
 	[ "$(jq -c '[.functions[] | [.function, .calls]] | sort' "$T/report")" = \
@@ -590,7 +590,7 @@ entered_or_refused() {
 	scry_ends 1 report "$T/x.scry" --view info --at end
 	says "the info view has no --at; fix: without, as it has none at all"
 	scry_ends 2 report "$T/x.scry" -o "$T/x.svg"
-	says "draws no SVG of a report; fix: --folded"
+	says "does not draw reports as SVG; fix: --folded"
 	[ ! -e "$T/x.svg" ]
 	scry_ends 2 malloc record --json -o "$T/y.scry" -- /bin/true
 	says "'$T/y.scry' keeps the recording; fix: -o x.json"

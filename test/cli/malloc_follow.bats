@@ -192,11 +192,11 @@ exported() {
 	records "$TARGETS/target_malloc_crowd" 100
 	"$SCRY" report --json "$T/x.scry" >"$T/o.json"
 	"$SCRY" report "$T/x.scry" >"$T/o.txt"
-	# children that end give their lanes back, but all live at once here
+	# children that end give their buffers back, but all live at once here
 	head -1 "$T/o.txt" | grep -q ", 0 lost, 36 processes missing, 0 errors,"
 	json_is "$T/o.json" '!r["honesty"]["is_complete"] && r["honesty"]["missing_processes"] == 36'
 	json_is "$T/o.json" 'r["honesty"]["events"] == 64 * 150'
-	grep -q "36 fork children were not watched: all 64 lanes were taken" "$T/o.txt"
+	grep -q "36 fork children were not watched: all 64 child buffers were taken" "$T/o.txt"
 }
 
 @test "without -f it is said that there were children" {

@@ -101,7 +101,7 @@ end" ]
 	goes_far "$T/scry.out"
 	ends_recorded "$PID"
 	jq -e '.honesty | .lost == 0 and .errors == 0' "$T/report"
-	grep -qE " 0 ends of unknown blocks, 0 beginnings where one lived, 0 told too late" "$T/scry.err"
+	grep -qE " 0 ends of unknown blocks, 0 frees inserted, 0 calls recorded too late" "$T/scry.err"
 }
 
 @test "preload: nobody is traced, and nobody's memory opened" {
@@ -121,7 +121,7 @@ end" ]
 	unshare -Urpf true 2>/dev/null || skip "no pid namespaces here"
 	scry_ends 0 malloc record --preload -f --force -o "$T/x.scry" -- unshare -Urpf "$TARGETS/target_malloc_family"
 	grep -qx right "$T/scry.out"
-	"$SCRY" report "$T/x.scry" | grep -q "[0-9] process\(es\)\? could not be told from others and \(was\|were\) not recorded"
+	"$SCRY" report "$T/x.scry" | grep -q "[0-9] process\(es\)\? could not be distinguished from others and \(was\|were\) not recorded"
 }
 
 @test "preload: who joins and ends while the keeper is held up is told once" {
@@ -139,7 +139,7 @@ end" ]
 	kill -CONT "$keeper"
 	ended "$PID"
 	grep -qx done "$T/scry.out"
-	"$SCRY" report "$T/x.scry" | grep -q "note: 1 process could not be told from others"
+	"$SCRY" report "$T/x.scry" | grep -q "note: 1 process could not be distinguished from others"
 }
 
 @test "preload: what is left in an environment joins nobody" {

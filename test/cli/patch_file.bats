@@ -149,8 +149,8 @@ static int mine(unsigned i, int *r);'
 		refused "packed relocations .DT_RELR.*nopack-relative-relocs"
 	fi
 	head -c 700 "$T/it.so" >"$T/cut.so" && mv "$T/cut.so" "$T/it.so" && refused "."
-	echo text >"$T/it.so" && refused "is no shared object"
-	rm -f "$T/it.so" && mkfifo "$T/it.so" && refused "is no file"
+	echo text >"$T/it.so" && refused "is not a shared object"
+	rm -f "$T/it.so" && mkfifo "$T/it.so" && refused "is not a file"
 	kill "$PID"
 }
 
@@ -461,7 +461,7 @@ counter() { # NAME: of patch 'wrap' in $PID
 	}
 	wraps swapcontext && refused "returns twice"
 	wraps longjmp && refused "leaves by another way"
-	wraps dlsym && refused "looks at who called it"
+	wraps dlsym && refused "looks at its caller"
 	exec 8>&-
 	ended "$PID"
 	start throws "$TARGETS/target_throws" 1000000

@@ -207,7 +207,7 @@ is_held() {
 	HELD=$child
 	scry_ends 0 undo -p "$child"
 	# Two functions, and the slot of the loader.
-	grep -q "5 changes stood" "$T/scry.out"
+	grep -q "5 changes undone" "$T/scry.out"
 	text_is "$child" "$before"
 	watched "$parent"
 	no text_is "$parent" "$before"

@@ -133,7 +133,7 @@ native() {
 	finish "$PID" 2>/dev/null || true
 }
 
-@test "native frames are gdb's, woven with Ruby's" {
+@test "native frames are gdb's, merged with Ruby's" {
 	command -v gdb >/dev/null || skip "no gdb"
 	native "$RUBY"
 }

@@ -11,7 +11,7 @@ setup() {
 	STARTED="$PID"
 	wait_for 10 bash -c "'$SCRY' doctor -p $PID | grep -q '^ok.*switch for events'"
 	"$SCRY" doctor -p "$PID" >"$T/doctor" || true
-	grep -q "^ok *hooks on makers" "$T/doctor" || skip "hooks are not proven on this ruby: $(grep 'hooks on makers' "$T/doctor")"
+	grep -q "^ok *allocation hooks" "$T/doctor" || skip "hooks are not proven on this ruby: $(grep 'allocation hooks' "$T/doctor")"
 }
 
 need_tables() {
@@ -38,15 +38,15 @@ by_hooks() {
 	grep -q "^ok" "$T/bats.out"
 }
 
-@test "who makes and frees objects is found by counting, once, and kept" {
-	grep -qE "^ok *makers of objects +[0-9]+ functions, 1 frees .* made [0-9]+ objects; [0-9]+ freed" "$T/doctor"
+@test "the functions that make and free objects are found by counting, once, and kept" {
+	grep -qE "^ok *allocation functions +[0-9]+ functions, 1 frees .* made [0-9]+ objects; [0-9]+ freed" "$T/doctor"
 	export XDG_CACHE_HOME="$T/cache"
 	mkdir -p "$XDG_CACHE_HOME"
 	"$SCRY" doctor -p "$PID" >"$T/first" || true
 	grep -q "^ok *layout *learned now" "$T/first"
 	"$SCRY" doctor -p "$PID" >"$T/second" || true
 	grep -q "^ok *layout *from the cache" "$T/second"
-	diff <(grep "makers" "$T/first") <(grep "makers" "$T/second")
+	diff <(grep "allocation functions" "$T/first") <(grep "allocation functions" "$T/second")
 	# a started ruby learns its layout each time, but not this
 	"$SCRY" objects --source hooks -o "$T/o.json" -- "$RUBY" -e '1' 2>"$T/err"
 	no grep -q "by counting" "$T/err"

@@ -48,5 +48,5 @@ setup() {
 			"$RUBY" -e 'exit File.readlines(ARGV[0]).any? { |l| l.match?(/#{ARGV[1]};.*_\[n\] \d+$/) }' "$T/read.folded" "$pop"
 	}
 	wait_for 10 waiting
-	grep -q 'who runs has some with --engine=bpf or --pause only' "$T/read.notes"
+	grep -q 'running threads have them with --engine=bpf or --pause only' "$T/read.notes"
 }

@@ -40,7 +40,7 @@ held() {
 		"$SCRY" stacks -q --pause -r 20000 -d 300ms -p "$PID" >"$T/text" && in_file " looks were left out" "$T/text"
 	}
 	wait_for 20 slowed
-	grep -qE "^note: [0-9]+ looks were left out, so that the program stood still for no more than 10 % of the time; fix: " "$T/text"
+	grep -qE "^note: [0-9]+ looks were left out, so that the program was stopped for no more than 10 % of the time; fix: " "$T/text"
 	grep -q "exact: read while nobody ran" "$T/text"
 	grep -q "held for a look: the median" "$T/text"
 }

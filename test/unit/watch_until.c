@@ -60,10 +60,12 @@ static void refuses(void **state)
 	static const struct {
 		const char *text, *why;
 	} rows[] = {
-		{"", "no condition"},	     {">5", "no condition"},	{"rss", "in quotes"},
-		{"gcs", "in quotes"},	     {"cpu>5", "no condition"}, {"rss<5", "no condition"},
-		{"rss>", "not a size"},	     {"gcs>x", "not a number"}, {"gcs>-1", "not a number"},
-		{"live>2G", "not a number"}, {"rss>>5", "not a size"},	{"rss > 5", "no condition"},
+		{"", "not a condition"},      {">5", "not a condition"},
+		{"rss", "in quotes"},	      {"gcs", "in quotes"},
+		{"cpu>5", "not a condition"}, {"rss<5", "not a condition"},
+		{"rss>", "not a size"},	      {"gcs>x", "not a number"},
+		{"gcs>-1", "not a number"},   {"live>2G", "not a number"},
+		{"rss>>5", "not a size"},     {"rss > 5", "not a condition"},
 	};
 	struct scry_until until = {.limit = 77};
 	size_t i;

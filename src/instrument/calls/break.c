@@ -181,7 +181,7 @@ int scry_calls_break_plan(struct scry_calls_break *b)
 	r = choose(b, &h->functions, 0);
 	if (r == 0 && h->count && h->refused == h->count)
 		return scry_fail(-ENOTSUP,
-				 "none of %zu functions can be met by a breakpoint; the first, "
+				 "none of %zu functions can have a breakpoint; the first, "
 				 "'%s': %s",
 				 h->count, scry_demangle_shown(h->rows[0].symbol).text,
 				 h->rows[0].why);
@@ -695,7 +695,7 @@ int scry_calls_break_enter(struct scry_calls_break *b)
 		b->brk = -1;
 	if (h->objects.brk && b->brk < 0)
 		scry_watch_note(w, "libraries loaded later are not traced: %s",
-				"the loader's own function cannot be met");
+				"the loader's own function cannot have a breakpoint");
 	if (!w->held)
 		renew(b, NULL);
 	scry_stops_go(b->stops);
@@ -731,13 +731,13 @@ void scry_calls_break_tell(const struct scry_calls_break *b)
 	struct scry_watch *w = b->opts.watch;
 	struct scry_stops_stats stats;
 
-	scry_watch_lost(w, b->lost, "entries and returns that nobody took");
-	scry_watch_lost(w, b->missed, "calls whose return could not be met");
+	scry_watch_lost(w, b->lost, "entries and returns that no keeper took");
+	scry_watch_lost(w, b->missed, "calls whose return could not be traced");
 	if (b->failed)
 		scry_watch_note(w, "%llu times what was loaded could not be traced: %s",
 				(unsigned long long)b->failed, b->why);
 	if (b->unclean)
-		scry_watch_note(w, "breakpoints may stand in %llu fork children",
+		scry_watch_note(w, "breakpoints may be left in %llu fork children",
 				(unsigned long long)b->unclean);
 	if (!b->stops)
 		return;

@@ -594,8 +594,8 @@ static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 	w->events += scry_calls_children_count(t, &refused);
 	if (t->kernel && w->target_gone && scry_calls_children_live(t))
 		scry_watch_note(w,
-				"process %d became another program: system calls of its children "
-				"that live are not told since then",
+				"process %d became another program: system calls of its living "
+				"children are no longer recorded",
 				w->proc.pid);
 	scry_watch_lost(w, refused, "system calls of more children than there is room for");
 	scry_watch_waited(w, tracks.waits);

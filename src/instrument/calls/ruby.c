@@ -108,7 +108,7 @@ void scry_calls_ruby_note(const struct scry_calls_ruby *k)
 	if (k->lines.why[0])
 		scry_watch_note(w, "-k shows no stacks: %s", k->lines.why);
 	else if (!k->lines.ruby && w->events)
-		scry_watch_note(w, "-k shows no stacks: process %d is no Ruby", w->proc.pid);
+		scry_watch_note(w, "-k shows no stacks: process %d is not a Ruby", w->proc.pid);
 	if (k->lines.is_unseen && w->events)
 		scry_watch_note(w, "-k: %s", SCRY_RUBY_LINES_UNSEEN);
 	if (k->is_late)

@@ -629,7 +629,7 @@ static bool wants(pid_t pid, const struct scry_maps *maps)
 
 const struct scry_instrument scry_instrument_gvl = {
 	.name = "gvl",
-	.summary = "who holds a Ruby's VM lock, and who waits for it",
+	.summary = "which threads hold a Ruby's VM lock, and which wait for it",
 	.wants = wants,
 	.wanted = "Ruby",
 	.unseen = "the program ended and no Ruby was seen in it; fix: name ruby itself",

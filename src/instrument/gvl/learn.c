@@ -205,8 +205,8 @@ static int judge_owner(const struct stage *s, struct scry_ruby_gvl *g)
 		}
 	}
 	if (!found)
-		return no(g, "no word beside a mutex says whose the lock is");
-	return found == 1 ? 0 : no(g, "several words may say whose the lock is");
+		return no(g, "no word beside a mutex says which thread has the lock");
+	return found == 1 ? 0 : no(g, "several words may say which thread has the lock");
 }
 
 static int judge(const struct stage *s, struct scry_ruby_gvl *g)
@@ -222,7 +222,7 @@ static int judge(const struct stage *s, struct scry_ruby_gvl *g)
 	if (!best || s->waited < LOOKS_LEAST)
 		return no(g, "threads that want the lock were not seen in a queue");
 	if (rivals)
-		return no(g, "several rings may be the queue of those that want the lock");
+		return no(g, "several rings may be the queue of threads that want the lock");
 	g->queue = best->head;
 	g->node = best->node;
 	return judge_owner(s, g);
@@ -401,7 +401,7 @@ static int check_counts(struct stage *s, const struct scry_gvl *g)
 		for (size_t k = 0; k < s->count; k++)
 			is_known |= s->threads[k].th == t->row[i].th;
 		if (!is_known)
-			why = "what it took for a thread is none";
+			why = "what it took for a thread is not one";
 		contenders += t->row[i].takes >= TAKES_LEAST && t->row[i].waits >= TAKES_LEAST &&
 			      t->row[i].held && t->row[i].yields;
 	}

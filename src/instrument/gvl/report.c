@@ -12,7 +12,7 @@
 #include "watch/ask.h"
 #include "wire/payload.h"
 
-_Static_assert(SCRY_GVL_ROOM == SCRY_GVL_THREADS - 1, "row 0 is nobody's");
+_Static_assert(SCRY_GVL_ROOM == SCRY_GVL_THREADS - 1, "row 0 belongs to no thread");
 
 struct report {
 	struct scry_gvl *g;
@@ -296,7 +296,8 @@ static void tell_lacks(const struct report *r)
 	uint64_t odd = t->strange + t->busy;
 
 	if (t->over)
-		scry_watch_lost_some(w, "what the lock did while scry had no processor, or stood");
+		scry_watch_lost_some(
+			w, "what the lock did while scry had no processor, or was stopped");
 	scry_watch_lost(w, t->crowded, "turns of threads that there was no room for");
 	w->errors += odd;
 	if (odd)

@@ -1,5 +1,5 @@
 /*
- * `scry malloc record`: every call of the malloc family, of all threads, in an order that a replay
+ * `scry malloc record`: every call of malloc functions, of all threads, in an order that a replay
  * can follow. The agent writes (agent/malloc.c), the keeper takes it (hook/tracks) and makes calls
  * of it (name/malloc).
  */
@@ -348,14 +348,15 @@ static void tell_disorder(struct scry_watch *w, const struct scry_malloc_stats *
 	const uint64_t late = calls->late + tracks->overdue;
 
 	if (late)
-		scry_watch_note(w,
-				"%llu calls were told too late for their place: the order of calls "
-				"may be wrong there",
-				(unsigned long long)late);
+		scry_watch_note(
+			w,
+			"%llu calls were recorded too late for their place: the order of calls "
+			"may be wrong there",
+			(unsigned long long)late);
 	if (calls->mended)
 		scry_watch_note(w,
-				"%llu blocks began where another one still lived, whose end was "
-				"not seen, or comes later: there it was made to end",
+				"%llu times an address was reused without a recorded free, or "
+				"before it; one was inserted",
 				(unsigned long long)calls->mended);
 }
 
@@ -383,9 +384,9 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 	scry_watch_detail(
 		w,
 		"process %d: %llu calls, %llu blocks at most, %llu threads, %llu callers; %llu "
-		"ends of unknown blocks, %llu beginnings where one lived, %llu told too late; "
-		"%llu waits for the keeper, who was away for %llu ms at most, and whose tables "
-		"take %llu KiB; %llu calls lost, of those %llu without a lease; %llu calls not "
+		"ends of unknown blocks, %llu frees inserted, %llu calls recorded too late; %llu "
+		"waits for the keeper, which was away for %llu ms at most, and whose tables take "
+		"%llu KiB; %llu calls lost, %llu of them without a lease; %llu calls not "
 		"written; up to %llu KiB of resident memory were scry's, and are not in the "
 		"recording",
 		w->proc.pid, (unsigned long long)calls->calls,
@@ -477,7 +478,7 @@ static int note_own_time(struct scry_watch *speaker)
 
 const struct scry_instrument scry_instrument_malloc = {
 	.name = "malloc",
-	.summary = "every call of the malloc family",
+	.summary = "every call of malloc functions",
 	.parts = SCRY_PART_MALLOC,
 	.follows_exec = true,
 	.waits = true,

@@ -38,7 +38,7 @@ int scry_alloc_counts_ask(struct scry_alloc_counts *c, const char *name, unsigne
 		return r;
 	f = scry_fact_next(&answer, NULL, "counts");
 	if (!f || f->count < 4)
-		r = scry_fail(-EPROTO, "the child does not tell what it made");
+		r = scry_fail(-EPROTO, "the child does not say what it made");
 	else
 		c->told = (struct scry_alloc_counts_reported){
 			(uint64_t)scry_fact_number(f, 1), (uint64_t)scry_fact_number(f, 2),
@@ -102,7 +102,7 @@ static int keep_addresses(struct scry_alloc_counts *c)
 	c->count = c->hooks.count;
 	c->addresses = calloc(c->count + 1, sizeof(*c->addresses));
 	if (!c->addresses)
-		return scry_fail(-ENOMEM, "not enough memory for makers");
+		return scry_fail(-ENOMEM, "not enough memory for allocation functions");
 	for (size_t i = 0; i < c->count; i++)
 		c->addresses[i] = c->hooks.rows[i].address - c->child->bias;
 	return 0;

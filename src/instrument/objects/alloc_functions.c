@@ -126,7 +126,7 @@ static int keep_set(struct scry_alloc_counts *c, const bool *set)
 					    "too many sets of functions explain the objects made");
 	c->sets[c->set_count] = malloc(c->hooks.count + 1);
 	if (!c->sets[c->set_count])
-		return scry_fail(-ENOMEM, "not enough memory for makers");
+		return scry_fail(-ENOMEM, "not enough memory for allocation functions");
 	memcpy(c->sets[c->set_count++], set, c->hooks.count + 1);
 	return 0;
 }
@@ -214,7 +214,7 @@ static int find_sets(struct scry_alloc_counts *c)
 {
 	bool *set = malloc(2 * (c->hooks.count + 1));
 	size_t *may = calloc(c->hooks.count + 1, sizeof(*may)), n = 0;
-	int r = set && may ? 0 : scry_fail(-ENOMEM, "not enough memory for makers");
+	int r = set && may ? 0 : scry_fail(-ENOMEM, "not enough memory for allocation functions");
 
 	for (size_t i = 0; i < c->hooks.count && r == 0; i++)
 		if (may_make(c, i))
@@ -262,7 +262,7 @@ static bool frees_each(const struct scry_alloc_counts *c, size_t i)
 static int find_freers(struct scry_alloc_counts *c)
 {
 	bool *set = calloc(c->hooks.count + 1, 1);
-	int r = set ? 0 : scry_fail(-ENOMEM, "not enough memory for makers");
+	int r = set ? 0 : scry_fail(-ENOMEM, "not enough memory for allocation functions");
 
 	for (size_t i = 0; i < c->hooks.count && r == 0; i++)
 		if (make_all(c->on, i, i))
@@ -316,7 +316,7 @@ static int choose_set(struct scry_alloc_counts *c)
 	struct scry_ruby_makers *m = &c->ruby->layout.makers, right = *m;
 	struct scry_agent_probe *p = calloc(1, sizeof(*p));
 	size_t found = 0;
-	int r = p ? 0 : scry_fail(-ENOMEM, "not enough memory for makers");
+	int r = p ? 0 : scry_fail(-ENOMEM, "not enough memory for allocation functions");
 
 	for (size_t i = 0; i < c->set_count && r >= 0; i++) {
 		r = try_freers(c, c->sets[i], p);
@@ -352,7 +352,7 @@ static int count_all(struct scry_alloc_counts *c)
 static void tell(struct scry_ruby *ruby)
 {
 	const struct scry_ruby_makers *m = &ruby->layout.makers;
-	struct scry_ruby_check check = {.item = "makers of objects", .ok = true};
+	struct scry_ruby_check check = {.item = "allocation functions", .ok = true};
 
 	snprintf(check.how, sizeof(check.how), "calls of all functions counted in a child");
 	if (m->is_proven) {
@@ -395,12 +395,12 @@ int scry_alloc_functions_find(struct scry_ruby *ruby, const struct scry_proc *pr
 		return 0;
 	}
 	if (!ruby->is_driver)
-		return scry_fail(
-			-ENOTSUP,
-			"process %d embeds Ruby; who makes its objects can only be found out in "
-			"the ruby command itself; fix: scry doctor -p PID of a ruby that uses "
-			"the same library",
-			ruby->pid);
+		return scry_fail(-ENOTSUP,
+				 "process %d embeds Ruby; which functions make its objects can "
+				 "only be found out in the ruby command itself; fix: scry doctor "
+				 "-p PID of a ruby that uses "
+				 "the same library",
+				 ruby->pid);
 	c = scry_alloc_counts_new(ruby);
 	if (!c)
 		return -ENOMEM;

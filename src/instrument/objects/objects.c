@@ -739,7 +739,7 @@ static bool wants(pid_t pid, const struct scry_maps *maps)
 
 const struct scry_instrument scry_instrument_objects = {
 	.name = "objects",
-	.summary = "which lines of a Ruby program allocate what",
+	.summary = "which lines of a Ruby program allocate objects, and which objects survive",
 	.parts = SCRY_PART_VM | SCRY_PART_OBJECTS,
 	.wants = wants,
 	.wanted = "Ruby",
