@@ -1,0 +1,67 @@
+#!/usr/bin/env bats
+# What make lint says of documents, manual pages, help and messages (tools/check-words, check-man, check-format): the
+# tree passes, and a copy of it with one thing wrong does not.
+
+source "$BATS_TEST_DIRNAME/lib.bash"
+
+setup_file() {
+	export COPY="$BATS_FILE_TMPDIR/tree"
+	mkdir "$COPY"
+	cp -r "$ROOT"/{doc,man,tools} "$ROOT"/*.md "$COPY"
+	mkdir "$COPY/src"
+	cp -r "$ROOT"/src/{cmd,rec,wire} "$COPY/src"
+}
+
+# wrong FILE SED TOOL TEXT: with FILE edited by SED the tool fails, and says TEXT.
+wrong() {
+	cp "$COPY/$1" "$T/kept"
+	sed -i "$2" "$COPY/$1"
+	no cmp -s "$COPY/$1" "$T/kept" || return 1
+	run "$COPY/tools/$3" "${@:5}"
+	cp "$T/kept" "$COPY/$1"
+	echo "$output"
+	[ "$status" -eq 1 ] && [[ "$output" == *"$4"* ]]
+}
+
+@test "the tree passes" {
+	"$ROOT/tools/check-words"
+	"$ROOT/tools/check-man" "$BUILD"
+}
+
+@test "a word to avoid: in a document, a message, help, a manual page; not in code" {
+	wrong doc/TOUR.md '$a The keeper is\nno thread.' check-words "'is no' (in: "
+	wrong doc/design/gvl.md '$a All strays end.' check-words "doc/design/gvl.md:"
+	wrong src/cmd/undo.c 's/"process %d has ended, and/"process %d is "\n"told that/' check-words "src/cmd/undo.c:"
+	wrong src/cmd/gvl.c 's/"watch child processes too"/"watch the malloc family too"/' check-words "'malloc family'"
+	wrong man/scry-gvl.1 '$a .PP\nThe holder\n.B is\nno thread.' check-words "man/scry-gvl.1:"
+	wrong README.md '$a A lane.' check-words "README.md:"
+	printf '\nThe name `kin` is of the code: there is no other, and it is no longer used.\n' >>"$COPY/doc/TOUR.md"
+	"$COPY/tools/check-words"
+	wrong doc/GLOSSARY.md '/ everywhere |$/d; / messages |$/d' check-words "no words to avoid"
+}
+
+@test "a line of doc/ beyond 120 characters" {
+	wrong doc/design/gvl.md "\$a $(printf 'x%.0s' {1..121})" check-words "121 characters"
+	printf '%s\n' "$(printf 'x%.0s' {1..120})" >>"$COPY/doc/design/gvl.md"
+	"$COPY/tools/check-words"
+}
+
+@test "a manual page that is not what --help says: options, their words, their order, whose they are" {
+	wrong man/scry-malloc.1 '/^\\fB\\-\\-preload/,/^\.TP/d' check-man "scry malloc record: missing: (None, 'preload', None)" "$BUILD"
+	wrong man/scry-malloc.1 's/^record child processes too/record its children too/' check-man "scry malloc record: --follow" "$BUILD"
+	wrong man/scry-patch.1 's/^record the first N argument/keep the first N argument/' check-man "scry patch log: --args" "$BUILD"
+	wrong man/scry-patch.1 's/^\.RB ( log )$//' check-man "scry patch count: not in --help" "$BUILD"
+	wrong man/scry-patch.1 's/^\.SS scry patch undo/.SS scry patch undoes/' check-man "scry patch undo: no page" "$BUILD"
+	wrong man/scry-patch-apply.1 's/\\-no\\-ipa\\-ra/\\-no\\-ipa/' check-man "FILE.so: missing" "$BUILD"
+	wrong man/scry-malloc-replay.1 's/^\.RI ( compare )$//' check-man "scry malloc replay: not in --help" "$BUILD"
+	wrong man/scry-fibers.1 's/^what greenlets copy/how much greenlets copy/' check-man "scry fibers --count: --count" "$BUILD"
+	wrong man/scry-info.1 '/^\\fB\\-\\-json/,/^\.TP/d; s/^this help/&\n.TP\n\\fB\\-\\-json\\fR\nprint JSON instead of text/' check-man "scry info: another order" "$BUILD"
+}
+
+@test "FORMAT.md without an event or a field, or with an old size" {
+	command -v "${CC:-cc}" >/dev/null || skip "no C compiler"
+	"$COPY/tools/check-format"
+	wrong doc/FORMAT.md '/^| 51 /d' check-format "no row | 51 | gvl_wait_line"
+	wrong doc/FORMAT.md 's/^| 5 | objects | 120 |/| 5 | objects | 104 |/' check-format "no row | 5 | objects | 120 |"
+	wrong doc/FORMAT.md 's/`absent_ticks`/ticks/' check-format "syscall: \`absent_ticks\` is missing"
+}
