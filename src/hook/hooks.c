@@ -17,6 +17,7 @@
 
 #include "base/err.h"
 #include "hook/chain.h"
+#include "hook/hidden.h"
 #include "hook/loads.h"
 #include "hook/renew.h"
 
@@ -597,41 +598,27 @@ static bool is_interrupted(const void *arg, uint64_t word)
 	return is_in_window(arg, word) && out_of_window(arg, word) != word;
 }
 
-/* What a stop for changes that last looks for, and what can be told before it: nobody is held for
- * what does not fit into a pause. */
-static int prepare_hunt(const struct scry_hooks *h, struct scry_inject *inj)
+/* Before a stop for changes: what it looks for beside the stacks of the threads. */
+static int plan_hunt(const struct scry_hooks *h, struct scry_inject *inj)
 {
 	const struct scry_hook *last = h->count ? &h->rows[h->count - 1] : NULL;
-	const pid_t newest = scry_proc_newest();
-	const pid_t alone_since = scry_proc_shares_memory(inj->proc->pid) ? 0 : newest;
-	int r;
+	struct scry_world_hunt hunt = {.is_one = is_interrupted, .arg = h};
 
-	inj->hunt = (struct scry_world_hunt){.alone_since = alone_since};
-	scry_maps_done(&inj->maps);
-	r = scry_maps_read(inj->proc->pid, &inj->maps);
-	if (r < 0 || !last)
-		return r;
-	inj->hunt =
-		(struct scry_world_hunt){.is_one = is_interrupted,
-					 .arg = h,
-					 .low = h->rows[0].address,
-					 .high = last->address + last->window.endbr + last->jump,
-					 .bytes = inj->max_pause_ns * HUNT_BYTES_A_NS,
-					 .alone_since = alone_since};
-	if (scry_world_look_ns(inj->proc->pid, &inj->maps) > inj->max_pause_ns / 2) {
-		inj->hunt.bytes = 0;
-		inj->is_too_large = true;
+	if (last) {
+		hunt.low = h->rows[0].address;
+		hunt.high = last->address + last->window.endbr + last->jump;
+		hunt.bytes = inj->max_pause_ns * HUNT_BYTES_A_NS;
 	}
-	return 0;
+	return scry_hidden_plan(inj, &hunt);
 }
 
 static int stop_to_change(const struct scry_hooks *h, struct scry_inject *inj, struct scry_world *w)
 {
-	int r = inj->lasts ? prepare_hunt(h, inj) : 0;
+	int r = inj->lasts || inj->hides ? plan_hunt(h, inj) : 0;
 
 	if (r == 0)
 		r = scry_inject_stop(inj, w);
-	inj->hunt.bytes = 0; /* no other stop looks for it */
+	inj->hunts = false;
 	return r;
 }
 
@@ -703,6 +690,8 @@ static int apply(struct scry_hooks *h, struct scry_inject *inj, const struct cha
 
 	if (h->is_unused)
 		return apply_unused(h, inj, c->count);
+	if (!held && c->text_count)
+		r = scry_hidden_ask(inj);
 	for (size_t done = 0; done < c->text_count && r == 0;) {
 		size_t first = h->first_edit + done;
 		size_t n = next_piece(inj, first, c->text_count - done, SCRY_INJECT_BATCH);

@@ -1,10 +1,10 @@
 /*
  * The one way in and the one way out.
  *
- * In: take the owner's lock, find an agent that an earlier scry left or map a new one by remote
- * syscalls in one stopped thread (nothing is dlopen'ed), write its image while the target runs,
- * header last. Out: undo every change; unmap only when, with all threads stopped, nobody is inside
- * and nothing of ours is pending; else leave the agent, harmless, for the next attach or undo.
+ * In: take the owner's lock, find the agent that an earlier scry left or map one by remote syscalls
+ * in a stopped thread (nothing is dlopen'ed), write its image while the target runs, header last.
+ * Out: undo every change; unmap only when, with all threads stopped, nobody is inside and nothing
+ * of ours is pending; else leave it for the next attach or undo.
  */
 #ifndef SCRY_HOOK_INJECT_H
 #define SCRY_HOOK_INJECT_H
@@ -42,9 +42,9 @@ struct scry_inject {
 	bool has_call_stack;		 /* the agent's: see hook/hold.h */
 	uint64_t spare_stack;		 /* until then; of a patch (hook/lasting.h), or 0 */
 	uint64_t lent_stack;		 /* of a thread's own, see scry_stack_spare; or 0 */
-	bool lasts, is_too_large;     /* what is changed stays; not all memory fits into a pause */
-	struct scry_world_hunt hunt;  /* if it lasts a stop looks for it; 0 bytes: it does not */
-	struct scry_control *control; /* the shared mapping, in our own address space */
+	bool lasts, hides, hunts, is_too_large; /* what is changed stays; see hook/hidden.h */
+	struct scry_world_hunt hunt;		/* 0 bytes: for processes on the same memory only */
+	struct scry_control *control;		/* the shared mapping, in our own address space */
 	uint64_t *ring;
 	uint64_t *counters[SCRY_SLABS_MAX]; /* of the slabs that we mapped, the same */
 	uint64_t counted[SCRY_SLABS_MAX];   /* counters in use */

@@ -11,6 +11,7 @@
 
 #include "agent/agent.h"
 #include "base/err.h"
+#include "hook/hidden.h"
 #include "hook/inject.h"
 #include "hook/own.h"
 #include "hook/shadow.h"
@@ -57,40 +58,6 @@ static void let_run(const struct scry_inject *inj)
 		nanosleep(&(struct timespec){.tv_nsec = (long)(inj->runs_until_ns - now)}, NULL);
 }
 
-/* Another process on the same memory. Where none was made since there was none last, nobody is
- * asked while all stand. */
-static pid_t other_on_memory(const struct scry_inject *inj)
-{
-	if (inj->hunt.alone_since && scry_proc_newest() == inj->hunt.alone_since)
-		return 0;
-	return scry_proc_shares_memory(inj->proc->pid);
-}
-
-/* Frames and contexts on stacks that nobody stands on, where that fits into a pause (else it is the
- * risk that is said); and processes that run on the same memory, which do not stand. */
-static int look_closer(struct scry_inject *inj, struct scry_world *w)
-{
-	pid_t other = other_on_memory(inj);
-	int r;
-
-	if (other)
-		return scry_fail(-EBUSY,
-				 "process %d runs on the memory of process %d (CLONE_VM), and does "
-				 "not stop with it; fix: try again when it has ended",
-				 other, inj->proc->pid);
-	if (!inj->hunt.bytes)
-		return 0;
-	scry_maps_done(&inj->maps);
-	r = scry_maps_read(inj->proc->pid, &inj->maps);
-	if (r == 0)
-		r = scry_world_look_everywhere(w, &inj->mem, &inj->maps, &inj->hunt);
-	if (r == -EAGAIN && inj->hunt.is_again) /* it is not looked for in the next stop */
-		inj->hunt.bytes = 0;
-	inj->hunt.is_again = true;
-	inj->is_too_large |= r == -E2BIG || !inj->hunt.bytes;
-	return r == -E2BIG ? 0 : r;
-}
-
 static int stop_once(struct scry_inject *inj, struct scry_world *w)
 {
 	int r;
@@ -104,8 +71,8 @@ static int stop_once(struct scry_inject *inj, struct scry_world *w)
 	r = scry_proc_is_alive(inj->proc) ? 0 : -ESRCH; /* else its number may be another's */
 	if (r == 0)
 		r = scry_world_look(w, &inj->mem, &inj->maps);
-	if (r == 0 && inj->lasts)
-		r = look_closer(inj, w);
+	if (r == 0 && inj->hunts)
+		r = scry_hidden_look(inj, w);
 	if (r < 0)
 		scry_inject_go(inj, w);
 	return r;
@@ -121,7 +88,7 @@ int scry_inject_stop(struct scry_inject *inj, struct scry_world *w)
 		       ? scry_fail(-EBUSY,
 				   "the %s of process %d could not be looked at within %llu "
 				   "ms, %d times; fix: try again, or a longer --max-pause",
-				   inj->lasts ? "memory" : "stacks", inj->proc->pid,
+				   inj->hunts ? "memory" : "stacks", inj->proc->pid,
 				   (unsigned long long)(inj->max_pause_ns / 1000000), LOOK_TRIES)
 		       : r;
 }
@@ -452,16 +419,6 @@ static bool was_never_entered(const struct scry_inject *inj)
 	       !(inj->edit.mem && inj->edit.count);
 }
 
-/* Those of libc, which end threads and change users, switch no stacks. */
-static bool has_handlers(pid_t pid)
-{
-	bool has = false;
-
-	for (int signal = 1; signal < 65 && !has; signal++)
-		has = signal != 32 && signal != 33 && scry_proc_catches(pid, signal);
-	return has;
-}
-
 /* Of the frames those that lead to the agent. */
 static void keep_inside(const struct scry_inject *inj, struct scry_world *found)
 {
@@ -477,7 +434,6 @@ static void keep_inside(const struct scry_inject *inj, struct scry_world *found)
 /* NULL: nobody comes who is not seen in a stop; else why that is not so, or not known. */
 static const char *find_hidden(struct scry_inject *inj, struct leaving *l)
 {
-	const struct scry_world_hunt frames = {.bytes = HIDDEN_BYTES};
 	struct scry_world found = {.pid = inj->proc->pid,
 				   .deadline_ns = UINT64_MAX,
 				   .threads = l->stood,
@@ -489,9 +445,7 @@ static const char *find_hidden(struct scry_inject *inj, struct leaving *l)
 		return NULL;
 	if (scry_proc_shares_memory(inj->proc->pid))
 		return "another process runs on its memory (clone with CLONE_VM)";
-	r = read_maps(inj);
-	if (r == 0)
-		r = scry_world_look_everywhere(&found, &inj->mem, &inj->maps, &frames);
+	r = scry_hidden_find(inj, &found, HIDDEN_BYTES);
 	/* since that stop nobody has come in: what was dead then was never gone on with */
 	if (r == 0) {
 		keep_inside(inj, &found);
@@ -499,7 +453,7 @@ static const char *find_hidden(struct scry_inject *inj, struct leaving *l)
 	}
 	if (r == 0 && found.saved_count)
 		why = "a signal frame on a stack that no thread stands on may lead to them";
-	else if (r < 0 && (r != -E2BIG || has_handlers(inj->proc->pid)))
+	else if (r < 0 && (r != -E2BIG || scry_hidden_has_handlers(inj->proc->pid)))
 		why = "its memory could not be looked through for stacks that lead to them";
 	l->is_unknowable = r < 0;
 	free(found.saved);

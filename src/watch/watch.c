@@ -563,6 +563,16 @@ static int write_down(struct scry_watch *w, const struct ending *end)
 	r = w->instrument->finish(w);
 	if (w->target_gone && !w->root && !w->opts->command)
 		scry_watch_note(w, "the watch ended before its time: %s", end->why);
+	if (w->inj && w->inj->hides && w->inj->is_too_large)
+		scry_watch_note(
+			w,
+			"signal handlers of process %d seem to switch stacks, and it has more "
+			"memory "
+			"than can be looked through within --max-pause: code that was interrupted "
+			"within the changed instructions was looked for on the stacks of its "
+			"threads "
+			"only; a longer --max-pause looks at all",
+			w->proc.pid);
 	if (end->left) {
 		describe_left(w, end->left, text, sizeof(text));
 		scry_watch_note(w, "%s", text);

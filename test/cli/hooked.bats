@@ -225,3 +225,25 @@ changed() { # are there changes in it?
 	done
 	ends_right "$PID" thousand
 }
+
+# Their frames lie on stacks that nobody stands on, most within the bytes that a hook replaces.
+@test "user-level threads that a timer switches: hooked where they were interrupted, no result is wrong" {
+	calls=0
+	for how in green greener; do
+		for _ in 1 2 3 4; do
+			start hides "$TARGETS/target_hides" $how
+			wait_for 20 in_file "^pid" "$T/hides.out"
+			text_before=$(text "$PID")
+			for _ in 1 2; do
+				scry_ends 0 patch count --json -o "$T/c.json" --force step@target_hides -d 0.2 -p "$PID" --max-pause 2s
+				calls=$((calls + $(json "$T/c.json" 'rows.sum { |x| x["calls"] }')))
+			done
+			wait_for 5 text_is "$PID" "$text_before"
+			kill "$PID"
+			ended "$PID"
+			[ "$status" -eq 0 ]
+			rm "$T/hides.out"
+		done
+	done
+	[ "$calls" -gt 1000 ]
+}
