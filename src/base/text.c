@@ -195,6 +195,14 @@ uint64_t scry_share(uint64_t part, uint64_t whole, uint64_t scale)
 	return share > UINT64_MAX ? UINT64_MAX : (uint64_t)share;
 }
 
+int scry_text_percent(struct scry_buf *buf, uint64_t part, uint64_t whole)
+{
+	const uint64_t tenths = scry_share(part, whole, 1000);
+
+	return scry_buf_printf(buf, "%llu.%llu %%", (unsigned long long)(tenths / 10),
+			       (unsigned long long)(tenths % 10));
+}
+
 int scry_text_count(struct scry_buf *buf, uint64_t value)
 {
 	char digits[24];

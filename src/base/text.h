@@ -55,6 +55,9 @@ int scry_text_shorten(struct scry_buf *buf, const char *text, size_t most);
  * nothing, UINT64_MAX where it is more. */
 uint64_t scry_share(uint64_t part, uint64_t whole, uint64_t scale);
 
+/* Appends a share as "38.2 %". 0 or -ENOMEM. */
+int scry_text_percent(struct scry_buf *buf, uint64_t part, uint64_t whole);
+
 /* What is known of a figure from a histogram: 989855 is 990000. Not more than `most`. */
 uint64_t scry_two_digits(uint64_t value, uint64_t most);
 

@@ -7,6 +7,7 @@
 #include "view/syscall_diff.h"
 
 #include "base/err.h"
+#include "base/log.h"
 #include "cmd/cmd.h"
 #include "cmd/output.h"
 #include "cmd/report.h"
@@ -21,7 +22,7 @@ struct diff_opts {
 	struct scry_report_opts report;
 	const char *from, *to; /* moments of one recording */
 	const char *output;
-	bool force, help;
+	bool force, is_verbose, help;
 };
 
 static const char *const kinds[] = {"objects", "system calls", "the GVL"}; /* by enum what */
@@ -281,6 +282,8 @@ int scry_cmd_diff(int argc, char **argv)
 		{'o', "output", SCRY_OPT_STRING, &opts.output, "FILE",
 		 "write the report to FILE; x.json is JSON", NULL},
 		{0, "force", SCRY_OPT_FLAG, &opts.force, NULL, "replace FILE if it exists", NULL},
+		{'v', "verbose", SCRY_OPT_FLAG, &opts.is_verbose, NULL,
+		 "all totals, one a line, those that are 0 too", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &opts.help, NULL, "this help", NULL},
 	};
 	size_t count = sizeof(rows) / sizeof(rows[0]);
@@ -308,6 +311,7 @@ int scry_cmd_diff(int argc, char **argv)
 		err = sides_parse(sides, &opts, &words);
 	if (err)
 		goto out;
+	scry_log_setup(opts.is_verbose, SCRY_LOG_COLOR_AUTO);
 	status = SCRY_EXIT_FAILURE;
 	err = side_open(&sides[0]);
 	if (!err)

@@ -4,6 +4,7 @@
 #include "cmd/report.h"
 
 #include "base/err.h"
+#include "base/log.h"
 #include "cmd/cmd.h"
 #include "cmd/output.h"
 #include "view/recorded.h"
@@ -256,7 +257,7 @@ int scry_cmd_report(int argc, char **argv)
 {
 	struct scry_report_opts opts = SCRY_REPORT_OPTS_DEFAULT;
 	const char *path = NULL;
-	bool force = false, wants_help = false;
+	bool force = false, wants_help = false, is_verbose = false;
 	struct scry_opt rows[] = {
 		{0, "view", SCRY_OPT_STRING, &opts.view, "VIEW", "what to show, see below", NULL},
 		{0, "section", SCRY_OPT_STRING, &opts.section, "INSTRUMENT",
@@ -275,6 +276,8 @@ int scry_cmd_report(int argc, char **argv)
 		 "of stacks",
 		 NULL},
 		{0, "force", SCRY_OPT_FLAG, &force, NULL, "replace FILE if it exists", NULL},
+		{'v', "verbose", SCRY_OPT_FLAG, &is_verbose, NULL,
+		 "all totals, one a line, those that are 0 too", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &wants_help, NULL, "this help", NULL},
 	};
 	size_t count = sizeof(rows) / sizeof(rows[0]);
@@ -301,5 +304,6 @@ int scry_cmd_report(int argc, char **argv)
 		err = scry_fail(-EINVAL, "say which recording; usage: %s", usage);
 	if (err)
 		return SCRY_EXIT_USAGE;
+	scry_log_setup(is_verbose, SCRY_LOG_COLOR_AUTO);
 	return scry_report_file(recording, &opts, path, force);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/demangle.h"
 #include "base/err.h"
 #include "base/text.h"
 #include "view/calls_line.h"
@@ -14,6 +15,7 @@
 #include "view/grep.h"
 #include "view/honesty.h"
 #include "view/native_frames.h"
+#include "view/verdict.h"
 
 #define FUNCTIONS_MAX (1u << 20)
 #define PLACES_MAX (1u << 20)
@@ -283,6 +285,47 @@ static void push(struct sums *s, struct scry_doc *doc)
 		scry_doc_remark(doc, "no call was seen");
 }
 
+/* The first row that is shown: what took most of the time. */
+static void judge(const struct sums *s, struct scry_doc *doc)
+{
+	const struct sum *row = NULL;
+	struct scry_buf buf = {0};
+
+	for (size_t i = 0; i < s->count && !row; i++)
+		if (scry_grep_matches_symbol(
+			    &s->grep, scry_reader_string(s->reader, s->rows[i]->symbol, NULL)))
+			row = s->rows[i];
+	if (!s->count) {
+		scry_buf_printf(&buf, "nothing was seen: no call was made");
+	} else if (!row) {
+		scry_buf_printf(&buf, "no function contains '%s'", s->opts->grep);
+	} else {
+		const char *name = scry_reader_string(s->reader, row->symbol, NULL);
+
+		if (s->total_ns) {
+			scry_verdict_percent(&buf, row->total_ns, s->total_ns);
+			scry_buf_printf(&buf, " of the time of ");
+			scry_text_things(&buf, s->calls, "calls");
+			scry_buf_printf(&buf, " (");
+			scry_text_duration(&buf, s->total_ns);
+			scry_buf_printf(&buf, ") is in ");
+		} else {
+			scry_text_things(&buf, s->calls, "calls");
+			scry_buf_printf(&buf, ", of which none has returned; most of ");
+		}
+		scry_demangle_put(name ? name : "?", name ? strlen(name) : 1, &buf);
+		if (row->place) {
+			struct scry_buf place = {0};
+
+			place_cell(s, &s->places[row->place], &place);
+			scry_buf_printf(&buf, ", called from %s", scry_buf_str(&place));
+			scry_buf_done(&place);
+		}
+	}
+	scry_verdict(doc, &buf);
+	scry_buf_done(&buf);
+}
+
 static int read_all(struct sums *s, struct scry_honesty *honesty)
 {
 	const struct scry_event *event;
@@ -323,9 +366,10 @@ int scry_view_calls_sums(struct scry_reader *reader, const struct scry_view_opts
 		scry_honesty_close(&honesty);
 		honesty.noun = "calls";
 		honesty.shown = s.calls;
-		scry_honesty_push(&honesty, doc);
 		if (s.count)
 			qsort(s.rows, s.count, sizeof(struct sum *), by_total);
+		scry_honesty_push(&honesty, doc);
+		judge(&s, doc);
 		push(&s, doc);
 	}
 	for (size_t i = 0; i < s.count; i++)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "view/functions.h"
+#include "view/verdict.h"
 
 static int compare_place(const struct scry_ev_count *a, const struct scry_ev_count *b)
 {
@@ -62,6 +63,13 @@ static void push(struct scry_reader *reader, const struct scry_function_row *row
 	doc->ops->row(doc, cells);
 }
 
+static void judge(const struct scry_function_row *row, const char *name, uint64_t calls,
+		  struct scry_buf *buf)
+{
+	scry_buf_printf(buf, "%s has ", name);
+	scry_verdict_share(buf, row->count.calls, calls, "calls");
+}
+
 int scry_view_count(struct scry_reader *reader, const struct scry_view_opts *opts,
 		    struct scry_doc *doc)
 {
@@ -74,7 +82,8 @@ int scry_view_count(struct scry_reader *reader, const struct scry_view_opts *opt
 		{"address", "address", SCRY_CELL_HEX, false},
 	};
 	static const struct scry_functions_view view = {
-		SCRY_EVENT_COUNT, columns, sizeof(columns) / sizeof(columns[0]), settle, push};
+		SCRY_EVENT_COUNT, columns, sizeof(columns) / sizeof(columns[0]),
+		settle,		  push,	   judge};
 
 	return scry_functions_show(&view, reader, opts, doc);
 }

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "view/object_list.h"
 #include "view/object_tree.h"
+#include "view/verdict.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -392,22 +393,53 @@ static void push_notes(const struct diff *d)
 	scry_buf_done(&buf);
 }
 
-static void explain_empty(const struct diff *d)
+/* "+20" */
+static void put_growth(struct scry_buf *buf, int64_t growth)
 {
-	if (d->same)
-		scry_doc_remark(d->doc, "nothing has changed");
-	else if (!d->from.all.allocated && !d->to.all.allocated)
-		scry_doc_remark(d->doc, "no object was made, neither then nor before");
-	else
-		scry_doc_remark(d->doc, "no row is let through by --grep or --filter");
+	scry_buf_printf(buf, growth < 0 ? "-" : growth ? "+" : "");
+	scry_text_count(buf, growth < 0 ? -(uint64_t)growth : (uint64_t)growth);
+}
+
+/* How much more there is, and of what most. */
+static void judge(const struct diff *d)
+{
+	static const char *const things[] = {
+		[SCRY_VIEW_SORT_ALLOCATED] = "objects allocated",
+		[SCRY_VIEW_SORT_BYTES] = "bytes allocated",
+		[SCRY_VIEW_SORT_LIVE] = "live objects",
+		[SCRY_VIEW_SORT_LIVE_BYTES] = "bytes of live objects",
+		[SCRY_VIEW_SORT_OLD_LIVE] = "live objects that survived a full mark",
+		[SCRY_VIEW_SORT_OLD_LIVE_BYTES] = "bytes of live objects that survived a full mark",
+		[SCRY_VIEW_SORT_AGE] = "garbage collections that the oldest object survived",
+	};
+	const struct diff_row *most = d->count ? &d->rows[0] : NULL;
+	struct scry_buf buf = {0};
+
+	if (most) {
+		put_growth(&buf, grown(scry_object_figure(&d->from.all, d->sort),
+				       scry_object_figure(&d->to.all, d->sort)));
+		scry_buf_printf(&buf, " %s", things[d->sort]);
+		scry_buf_printf(&buf, most->growth > 0 ? "; " : "; no row has grown");
+	} else if (d->same) {
+		scry_buf_printf(&buf, "nothing has changed");
+	} else if (!d->from.all.allocated && !d->to.all.allocated) {
+		scry_buf_printf(&buf, "no object was made, neither then nor before");
+	} else {
+		scry_buf_printf(&buf, "no row is let through by --grep or --filter");
+	}
+	if (most && most->growth > 0) {
+		scry_object_subject(&most->key, d->opts->by, &buf);
+		scry_buf_printf(&buf, " grew most, by ");
+		scry_text_count(&buf, (uint64_t)most->growth);
+	}
+	scry_verdict(d->doc, &buf);
+	scry_buf_done(&buf);
 }
 
 static void push_remarks(const struct diff *d, size_t shown)
 {
 	struct scry_buf buf = {0};
 
-	if (!d->count)
-		explain_empty(d);
 	if (shown < d->count) {
 		scry_text_count(&buf, d->count - shown);
 		scry_buf_printf(&buf, " more row%s not shown; --top 0 shows %s",
@@ -457,6 +489,7 @@ static void push(struct diff *d)
 	if (d->from_side->name)
 		scry_honesty_notes(&d->from.honesty, d->doc);
 	push_notes(d);
+	judge(d);
 	push_totals(d);
 	choose_columns(d, columns);
 	scry_doc_table(d->doc, columns, COLUMNS);

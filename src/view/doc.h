@@ -1,11 +1,10 @@
 /*
  * A document: what a view says, in the order in which it says it.
  *
- * A view pushes honesty, notes, totals, a table's columns, its rows, remarks; a renderer (a row of
- * scry_doc_ops) prints each at once. So a document of gigabytes needs no memory, and N views and M
- * renderers need no N x M. Order: honesty (twice where two recordings are compared), notes, totals,
- * then each table: columns, rows, remarks; then scry_doc_end. A stream: records, then honesty.
- *
+ * A view pushes honesty, a verdict, notes, totals, a table's columns, its rows, remarks; a renderer
+ * (a row of scry_doc_ops) prints rows at once. So a document of gigabytes needs no memory, and N
+ * views and M renderers need no N x M. Order: honesty (twice where two recordings are compared),
+ * verdict and notes, totals, then each table: columns, rows, remarks. A stream: records, honesty.
  * Cells are foreign bytes; making them safe to show is the renderer's business.
  */
 #ifndef SCRY_VIEW_DOC_H
@@ -90,6 +89,7 @@ struct scry_doc;
 struct scry_doc_ops {
 	void (*honesty)(struct scry_doc *doc, const struct scry_honesty *honesty);
 	void (*note)(struct scry_doc *doc, const char *bytes, size_t length);
+	void (*verdict)(struct scry_doc *doc, const char *bytes, size_t length);
 	void (*totals)(struct scry_doc *doc, const struct scry_pair *pairs, size_t count);
 	void (*table)(struct scry_doc *doc);
 	void (*row)(struct scry_doc *doc, const struct scry_cell *cells);

@@ -11,6 +11,7 @@
 #include "base/map.h"
 #include "base/text.h"
 #include "view/native_frames.h"
+#include "view/verdict.h"
 #include "view/view.h"
 
 #define PLACES_MAX (1u << 20)
@@ -150,6 +151,12 @@ static void put_part(struct scry_buf *buf, uint64_t count, const char *what, con
 	*comma = ", ";
 }
 
+static void push_verdict(struct scry_doc *doc, struct scry_buf *buf)
+{
+	scry_verdict_note(doc, buf);
+	scry_buf_clear(buf);
+}
+
 static void judge(const struct scry_fibers_report *r, struct scry_doc *doc, struct scry_buf *buf)
 {
 	const uint64_t *found = r->found;
@@ -160,7 +167,7 @@ static void judge(const struct scry_fibers_report *r, struct scry_doc *doc, stru
 	if (!r->total) {
 		scry_buf_printf(buf, "no fibers; ");
 		scry_text_things(buf, r->threads, "threads");
-		push_note(doc, buf);
+		push_verdict(doc, buf);
 		return;
 	}
 	scry_text_things(buf, r->total, "fibers");
@@ -177,7 +184,7 @@ static void judge(const struct scry_fibers_report *r, struct scry_doc *doc, stru
 		scry_text_size(buf, r->there_bytes);
 		scry_buf_printf(buf, r->core ? " in the core" : " in memory");
 	}
-	push_note(doc, buf);
+	push_verdict(doc, buf);
 }
 
 struct place {
@@ -344,14 +351,6 @@ static void push_doubts(const struct scry_fibers_report *r, struct scry_doc *doc
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
-static struct scry_cell news(uint64_t number)
-{
-	struct scry_cell cell = scry_cell_number(number);
-
-	cell.is_blank = !number;
-	return cell;
-}
-
 /* Not for people, who have the sentence. */
 static struct scry_cell data(uint64_t number)
 {
@@ -387,12 +386,12 @@ static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc
 		 r->total ? scry_cell_number(r->threads) : data(r->threads)},
 		{"threads_running", NULL, SCRY_CELL_COUNT, 0, data(r->threads_running)},
 		{"threads_on_fibers", "threads that wait on a fiber's stack", SCRY_CELL_COUNT, 0,
-		 news(r->on_fibers)},
+		 scry_cell_number(r->on_fibers)},
 		{"thread_stacks", NULL, SCRY_CELL_COUNT, 0, data(r->thread_stacks)},
 		{"spare_stacks", "stacks are kept for new fibers", SCRY_CELL_COUNT, 0,
-		 news(r->spare_stacks)},
+		 scry_cell_number(r->spare_stacks)},
 		{"spare_bytes", "bytes of memory in these", SCRY_CELL_COUNT, 0,
-		 news(r->spare_bytes)},
+		 scry_cell_number(r->spare_bytes)},
 		{"stale_marks", NULL, SCRY_CELL_COUNT, 0, data(r->stale)},
 		{"ambiguous", NULL, SCRY_CELL_COUNT, 0, data(r->several)},
 		{"senseless", NULL, SCRY_CELL_COUNT, 0, data(r->bad)},

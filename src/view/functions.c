@@ -5,9 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/demangle.h"
 #include "base/err.h"
 #include "view/grep.h"
 #include "view/honesty.h"
+#include "view/verdict.h"
 
 #define ROWS_MAX (1u << 20)
 
@@ -86,6 +88,32 @@ static bool is_wanted(const struct list *l, const struct scry_grep *grep, const 
 	       scry_grep_matches(grep, module ? module : "");
 }
 
+static void judge(const struct list *l, const struct scry_grep *grep, struct scry_doc *doc)
+{
+	const struct scry_function_row *row = NULL;
+	struct scry_buf buf = {0}, name = {0};
+
+	for (size_t i = 0; i < l->count && !row; i++) {
+		struct common c = common_of(l, &l->rows[i]);
+
+		if (is_wanted(l, grep, &c))
+			row = &l->rows[i];
+	}
+	if (!l->honesty.shown) {
+		scry_buf_printf(&buf, "nothing was seen: no hooked function was called");
+	} else if (!row) {
+		scry_buf_printf(&buf, "no row is let through by --grep");
+	} else {
+		const char *symbol = scry_reader_string(l->reader, common_of(l, row).symbol, NULL);
+
+		scry_demangle_put(symbol ? symbol : "?", symbol ? strlen(symbol) : 1, &name);
+		l->view->judge(row, scry_buf_str(&name), l->honesty.shown, &buf);
+	}
+	scry_verdict(doc, &buf);
+	scry_buf_done(&buf);
+	scry_buf_done(&name);
+}
+
 static void push(struct list *l, const struct scry_grep *grep, uint64_t top, struct scry_doc *doc)
 {
 	uint64_t shown = 0, hidden = 0;
@@ -94,6 +122,7 @@ static void push(struct list *l, const struct scry_grep *grep, uint64_t top, str
 	for (size_t i = 0; i < l->count; i++)
 		l->honesty.shown += common_of(l, &l->rows[i]).calls;
 	scry_honesty_push(&l->honesty, doc);
+	judge(l, grep, doc);
 	scry_doc_table(doc, l->view->columns, l->view->column_count);
 	for (size_t i = 0; i < l->count; i++) {
 		struct common c = common_of(l, &l->rows[i]);

@@ -5,6 +5,7 @@
 #ifndef SCRY_VIEW_FUNCTIONS_H
 #define SCRY_VIEW_FUNCTIONS_H
 
+#include "base/buf.h"
 #include "view/doc.h"
 #include "view/view.h"
 
@@ -24,6 +25,10 @@ struct scry_functions_view {
 	size_t (*settle)(struct scry_function_row *rows, size_t count);
 	void (*push)(struct scry_reader *reader, const struct scry_function_row *row,
 		     struct scry_doc *doc);
+	/* Appends what is said of the first row, whose function is `name`; NULL: none is shown.
+	 * `calls`: of all. */
+	void (*judge)(const struct scry_function_row *row, const char *name, uint64_t calls,
+		      struct scry_buf *buf);
 };
 
 /* The whole view. 0 or -errno with a sentence. */

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "view/functions.h"
 #include "view/honesty.h"
+#include "view/verdict.h"
 #include "view/view.h"
 
 #define SIZES_MAX (1u << 20)
@@ -134,7 +135,7 @@ static void judge(struct greenlets *g, uint64_t middle)
 			   "that greenlet shows to others, from Python 3.12 on, some 80 B each, "
 			   "are among them");
 	}
-	g->doc->ops->note(g->doc, b->data, b->len);
+	scry_verdict_note(g->doc, b);
 	if (!g->unsorted)
 		return;
 	scry_buf_clear(b);

@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "view/gvl.h"
+#include "view/verdict.h"
 
 #define ROWS_MAX (1u << 20)
 #define SURE 3.0	   /* standard deviations of what is counted at random */
@@ -248,7 +249,7 @@ static void judge(const struct diff *d, const struct pair *all)
 		put_ms(&b, rate(d, p, 1));
 		scry_buf_printf(&b, " ms");
 	}
-	d->doc->ops->note(d->doc, b.data, b.len);
+	scry_verdict_note(d->doc, &b);
 	scry_buf_done(&b);
 }
 

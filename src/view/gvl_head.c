@@ -2,6 +2,7 @@
  * The head of the gvl view: the verdict, what the tables do not show, and the totals. See gvl.h.
  */
 #include "view/gvl.h"
+#include "view/verdict.h"
 
 #include "base/text.h"
 
@@ -47,15 +48,6 @@ static void note(struct scry_gvl_view *g)
 	g->doc->ops->note(g->doc, g->buf.data, g->buf.len);
 }
 
-/* "95.1 %" */
-static void put_share(struct scry_buf *b, uint64_t part, uint64_t whole)
-{
-	const uint64_t tenths = scry_share(part, whole, 1000);
-
-	scry_buf_printf(b, "%llu.%llu %%", (unsigned long long)tenths / 10,
-			(unsigned long long)tenths % 10);
-}
-
 static bool is_little(const struct scry_gvl_view *g)
 {
 	return scry_share(g->sum.contended_ns, scry_gvl_known_ns(g), 1000) < 10;
@@ -71,7 +63,7 @@ static void tell_unknown(struct scry_gvl_view *g)
 		return;
 	scry_buf_clear(b);
 	if (held && held >= g->held.lost_ns / UNKNOWN_PART) {
-		put_share(b, held, g->held.lost_ns);
+		scry_text_percent(b, held, g->held.lost_ns);
 		scry_buf_printf(b, " of the time that others waited has no known line that ran "
 				   "meanwhile ([unknown]): holders came and went between two "
 				   "looks, or could not be read");
@@ -79,7 +71,7 @@ static void tell_unknown(struct scry_gvl_view *g)
 	}
 	scry_buf_clear(b);
 	if (waited && waited >= g->waited.lost_ns / UNKNOWN_PART) {
-		put_share(b, waited, g->waited.lost_ns);
+		scry_text_percent(b, waited, g->waited.lost_ns);
 		scry_buf_printf(b,
 				" of the waiting has no known line at which a thread waited "
 				"([unknown])%s",
@@ -287,7 +279,7 @@ static void judge(struct scry_gvl_view *g, uint64_t waited)
 					   : "no thread waited for the GVL");
 	} else {
 		scry_buf_printf(b, "threads wanted the GVL ");
-		put_share(b, g->sum.contended_ns, known);
+		scry_text_percent(b, g->sum.contended_ns, known);
 		scry_buf_printf(b, " of the time: ");
 		scry_buf_printf(b, are_more ? "at least " : "");
 		scry_text_things(b, waiters, "threads");
@@ -308,7 +300,7 @@ static void judge(struct scry_gvl_view *g, uint64_t waited)
 			put_worst_line(g, b);
 		}
 	}
-	note(g);
+	scry_verdict_note(g->doc, b);
 }
 
 static void push_notes(struct scry_gvl_view *g)
@@ -326,23 +318,6 @@ static void push_notes(struct scry_gvl_view *g)
 	tell_wait(g, false);
 	tell_cpu(g);
 	scry_honesty_notes(&g->honesty, g->doc);
-}
-
-/* Told to people only where it is not 0. */
-static struct scry_cell rare(uint64_t number)
-{
-	struct scry_cell cell = scry_cell_number(number);
-
-	cell.is_blank = !number;
-	return cell;
-}
-
-static struct scry_cell told(uint64_t number, bool is_possible)
-{
-	struct scry_cell cell = scry_cell_known(number, is_possible);
-
-	cell.is_blank = !number || !is_possible;
-	return cell;
 }
 
 /* A VM that gives the lock to the next thread lets nobody in before that one: from 3.3 on, to
@@ -384,7 +359,7 @@ static void push_totals(const struct scry_gvl_view *g)
 			{"watched_ns", "seconds were watched", SCRY_CELL_TIME, 0,
 			 scry_cell_number(s->watched_ns)},
 			{"unknown_ns", "of them before anything was known", SCRY_CELL_TIME, 0,
-			 rare(s->unknown_ns)},
+			 scry_cell_number(s->unknown_ns)},
 			{"contended_ns", "in which some thread wanted the GVL", SCRY_CELL_TIME, 0,
 			 scry_cell_number(s->contended_ns)},
 			{"free_ns", "in which nobody held or wanted it", SCRY_CELL_TIME, 0,
@@ -394,20 +369,20 @@ static void push_totals(const struct scry_gvl_view *g)
 			{"wanted_ns", "waited for it by all together", SCRY_CELL_TIME, 0,
 			 scry_cell_number(wanted)},
 			{"handing_ns", "of the waiting while the lock changed hands",
-			 SCRY_CELL_TIME, 0, rare(s->handing_ns)},
+			 SCRY_CELL_TIME, 0, scry_cell_number(s->handing_ns)},
 			{"unpaired_ns", "of the waiting in no pair", SCRY_CELL_TIME, 0,
-			 rare(s->unpaired_ns)},
+			 scry_cell_number(s->unpaired_ns)},
 			{"cpu_ns", "of processor time of the process", SCRY_CELL_TIME, 0,
 			 scry_cell_known(s->cpu_ns, s->cpu_ns != SCRY_GVL_CPU_UNKNOWN)},
 			{"granted_ns", "granted, until the thread ran", SCRY_CELL_TIME, 0,
-			 rare(granted)},
+			 scry_cell_number(granted)},
 			{"waits", "waits that ended", SCRY_CELL_COUNT, 0, scry_cell_number(waits)},
 			{"unstacked_waits", "of them without a stack", SCRY_CELL_COUNT, 0,
-			 rare(s->unstacked)},
+			 scry_cell_number(s->unstacked)},
 			{"unread_waits", "of them with a stack too deep, or not readable",
-			 SCRY_CELL_COUNT, 0, rare(s->unread)},
+			 SCRY_CELL_COUNT, 0, scry_cell_number(s->unread)},
 			{"crowded", "turns of threads that there was no room for", SCRY_CELL_COUNT,
-			 0, rare(s->crowded)},
+			 0, scry_cell_number(s->crowded)},
 			{"yields", "times given and wanted at once", SCRY_CELL_COUNT, 0,
 			 scry_cell_number(yields)},
 			{"forced", "of them as the VM asked for it", SCRY_CELL_COUNT, 0,
@@ -415,7 +390,7 @@ static void push_totals(const struct scry_gvl_view *g)
 			{"passes", "of them by Thread.pass", SCRY_CELL_COUNT, 0,
 			 scry_cell_known(passes, forced || passes || !yields)},
 			{"unclear_yields", "of them it is not known", SCRY_CELL_COUNT, 0,
-			 rare(yields > forced + passes ? yields - forced - passes : 0)},
+			 scry_cell_number(yields > forced + passes ? yields - forced - passes : 0)},
 			{"overtakes",
 			 can_overtake(g)
 				 ? "times taken before those that had waited for it"
@@ -423,15 +398,15 @@ static void push_totals(const struct scry_gvl_view *g)
 				   "that: not possible in this Ruby, or not seen",
 			 SCRY_CELL_COUNT, 0, scry_cell_known(over, can_overtake(g))},
 			{"convoys", "convoys of such takes, with none by who had waited",
-			 SCRY_CELL_COUNT, 0, told(runs, can_overtake(g))},
+			 SCRY_CELL_COUNT, 0, scry_cell_known(runs, can_overtake(g))},
 			{"convoys_ns", "how long they lasted together", SCRY_CELL_TIME, 0,
-			 told(runs_ns, can_overtake(g))},
+			 scry_cell_known(runs_ns, can_overtake(g))},
 			{"convoy_max_ns", "the longest of them", SCRY_CELL_TIME, 0,
-			 told(run_max_ns, can_overtake(g))},
+			 scry_cell_known(run_max_ns, can_overtake(g))},
 			{"convoy_max_takes", "takes in one of them, at most", SCRY_CELL_COUNT, 0,
-			 told(run_most, can_overtake(g))},
+			 scry_cell_known(run_most, can_overtake(g))},
 			{"taken_back", "grants that another thread got first", SCRY_CELL_COUNT, 0,
-			 rare(back)},
+			 scry_cell_number(back)},
 		};
 
 		g->doc->ops->totals(g->doc, totals, sizeof(totals) / sizeof(totals[0]));

@@ -236,10 +236,37 @@ static void put_counted(struct scry_buf *buf, uint64_t count, const char *noun)
 	scry_buf_printf(buf, " %s", noun);
 }
 
-void scry_honesty_line(const struct scry_honesty *h, const char *view, struct scry_buf *buf)
+static void put_lost(const struct scry_honesty *h, struct scry_buf *buf)
 {
-	double percent;
+	if (h->lost || (h->has_totals && !h->has_lost_more))
+		put_counted(buf, h->lost, h->has_lost_more ? "lost at least" : "lost");
+	else
+		scry_buf_printf(buf, ", losses unknown");
+}
 
+static void put_processes_missing(const struct scry_honesty *h, struct scry_buf *buf)
+{
+	if (h->missing)
+		put_counted(buf, h->missing,
+			    h->missing == 1 ? "process missing" : "processes missing");
+	if (h->perhaps)
+		put_counted(buf, h->perhaps,
+			    h->missing	      ? "more perhaps"
+			    : h->perhaps == 1 ? "process perhaps missing"
+					      : "processes perhaps missing");
+}
+
+static void put_errors(const struct scry_honesty *h, struct scry_buf *buf)
+{
+	if (!h->has_own_errors)
+		put_counted(buf, h->errors, h->errors == 1 ? "error" : "errors");
+	else if (h->errors)
+		put_counted(buf, h->errors, h->errors == 1 ? "error of scry" : "errors of scry");
+}
+
+/* What was watched, by what name, and how. */
+static void put_watch(const struct scry_honesty *h, const char *view, struct scry_buf *buf)
+{
 	scry_buf_printf(buf, "scry %s:", view);
 	if (h->label) {
 		scry_buf_append(buf, " ", 1);
@@ -260,22 +287,13 @@ void scry_honesty_line(const struct scry_honesty *h, const char *view, struct sc
 		scry_buf_printf(buf, ", sampled 1 each ");
 		scry_text_size(buf, h->sample_bytes);
 	}
-	if (h->lost || (h->has_totals && !h->has_lost_more))
-		put_counted(buf, h->lost, h->has_lost_more ? "lost at least" : "lost");
-	else
-		scry_buf_printf(buf, ", losses unknown");
-	if (h->missing)
-		put_counted(buf, h->missing,
-			    h->missing == 1 ? "process missing" : "processes missing");
-	if (h->perhaps)
-		put_counted(buf, h->perhaps,
-			    h->missing	      ? "more perhaps"
-			    : h->perhaps == 1 ? "process perhaps missing"
-					      : "processes perhaps missing");
-	if (!h->has_own_errors)
-		put_counted(buf, h->errors, h->errors == 1 ? "error" : "errors");
-	else if (h->errors)
-		put_counted(buf, h->errors, h->errors == 1 ? "error of scry" : "errors of scry");
+}
+
+/* What watching it took. */
+static void put_cost(const struct scry_honesty *h, struct scry_buf *buf)
+{
+	double percent;
+
 	if (h->unknown_cpu_ns) {
 		scry_buf_append(buf, ", ", 2);
 		scry_text_duration(buf, h->unknown_cpu_ns);
@@ -302,6 +320,46 @@ void scry_honesty_line(const struct scry_honesty *h, const char *view, struct sc
 	}
 	if (scry_honesty_overhead(h, &percent))
 		scry_buf_printf(buf, ", overhead ~%.*f %%", percent < 9.95 ? 1 : 0, percent);
+}
+
+void scry_honesty_line(const struct scry_honesty *h, const char *view, struct scry_buf *buf)
+{
+	put_watch(h, view, buf);
+	put_lost(h, buf);
+	put_processes_missing(h, buf);
+	put_errors(h, buf);
+	put_cost(h, buf);
+}
+
+void scry_honesty_watched(const struct scry_honesty *h, const char *view, struct scry_buf *buf)
+{
+	put_watch(h, view, buf);
+	put_cost(h, buf);
+}
+
+void scry_honesty_losses(const struct scry_honesty *h, struct scry_buf *buf)
+{
+	struct scry_buf found = {0};
+
+	if (h->lost) {
+		scry_buf_printf(&found, h->has_lost_more ? ", at least " : ", ");
+		scry_text_things(&found, h->lost, "events");
+		scry_buf_printf(&found, " lost");
+	} else if (h->has_lost_more || !h->has_totals) {
+		put_lost(h, &found);
+	}
+	put_processes_missing(h, &found);
+	if (h->errors)
+		put_errors(h, &found);
+	if (found.len) {
+		scry_buf_printf(buf, "incomplete: ");
+		if (h->label) {
+			scry_text_escape(buf, h->label, strlen(h->label));
+			scry_buf_printf(buf, ": ");
+		}
+		scry_buf_append(buf, found.data + 2, found.len - 2);
+	}
+	scry_buf_done(&found);
 }
 
 static void note_printed(struct scry_doc *doc, struct scry_buf *buf)

@@ -80,6 +80,12 @@ void scry_honesty_close(struct scry_honesty *h);
 /* "scry objects: pid 4711 ruby 3.1.2, 30.0 s, ..." */
 void scry_honesty_line(const struct scry_honesty *h, const char *view, struct scry_buf *buf);
 
+/* The same without what scry_honesty_losses says, or what is 0. */
+void scry_honesty_watched(const struct scry_honesty *h, const char *view, struct scry_buf *buf);
+
+/* "incomplete: 12 events lost, 2 processes missing"; nothing where nothing is. */
+void scry_honesty_losses(const struct scry_honesty *h, struct scry_buf *buf);
+
 /* Estimated cost in percent of the target's CPU time; false when unknown. */
 bool scry_honesty_overhead(const struct scry_honesty *h, double *ret_percent);
 

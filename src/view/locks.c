@@ -13,6 +13,7 @@
 #include "view/grep.h"
 #include "view/honesty.h"
 #include "view/native_frames.h"
+#include "view/verdict.h"
 
 #define ROWS_MAX (1u << 20)
 
@@ -289,7 +290,7 @@ static void judge(struct locks *l, const struct sums *mutexes)
 			scry_buf_printf(b,
 					"; fix: hold it for less time, or not in so many threads");
 	}
-	l->doc->ops->note(l->doc, b->data, b->len);
+	scry_verdict_note(l->doc, b);
 }
 
 /* A deadlock looks so, and so does a watch that ended too early. */
@@ -312,15 +313,6 @@ static void note_open(struct locks *l, const struct sums *mutexes)
 	l->doc->ops->note(l->doc, l->buf.data, l->buf.len);
 }
 
-/* 0 is no news: data has it all the same. */
-static struct scry_cell news(uint64_t number)
-{
-	struct scry_cell cell = scry_cell_number(number);
-
-	cell.is_blank = !number;
-	return cell;
-}
-
 static void push_totals(const struct locks *l, const struct sums *mutexes,
 			const struct sums *conditions)
 {
@@ -333,15 +325,15 @@ static void push_totals(const struct locks *l, const struct sums *mutexes,
 		{"mutex_waits", "waits for a mutex that another thread had", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(mutexes->waits)},
 		{"mutex_wait_ns", "s, all of them together", SCRY_CELL_TIME, 0,
-		 news(mutexes->total_ns)},
+		 scry_cell_number(mutexes->total_ns)},
 		{"mutex_open", "of them not over when the watch ended", SCRY_CELL_COUNT, 0,
-		 news(mutexes->open)},
+		 scry_cell_number(mutexes->open)},
 		{"condition_waits", "waits for a condition", SCRY_CELL_COUNT, 0,
-		 news(conditions->waits)},
+		 scry_cell_number(conditions->waits)},
 		{"condition_wait_ns", "s, all of them together", SCRY_CELL_TIME, 0,
-		 news(conditions->total_ns)},
+		 scry_cell_number(conditions->total_ns)},
 		{"condition_open", "of them not over when the watch ended", SCRY_CELL_COUNT, 0,
-		 news(conditions->open)},
+		 scry_cell_number(conditions->open)},
 	};
 
 	l->doc->ops->totals(l->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));

@@ -15,6 +15,7 @@
 #include "view/malloc_growth.h"
 #include "view/malloc_places.h"
 #include "view/malloc_verdict.h"
+#include "view/verdict.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -441,9 +442,14 @@ static void push_totals(struct malloc_view *v)
 	const char *word = scry_malloc_verdict_word(v->verdict);
 	bool has_rss = p->rss_peak != 0 && scry_malloc_is_measured(p);
 	uint64_t explained = percent(p->taken_peak, p->rss_peak);
+	struct scry_cell verdict = scry_cell_text(word, strlen(word));
+	struct scry_cell pid = scry_cell_number(p->pid);
+
+	verdict.is_blank = true; /* people have the sentence */
+	pid.is_blank = v->sum.count < 2;
 	const struct scry_pair pairs[] = {
-		{"pid", "process", SCRY_CELL_NUMBER, 0, scry_cell_number(p->pid)},
-		{"verdict", "verdict", SCRY_CELL_TEXT, 0, scry_cell_text(word, strlen(word))},
+		{"pid", "is the process shown", SCRY_CELL_NUMBER, 0, pid},
+		{"verdict", "verdict", SCRY_CELL_TEXT, 0, verdict},
 		{"allocator", "serves malloc", SCRY_CELL_TEXT, 0,
 		 scry_functions_string(v->reader, p->allocator.name_str ? p->allocator.name_str
 									: p->allocator.module_str)},
@@ -715,7 +721,9 @@ static int push(struct malloc_view *v)
 	v->doc->ops->honesty(v->doc, &v->honesty);
 	if (is_empty(v->process)) {
 		scry_honesty_notes(&v->honesty, v->doc);
-		v->doc->ops->note(v->doc, "no call of malloc was recorded", 30);
+		scry_buf_clear(&v->buf);
+		scry_buf_printf(&v->buf, "no call of malloc was recorded");
+		scry_verdict_note(v->doc, &v->buf);
 		return 0;
 	}
 	v->places = (struct scry_malloc_places){
@@ -727,7 +735,7 @@ static int push(struct malloc_view *v)
 	if (err)
 		return err;
 	v->verdict = judge(v);
-	v->doc->ops->note(v->doc, v->buf.data, v->buf.len);
+	scry_verdict_note(v->doc, &v->buf);
 	note_callers(v);
 	note_moment(v);
 	note_others(v);

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "view/honesty.h"
+#include "view/verdict.h"
 
 #define ROWS_MAX 16 /* allocators that the memory beside malloc's is learned of */
 #define MISSED 0.1  /* of what is so: a prediction that is off by more is wrong */
@@ -414,11 +415,15 @@ static void push_excess(const struct scry_replay_report *r, struct scry_doc *doc
 void scry_replay_push(const struct scry_replay_report *r, struct scry_doc *doc)
 {
 	struct scry_replay_verdict verdict, real;
+	struct scry_buf sentence = {0};
 
 	scry_replay_judge(r, &verdict);
 	scry_replay_judge_real(r, &real);
 	if (r->honesty)
 		scry_honesty_push(r->honesty, doc);
+	scry_buf_printf(&sentence, "%s", verdict.sentence);
+	scry_verdict(doc, &sentence);
+	scry_buf_done(&sentence);
 	for (uint32_t i = 0; i < r->note_count; i++)
 		doc->ops->note(doc, r->notes[i], strlen(r->notes[i]));
 	push_totals(r, &verdict, &real, doc);
@@ -435,7 +440,6 @@ void scry_replay_push(const struct scry_replay_report *r, struct scry_doc *doc)
 		push_syscalls(r, doc);
 	if (has_real(r) && !doc->is_data)
 		push_real(r, doc);
-	scry_doc_remark(doc, "%s", verdict.sentence);
 	if (has_real(r))
 		scry_doc_remark(doc, "really run: %s", real.sentence);
 	for (int i = 0; i < 2 && has_real(r); i++)

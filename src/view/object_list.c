@@ -40,6 +40,29 @@ void scry_object_tables_done(struct scry_object_tables *tables)
 	scry_frames_done(&tables->frames);
 }
 
+void scry_object_subject(const struct scry_object_row *row, int by, struct scry_buf *buf)
+{
+	const struct scry_cell class = scry_object_class(row);
+	const struct scry_cell method = scry_name_text(row->names, row->method);
+	const struct scry_cell gem = scry_name_text(row->names, row->gem);
+
+	if (by == SCRY_VIEW_BY_GEM && !gem.is_unknown) {
+		scry_buf_append(buf, gem.bytes, gem.length);
+		return;
+	}
+	if (by == SCRY_VIEW_BY_LINE || by == SCRY_VIEW_BY_CLASS)
+		scry_buf_append(buf, class.bytes, class.length);
+	if (by == SCRY_VIEW_BY_CLASS)
+		return;
+	if (by == SCRY_VIEW_BY_LINE) /* else: "(no Ruby frame)" */
+		scry_buf_printf(buf, row->line ? " at " : " ");
+	if (by == SCRY_VIEW_BY_METHOD && !method.is_unknown) {
+		scry_buf_append(buf, method.bytes, method.length);
+		scry_buf_printf(buf, " in ");
+	}
+	scry_object_place(row, by == SCRY_VIEW_BY_LINE || !row->line, buf);
+}
+
 struct scry_cell scry_object_class(const struct scry_object_row *row)
 {
 	struct scry_cell cell = scry_name_text(row->names, row->class);

@@ -59,6 +59,9 @@ void scry_object_list_done(struct scry_object_list *list);
 /* "app.rb:3", "(no Ruby frame)", "(unknown)". */
 void scry_object_place(const struct scry_object_row *row, bool with_line, struct scry_buf *buf);
 
+/* Appends what the row is of: "String at app.rb:3", "app.rb", "gem orm"; as opts->by. */
+void scry_object_subject(const struct scry_object_row *row, int by, struct scry_buf *buf);
+
 /* Half the width of the interval of a figure of `counts`; 0 when it is exact. */
 struct scry_cell scry_object_error_cell(const struct scry_object_counts *counts, double variance,
 					uint64_t samples);

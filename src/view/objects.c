@@ -10,6 +10,7 @@
 #include "view/object_list.h"
 #include "view/object_table.h"
 #include "view/object_tree.h"
+#include "view/verdict.h"
 #include "view/view.h"
 
 #include <errno.h>
@@ -120,31 +121,102 @@ static void push_notes(const struct objects *o)
 	scry_buf_done(&buf);
 }
 
-/* An empty table says why. */
-static void explain_empty(const struct objects *o)
+/* The largest row by what the table is sorted by, as people have it: of all processes and methods.
+ * Out of memory: that of a process. */
+static struct scry_object_row largest(const struct objects *o)
+{
+	const struct scry_object_list *l = &o->list;
+	struct scry_object_row *rows = calloc(l->count, sizeof(*rows)), most = l->rows[0];
+	size_t count = l->count;
+
+	if (!rows)
+		return most;
+	memcpy(rows, l->rows, count * sizeof(*rows));
+	for (size_t i = 0; i < count; i++) {
+		rows[i].pid = 0;
+		if (o->opts->by == SCRY_VIEW_BY_LINE)
+			rows[i].method = 0;
+	}
+	count = scry_object_rows_merge(rows, count);
+	scry_object_rows_sort(rows, count, o->sort);
+	most = rows[0];
+	free(rows);
+	return most;
+}
+
+static void put_largest(const struct objects *o, struct scry_buf *buf)
+{
+	const struct scry_object_counts *all = &o->list.all;
+	const struct scry_object_row row = largest(o);
+	const uint64_t part = scry_object_figure(&row.counts, o->sort),
+		       whole = scry_object_figure(all, o->sort);
+	/* bytes of slots only are too few: of those that were counted */
+	const char *things[] = {
+		[SCRY_VIEW_SORT_ALLOCATED] = "objects allocated",
+		[SCRY_VIEW_SORT_BYTES] = all->is_slots ? "bytes counted" : "bytes allocated",
+		[SCRY_VIEW_SORT_LIVE] = "objects that lived at the end",
+		[SCRY_VIEW_SORT_LIVE_BYTES] = all->live_unsized
+						      ? "bytes counted that lived at the end"
+						      : "bytes that lived at the end",
+		[SCRY_VIEW_SORT_OLD_LIVE] = "objects that survived the last full mark",
+		[SCRY_VIEW_SORT_OLD_LIVE_BYTES] = "bytes that survived the last full mark",
+		[SCRY_VIEW_SORT_AGE] = "garbage collections that an object survived",
+	};
+
+	if (!part) {
+		scry_buf_printf(buf, "no %s, of ", things[o->sort]);
+		scry_text_things(buf, all->allocated, "objects allocated");
+		return;
+	}
+	scry_object_subject(&row, o->opts->by, buf);
+	if (o->sort == SCRY_VIEW_SORT_AGE) {
+		scry_buf_printf(buf, " has lived longest: through ");
+		scry_text_things(buf, part, "garbage collections");
+		return;
+	}
+	if (o->opts->stacks)
+		scry_buf_printf(buf, ", called from one stack,");
+	scry_buf_printf(buf, " is %s", all->is_scaled ? "about " : "");
+	scry_verdict_share(buf, part, whole, things[o->sort]);
+}
+
+static void put_empty(const struct objects *o, struct scry_buf *buf)
 {
 	const struct scry_object_list *l = &o->list;
 
 	if (!l->events && !l->honesty.has_totals)
-		scry_doc_remark(o->doc, "no counters: scry was ended before it could write them");
+		scry_buf_printf(buf, "no counters: scry was ended before it could write them");
 	else if (!l->all.allocated)
-		scry_doc_remark(o->doc, "no object was made while watching");
+		scry_buf_printf(buf, "no object was made while watching");
 	else if (o->opts->live && !o->table.has_full && l->died)
-		scry_doc_remark(o->doc,
-				"no full mark of the garbage collector was seen, so nothing "
-				"is known to have survived one; fix: watch longer");
+		scry_buf_printf(buf, "no full mark of the garbage collector was seen, so nothing "
+				     "is known to have survived one; fix: watch longer");
 	else if (l->died)
-		scry_doc_remark(o->doc,
+		scry_buf_printf(buf,
 				"nothing that could be listed has survived the last full mark");
 	else if (l->grepped && !l->filtered)
-		scry_doc_remark(o->doc, "no row contains '%s'", o->opts->grep);
+		scry_buf_printf(buf, "no row contains '%s'", o->opts->grep);
 	else if (l->grepped || l->filtered)
-		scry_doc_remark(o->doc, "no row is let through by --filter%s",
+		scry_buf_printf(buf, "no row is let through by --filter%s",
 				l->grepped ? " and --grep" : "");
 	else
-		scry_doc_remark(o->doc,
-				"all objects made were internal to the VM; --internal lists "
-				"them");
+		scry_buf_printf(buf, "all objects made were internal to the VM; --internal lists "
+				     "them");
+}
+
+/* The largest share, or why the page is empty. */
+static void judge(const struct objects *o)
+{
+	struct scry_buf buf = {0};
+
+	if (o->list.count)
+		put_largest(o, &buf);
+	else
+		put_empty(o, &buf);
+	if (o->doc->is_folded && !o->list.count) /* has no place for a verdict */
+		scry_doc_remark(o->doc, "%s", scry_buf_str(&buf));
+	scry_verdict(o->doc, &buf);
+	scry_buf_done(&buf);
 }
 
 static void remark_count(const struct objects *o, uint64_t count, const char *what)
@@ -194,8 +266,6 @@ static void push_table(struct objects *o)
 	objects = scry_object_table_push(&o->table, top);
 	if (l->count)
 		push_left_out(o, top, objects);
-	else
-		explain_empty(o);
 }
 
 struct process { /* its rows, in objects.by_pid */
@@ -287,9 +357,7 @@ static int push_tree(struct objects *o)
 		return err;
 	for (i = 0; i < o->list.count; i++)
 		all += o->list.rows[i].counts.allocated;
-	if (!o->list.count)
-		explain_empty(o);
-	else
+	if (o->list.count)
 		push_left_out(o, o->list.count, all);
 	return 0;
 }
@@ -349,6 +417,7 @@ static int push(struct objects *o)
 		choose_order(o);
 	if (o->opts->stacks && l->count && !l->has_stacks)
 		note(o, "the recording holds no stacks; fix: record with --stacks");
+	judge(o);
 	push_totals(o);
 	if (o->opts->stacks && !o->doc->is_data)
 		return push_tree(o);

@@ -105,6 +105,11 @@ static void flame_note(struct scry_doc *doc, const char *bytes, size_t length)
 	add_talk(flame);
 }
 
+/* A stack says nothing of it. */
+static void flame_verdict(struct scry_doc *doc, const char *bytes, size_t length)
+{
+}
+
 static void flame_totals(struct scry_doc *doc, const struct scry_pair *pairs, size_t count)
 {
 }
@@ -237,6 +242,7 @@ int scry_out_flame_open(struct scry_doc *doc)
 	static const struct scry_doc_ops ops = {
 		.honesty = flame_honesty,
 		.note = flame_note,
+		.verdict = flame_verdict,
 		.totals = flame_totals,
 		.table = flame_table,
 		.row = flame_row,

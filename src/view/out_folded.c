@@ -61,6 +61,11 @@ static void folded_note(struct scry_doc *doc, const char *bytes, size_t length)
 		fprintf(doc->talk, "note: %s\n", scry_buf_str(&folded->line));
 }
 
+/* A stack says nothing of it. */
+static void folded_verdict(struct scry_doc *doc, const char *bytes, size_t length)
+{
+}
+
 static void folded_totals(struct scry_doc *doc, const struct scry_pair *pairs, size_t count)
 {
 }
@@ -228,6 +233,7 @@ int scry_out_folded_open(struct scry_doc *doc)
 	static const struct scry_doc_ops ops = {
 		.honesty = folded_honesty,
 		.note = folded_note,
+		.verdict = folded_verdict,
 		.totals = folded_totals,
 		.table = folded_table,
 		.row = folded_row,

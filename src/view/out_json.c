@@ -1,16 +1,18 @@
 /*
  * The JSON renderer: made to be depended on; doc/JSON.md is its contract.
  *
- * A document is one object: schema, honesty, notes, totals, rows. The sections come in this order
- * and each is closed when the next one begins. A stream is JSON lines: one object a record, honesty
- * last.
+ * A document is one object: schema, honesty, notes, verdict, totals, rows. The sections come in
+ * this order and each is closed when the next one begins. A stream is JSON lines: one object a
+ * record, honesty last.
  */
+#include "base/buf.h"
 #include "base/demangle.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "view/doc.h"
 #include "view/honesty.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,6 +22,7 @@ struct out_json {
 	struct scry_json json;
 	bool has_begun, has_honesty;
 	bool in_notes;
+	struct scry_buf verdict; /* until the notes have ended */
 	bool in_rows;
 };
 
@@ -316,6 +319,14 @@ static void json_note(struct scry_doc *doc, const char *bytes, size_t length)
 	scry_json_string(&out->json, bytes, length);
 }
 
+static void json_verdict(struct scry_doc *doc, const char *bytes, size_t length)
+{
+	struct out_json *out = doc->renderer;
+
+	assert(!out->verdict.len && !out->in_rows);
+	scry_buf_append(&out->verdict, bytes, length);
+}
+
 /* Closes the section that is open. */
 static void json_section(struct scry_doc *doc)
 {
@@ -327,6 +338,12 @@ static void json_section(struct scry_doc *doc)
 	if (out->in_notes || out->in_rows)
 		scry_json_array_end(&out->json);
 	out->in_notes = out->in_rows = false;
+	if (out->verdict.len) {
+		new_line(doc, &out->json);
+		scry_json_key(&out->json, "verdict");
+		scry_json_string(&out->json, out->verdict.data, out->verdict.len);
+		scry_buf_clear(&out->verdict);
+	}
 	new_line(doc, &out->json);
 }
 
@@ -398,20 +415,26 @@ static void json_record(struct scry_doc *doc, const struct scry_pair *pairs, siz
 
 static void json_abandon(struct scry_doc *doc)
 {
-	free(doc->renderer);
+	struct out_json *out = doc->renderer;
+
+	scry_buf_done(&out->verdict);
+	free(out);
 	doc->renderer = NULL;
 }
 
 static int json_end(struct scry_doc *doc)
 {
 	struct out_json *out = doc->renderer;
+	bool failed = out->verdict.failed;
 	int err;
 
-	if (out->in_rows || out->in_notes)
+	if (out->in_rows || out->in_notes || out->verdict.len)
 		json_section(doc);
 	scry_json_object_end(&out->json);
 	err = scry_json_done(&out->json);
 	json_abandon(doc);
+	if (failed)
+		return scry_fail(-ENOMEM, "no memory for the report");
 	return err;
 }
 
@@ -420,6 +443,7 @@ int scry_out_json_open(struct scry_doc *doc)
 	static const struct scry_doc_ops ops = {
 		.honesty = json_honesty,
 		.note = json_note,
+		.verdict = json_verdict,
 		.totals = json_totals,
 		.table = json_table,
 		.row = json_row,

@@ -1,5 +1,8 @@
 /*
- * The text renderer: made to be read.
+ * The text renderer: made to be read. A document begins with its verdict; then comes what is
+ * missing, if anything is, then notes and tables, and at the end, in one line, what was watched,
+ * what that took, and the sums that are not 0 (with -v all of them, one a line). A document without
+ * a verdict is bookkeeping itself: what was watched and all sums come first.
  *
  * Columns are as wide as their cells, so a table's first rows are held back (HELD_ROWS or
  * HELD_BYTES) until their widths are known; later rows are printed at once in those widths. A held
@@ -8,10 +11,12 @@
 #include "base/buf.h"
 #include "base/demangle.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "view/doc.h"
 #include "view/honesty.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -31,9 +36,15 @@ struct text {
 	bool is_flowing; /* widths are settled, rows go out at once */
 	bool has_table;
 	bool has_rows; /* printed; the next remark keeps its distance */
+	bool has_gap;  /* the last line is empty */
 	size_t widths[SCRY_DOC_COLUMNS_MAX];
 	size_t limits[SCRY_DOC_COLUMNS_MAX]; /* elastic columns are cut to these; 0: no limit */
 	struct scry_buf line;
+	bool has_verdict;
+	bool has_head; /* printed; until then its sentences are kept, each with its NUL */
+	struct scry_buf verdict, losses, notes;
+	struct scry_buf watched, whole; /* to the end; whole: with losses, and what is 0 */
+	struct scry_buf totals;		/* to the end: a sentence, or with -v lines */
 };
 
 /* The cell as people read it, escaped. */
@@ -119,54 +130,78 @@ static FILE *talk_of(const struct scry_doc *doc)
 	return ferror(doc->out) ? NULL : doc->talk;
 }
 
-static void text_honesty(struct scry_doc *doc, const struct scry_honesty *honesty)
+/* Sentences that lie one behind the other. */
+static void print_all(const struct scry_doc *doc, struct scry_buf *sentences)
+{
+	for (size_t at = 0; at < sentences->len; at += strlen(sentences->data + at) + 1)
+		print_wrapped(doc, doc->out, sentences->data + at);
+	scry_buf_clear(sentences);
+}
+
+static void put_head(struct scry_doc *doc)
 {
 	struct text *text = doc->renderer;
+
+	if (text->has_head || doc->is_stream)
+		return;
+	text->has_head = true;
+	if (text->has_verdict) {
+		print_all(doc, &text->verdict);
+		print_all(doc, &text->losses);
+	} else {
+		print_all(doc, &text->whole);
+	}
+	print_all(doc, &text->notes);
+}
+
+static void text_honesty(struct scry_doc *doc, const struct scry_honesty *honesty)
+{
+	/* of two recordings it is a command, and no view */
+	const char *view = strstr(doc->view, "_diff") ? "diff" : doc->view;
+	struct text *text = doc->renderer;
+	const size_t before = text->losses.len;
 	FILE *out = talk_of(doc);
 
-	scry_buf_clear(&text->line);
-	/* of two recordings it is a command, and no view */
-	scry_honesty_line(honesty, strstr(doc->view, "_diff") ? "diff" : doc->view, &text->line);
-	if (out)
-		print_wrapped(doc, out, scry_buf_str(&text->line));
+	if (doc->is_stream) {
+		scry_buf_clear(&text->line);
+		scry_honesty_line(honesty, view, &text->line);
+		if (out)
+			print_wrapped(doc, out, scry_buf_str(&text->line));
+		return;
+	}
+	scry_honesty_line(honesty, view, &text->whole);
+	scry_buf_zeros(&text->whole, 1);
+	scry_honesty_watched(honesty, view, &text->watched);
+	scry_buf_zeros(&text->watched, 1);
+	scry_honesty_losses(honesty, &text->losses);
+	if (text->losses.len > before)
+		scry_buf_zeros(&text->losses, 1);
 }
 
 static void text_note(struct scry_doc *doc, const char *bytes, size_t length)
 {
 	struct text *text = doc->renderer;
+	struct scry_buf *line = doc->is_stream || text->has_head ? &text->line : &text->notes;
 	FILE *out = talk_of(doc);
 
-	scry_buf_clear(&text->line);
-	scry_buf_append(&text->line, "note: ", 6);
-	scry_text_escape(&text->line, bytes, length);
-	if (out)
-		print_wrapped(doc, out, scry_buf_str(&text->line));
+	if (line == &text->line)
+		scry_buf_clear(line);
+	scry_buf_append(line, "note: ", 6);
+	scry_text_escape(line, bytes, length);
+	if (line == &text->notes)
+		scry_buf_zeros(line, 1);
+	else if (out)
+		print_wrapped(doc, out, scry_buf_str(line));
 }
 
-/* Values right-aligned in one column, what they are behind them. */
-static void text_totals(struct scry_doc *doc, const struct scry_pair *pairs, size_t count)
+static void text_verdict(struct scry_doc *doc, const char *bytes, size_t length)
 {
 	struct text *text = doc->renderer;
-	size_t i, width = 0, pass;
 
-	fputc('\n', doc->out);
-	for (pass = 0; pass < 2; pass++) {
-		for (i = 0; i < count; i++) {
-			size_t own;
-
-			if (pairs[i].cell.is_blank)
-				continue;
-			scry_buf_clear(&text->line);
-			put_cell(&text->line, pairs[i].kind, &pairs[i].cell);
-			own = scry_text_width(scry_buf_str(&text->line));
-			if (own > width)
-				width = own < TOTAL_WIDTH_MAX ? own : TOTAL_WIDTH_MAX;
-			if (pass)
-				fprintf(doc->out, "%*s%s  %s\n",
-					(int)(own < width ? width - own : 0), "",
-					scry_buf_str(&text->line), pairs[i].unit);
-		}
-	}
+	assert(!text->has_head && !text->has_verdict && !doc->is_stream);
+	text->has_verdict = true;
+	scry_text_escape(&text->verdict, bytes, length);
+	scry_buf_zeros(&text->verdict, 1);
 }
 
 static bool is_right(enum scry_cell_kind kind)
@@ -292,9 +327,97 @@ static void let_flow(struct scry_doc *doc)
 	if (text->held.failed || text->held_rows < 2) /* the titles alone say nothing */
 		return;
 	text->has_rows = true;
+	text->has_gap = false;
 	for (i = 0; i < text->held_rows; i++)
 		at = print_line(doc, at);
 	scry_buf_done(&text->held);
+}
+
+static bool is_nothing(const struct scry_pair *pair)
+{
+	const uint64_t least = pair->kind == SCRY_CELL_TIME ? 1000 : 1; /* what is shown as 0 */
+
+	return pair->cell.is_blank || pair->cell.is_unknown ||
+	       (pair->kind != SCRY_CELL_TEXT && pair->cell.number < least);
+}
+
+/* "1,104,279 objects allocated; 48,619 still live at the end": those that are not 0. */
+static void put_sentence(struct scry_buf *buf, const struct scry_pair *pairs, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (is_nothing(&pairs[i]))
+			continue;
+		scry_buf_append(buf, "; ", buf->len ? 2 : 0);
+		put_cell(buf, pairs[i].kind, &pairs[i].cell);
+		scry_buf_printf(buf, " %s", pairs[i].unit);
+	}
+}
+
+/* Values right-aligned in one column, what they are behind them. */
+static void put_lines(struct text *text, const struct scry_pair *pairs, size_t count)
+{
+	size_t i, width = 0, pass;
+
+	for (pass = 0; pass < 2; pass++) {
+		for (i = 0; i < count; i++) {
+			size_t own;
+
+			if (pairs[i].cell.is_blank)
+				continue;
+			scry_buf_clear(&text->line);
+			put_cell(&text->line, pairs[i].kind, &pairs[i].cell);
+			own = scry_text_width(scry_buf_str(&text->line));
+			if (own > width)
+				width = own < TOTAL_WIDTH_MAX ? own : TOTAL_WIDTH_MAX;
+			if (pass)
+				scry_buf_printf(&text->totals, "%*s%s  %s\n",
+						(int)(own < width ? width - own : 0), "",
+						scry_buf_str(&text->line), pairs[i].unit);
+		}
+	}
+}
+
+static void text_totals(struct scry_doc *doc, const struct scry_pair *pairs, size_t count)
+{
+	struct text *text = doc->renderer;
+
+	put_head(doc);
+	if (text->has_verdict && scry_log_level() <= 0) {
+		put_sentence(&text->totals, pairs, count);
+		return;
+	}
+	put_lines(text, pairs, count);
+	if (text->has_verdict)
+		return;
+	fprintf(doc->out, "\n%s", scry_buf_str(&text->totals));
+	scry_buf_clear(&text->totals);
+}
+
+/* What was watched, and the sums, below all tables. */
+static void print_bookkeeping(struct scry_doc *doc)
+{
+	struct text *text = doc->renderer;
+	struct scry_buf *watched = scry_log_level() > 0 ? &text->whole : &text->watched;
+
+	if (!text->has_verdict || (!watched->len && !text->totals.len))
+		return;
+	if (!text->has_gap)
+		fputc('\n', doc->out);
+	if (scry_log_level() > 0) {
+		print_all(doc, watched);
+		fputs(scry_buf_str(&text->totals), doc->out);
+		return;
+	}
+	/* one line, but of two recordings each has its own */
+	if (watched->len && text->totals.len && strlen(watched->data) + 1 == watched->len) {
+		watched->len--;
+		scry_buf_printf(watched, "; %s", scry_buf_str(&text->totals));
+		scry_buf_zeros(watched, 1);
+		scry_buf_clear(&text->totals);
+	}
+	print_all(doc, watched);
+	if (text->totals.len)
+		print_wrapped(doc, doc->out, scry_buf_str(&text->totals));
 }
 
 static void hold(struct scry_doc *doc)
@@ -314,13 +437,16 @@ static void text_table(struct scry_doc *doc)
 	struct text *text = doc->renderer;
 	size_t i;
 
+	put_head(doc);
 	if (text->has_table)
 		let_flow(doc);
 	memcpy(text->columns, doc->columns, doc->column_count * sizeof(*doc->columns));
 	text->column_count = doc->column_count;
-	fputc('\n', doc->out);
+	if (!text->has_gap || doc->title)
+		fputc('\n', doc->out);
 	if (doc->title)
 		print_wrapped(doc, doc->out, doc->title);
+	text->has_gap = !doc->title;
 	memset(text->widths, 0, sizeof(text->widths));
 	scry_buf_clear(&text->held);
 	text->held_rows = 0;
@@ -358,10 +484,11 @@ static void text_remark(struct scry_doc *doc, const char *remark)
 {
 	struct text *text = doc->renderer;
 
+	put_head(doc);
 	let_flow(doc);
 	if (text->has_rows)
 		fputc('\n', doc->out);
-	text->has_rows = false;
+	text->has_rows = text->has_gap = false;
 	scry_buf_clear(&text->line);
 	scry_text_escape(&text->line, remark, strlen(remark));
 	print_wrapped(doc, doc->out, scry_buf_str(&text->line));
@@ -405,6 +532,12 @@ static void text_abandon(struct scry_doc *doc)
 
 	scry_buf_done(&text->held);
 	scry_buf_done(&text->line);
+	scry_buf_done(&text->verdict);
+	scry_buf_done(&text->losses);
+	scry_buf_done(&text->notes);
+	scry_buf_done(&text->watched);
+	scry_buf_done(&text->whole);
+	scry_buf_done(&text->totals);
 	free(text);
 	doc->renderer = NULL;
 }
@@ -414,8 +547,12 @@ static int text_end(struct scry_doc *doc)
 	struct text *text = doc->renderer;
 	bool failed;
 
+	put_head(doc);
 	let_flow(doc);
-	failed = text->held.failed || text->line.failed;
+	print_bookkeeping(doc);
+	failed = text->held.failed || text->line.failed || text->verdict.failed ||
+		 text->losses.failed || text->notes.failed || text->watched.failed ||
+		 text->whole.failed || text->totals.failed;
 	text_abandon(doc);
 	if (failed)
 		return scry_fail(-ENOMEM, "no memory for the report");
@@ -427,6 +564,7 @@ int scry_out_text_open(struct scry_doc *doc)
 	static const struct scry_doc_ops ops = {
 		.honesty = text_honesty,
 		.note = text_note,
+		.verdict = text_verdict,
 		.totals = text_totals,
 		.table = text_table,
 		.row = text_row,

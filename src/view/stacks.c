@@ -17,6 +17,7 @@
 #include "view/frames.h"
 #include "view/grep.h"
 #include "view/honesty.h"
+#include "view/verdict.h"
 #include "view/view.h"
 
 #define NAMES_MAX (4u << 20)
@@ -185,15 +186,6 @@ static int read_all(struct stacks *v)
 
 /* --- totals ----------------------------------------------------------------------------------- */
 
-/* Told to people only where it is not 0. */
-static struct scry_cell rare(uint64_t number)
-{
-	struct scry_cell cell = scry_cell_number(number);
-
-	cell.is_blank = !number;
-	return cell;
-}
-
 static void push_totals(struct stacks *v)
 {
 	uint64_t state_ns[SCRY_STATES] = {0}, wall_ns = 0, cpu_ns = 0, samples = 0;
@@ -218,51 +210,56 @@ static void push_totals(struct stacks *v)
 		{"rejected", "rejected: nothing was sure", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(v->sums.rejected)},
 		{"dropped", "newest frames on their way in or out, left out", SCRY_CELL_COUNT, 0,
-		 rare(v->sums.dropped)},
-		{"ticks", "looks at all threads", SCRY_CELL_COUNT, 0, rare(v->sums.ticks)},
-		{"missed", "looks missed: scry was late", SCRY_CELL_COUNT, 0, rare(v->sums.missed)},
+		 scry_cell_number(v->sums.dropped)},
+		{"ticks", "looks at all threads", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->sums.ticks)},
+		{"missed", "looks missed: scry was late", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->sums.missed)},
 		{"rate_asked", "looks a second asked for", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(v->sums.rate)},
-		{"rate_achieved", "looks a second achieved", SCRY_CELL_COUNT, 0, rare(rate)},
+		{"rate_achieved", "looks a second achieved", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(rate)},
 		{"sampler_cpu_ns", "s of processor time that scry used", SCRY_CELL_TIME, 0,
 		 scry_cell_number(v->sums.sampler_ns)},
 		{"wall_ns", "s of all threads", SCRY_CELL_TIME, 0, scry_cell_number(wall_ns)},
 		{"cpu_ns", "s on a processor, as the kernel counts", SCRY_CELL_TIME, 0,
 		 scry_cell_number(cpu_ns)},
 		{"cpu_unknown_ns", "s of that unknown: it ran between looks", SCRY_CELL_TIME, 0,
-		 rare(v->cpu_unknown_ns)},
-		{"state_cpu_ns", "s running", SCRY_CELL_TIME, 0, rare(state_ns[SCRY_STATE_CPU])},
+		 scry_cell_number(v->cpu_unknown_ns)},
+		{"state_cpu_ns", "s running", SCRY_CELL_TIME, 0,
+		 scry_cell_number(state_ns[SCRY_STATE_CPU])},
 		{"state_runnable_ns", "s ready, but on no processor", SCRY_CELL_TIME, 0,
-		 rare(state_ns[SCRY_STATE_RUNNABLE])},
+		 scry_cell_number(state_ns[SCRY_STATE_RUNNABLE])},
 		{"state_gvl_ns", "s waiting for the GVL", SCRY_CELL_TIME, 0,
-		 rare(state_ns[SCRY_STATE_GVL])},
+		 scry_cell_number(state_ns[SCRY_STATE_GVL])},
 		{"state_blocked_ns", "s blocked", SCRY_CELL_TIME, 0,
-		 rare(state_ns[SCRY_STATE_BLOCKED])},
+		 scry_cell_number(state_ns[SCRY_STATE_BLOCKED])},
 		{"state_sleeping_ns", "s sleeping", SCRY_CELL_TIME, 0,
-		 rare(state_ns[SCRY_STATE_SLEEPING])},
+		 scry_cell_number(state_ns[SCRY_STATE_SLEEPING])},
 		{"state_gc_ns", "s collecting garbage", SCRY_CELL_TIME, 0,
-		 rare(state_ns[SCRY_STATE_GC])},
+		 scry_cell_number(state_ns[SCRY_STATE_GC])},
 		{"state_unknown_ns", "s in no known state", SCRY_CELL_TIME, 0,
-		 rare(state_ns[SCRY_STATE_UNKNOWN])},
-		{"clocked", "samples by eBPF", SCRY_CELL_COUNT, 0, rare(v->sums.clocked)},
+		 scry_cell_number(state_ns[SCRY_STATE_UNKNOWN])},
+		{"clocked", "samples by eBPF", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->sums.clocked)},
 		{"clock_lost", "samples by eBPF lost: no room", SCRY_CELL_COUNT, 0,
-		 rare(v->sums.lost)},
+		 scry_cell_number(v->sums.lost)},
 		{"kernel_ns", "s taken by the sampling itself, in the kernel", SCRY_CELL_TIME, 0,
-		 rare(v->sums.kernel_ns)},
+		 scry_cell_number(v->sums.kernel_ns)},
 	};
 	const struct scry_pair naming[] = {
 		{"code_born", "pieces of code came into being", SCRY_CELL_COUNT, 0,
-		 rare(v->naming.born)},
+		 scry_cell_number(v->naming.born)},
 		{"code_lost", "of them, not told of: no room, or not to be read", SCRY_CELL_COUNT,
-		 0, rare(v->naming.lost)},
+		 0, scry_cell_number(v->naming.lost)},
 		{"code_nameless", "loaded from binary form, and gone before they were named",
-		 SCRY_CELL_COUNT, 0, rare(v->naming.nameless)},
+		 SCRY_CELL_COUNT, 0, scry_cell_number(v->naming.nameless)},
 		{"names_agree", "names told as memory says", SCRY_CELL_COUNT, 0,
-		 rare(v->naming.agree)},
+		 scry_cell_number(v->naming.agree)},
 		{"names_differ", "names told otherwise", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(v->naming.differ)},
 		{"frames_told", "frames that memory could not name any more", SCRY_CELL_COUNT, 0,
-		 rare(v->naming.told)},
+		 scry_cell_number(v->naming.told)},
 	};
 	const struct scry_pair pauses[] = {
 		{"held_looks", "looks for which what ran was held", SCRY_CELL_COUNT, 0,
@@ -276,11 +273,11 @@ static void push_totals(struct stacks *v)
 		{"held_ns", "s held in all", SCRY_CELL_TIME, 0,
 		 scry_cell_number(v->pauses.total_ns)},
 		{"looks_spared", "looks left out so that it was held for less", SCRY_CELL_COUNT, 0,
-		 rare(v->pauses.spared)},
+		 scry_cell_number(v->pauses.spared)},
 		{"looks_late", "looks left out: a thread would not stop", SCRY_CELL_COUNT, 0,
-		 rare(v->pauses.late)},
+		 scry_cell_number(v->pauses.late)},
 		{"looks_again", "looks made again: a thread woke meanwhile", SCRY_CELL_COUNT, 0,
-		 rare(v->pauses.again)},
+		 scry_cell_number(v->pauses.again)},
 	};
 	size_t count = sizeof(pairs) / sizeof(pairs[0]);
 	size_t clocked = 3, more = sizeof(naming) / sizeof(naming[0]);
@@ -299,6 +296,20 @@ static void push_totals(struct stacks *v)
 		count += more;
 	}
 	v->doc->ops->totals(v->doc, all, count);
+}
+
+/* Rows that cannot be trusted; programs have the total. */
+static void note_names(struct stacks *v)
+{
+	struct scry_buf buf = {0};
+
+	if (!v->naming.differ || v->doc->is_data)
+		return;
+	scry_text_things(&buf, v->naming.differ, "names");
+	scry_buf_printf(&buf, " of code that came into being meanwhile were not those that memory "
+			      "has: some rows may be named wrong");
+	v->doc->ops->note(v->doc, scry_buf_str(&buf), buf.len);
+	scry_buf_done(&buf);
 }
 
 /* Of several processes: how it went with each. */
@@ -465,6 +476,87 @@ static void put_place(const struct stacks *v, const struct place *p, struct scry
 		scry_buf_append(buf, " (C)", 4);
 }
 
+/* "Object#fib (/srv/app.rb:3)" */
+static void put_subject(const struct stacks *v, const struct place *p, struct scry_buf *buf)
+{
+	struct scry_cell file = scry_name_text(&v->names, p->file),
+			 method = scry_name_text(&v->names, p->method);
+	const bool is_native = p->flags & SCRY_STACK_NATIVE, is_c = p->flags & SCRY_STACK_C;
+
+	if (!p->method) {
+		put_place(v, p, buf);
+		return;
+	}
+	if (is_native)
+		scry_demangle_put(method.bytes, method.length, buf);
+	else
+		scry_buf_append(buf, method.bytes, method.length);
+	if (!file.bytes)
+		return;
+	scry_buf_printf(buf, is_c ? " (C, called at " : " (");
+	scry_buf_append(buf, file.bytes, file.length);
+	if (p->line && !is_native)
+		scry_buf_printf(buf, ":%u", p->line);
+	scry_buf_printf(buf, ")");
+}
+
+/* The first row that is shown: the largest share. NULL: none is. */
+static const struct row *first_row(struct stacks *v, const struct scry_grep *grep)
+{
+	for (size_t i = 0; i < v->row_count; i++) {
+		struct place place;
+
+		if (!v->rows[i].total_ns)
+			continue;
+		place = place_at(v, &v->rows[i]);
+		scry_buf_clear(&v->line);
+		put_place(v, &place, &v->line);
+		if (scry_grep_matches(grep, scry_buf_str(&v->line)))
+			return &v->rows[i];
+	}
+	return NULL;
+}
+
+static void judge(struct stacks *v, const struct scry_grep *grep)
+{
+	const struct row *row = first_row(v, grep);
+	const char *time = v->opts->times.cpu	? "the time on a processor"
+			   : v->opts->times.gvl ? "the time that threads waited for the GVL"
+						: "the time of all threads";
+	struct scry_buf buf = {0};
+	struct place place;
+
+	if (!v->count) {
+		scry_buf_printf(&buf, "nothing was seen: there are no samples");
+	} else if (!v->total_ns) {
+		scry_buf_printf(&buf, v->opts->times.gvl ? "no thread was seen waiting for the GVL"
+							 : "no thread was seen running");
+	} else if (!row) {
+		scry_buf_printf(&buf,
+				v->opts->grep ? "no row contains '%s'"
+					      : "no frame of the samples is known",
+				v->opts->grep);
+	} else {
+		place = place_at(v, row);
+		scry_verdict_percent(&buf, row->self_ns, v->total_ns);
+		if (!place.method && !(place.flags & SCRY_STACK_NATIVE)) {
+			scry_buf_printf(&buf, " of %s has no known frame", time);
+		} else {
+			scry_buf_printf(&buf,
+					v->opts->stacks ? " of %s is one stack, which ends in "
+							: " of %s is in ",
+					time);
+			put_subject(v, &place, &buf);
+		}
+		if (row->samples) {
+			scry_buf_printf(&buf, ", by ");
+			scry_text_things(&buf, row->samples, "samples");
+		}
+	}
+	scry_verdict(v->doc, &buf);
+	scry_buf_done(&buf);
+}
+
 enum {
 	C_SELF_PERCENT,
 	C_SELF,
@@ -508,16 +600,10 @@ static void push_row(struct stacks *v, const struct row *row)
 	v->doc->ops->row(v->doc, cells);
 }
 
-static int push_rows(struct stacks *v)
+static void push_rows(struct stacks *v, const struct scry_grep *grep)
 {
 	uint64_t top = scry_view_top(v->opts, v->doc), shown = 0, left = 0;
-	struct scry_grep grep;
-	int err = scry_grep_init(&grep, v->opts->grep);
 
-	if (err)
-		return err;
-	if (v->row_count)
-		qsort(v->rows, v->row_count, sizeof(*v->rows), by_time);
 	for (size_t i = 0; i < v->row_count; i++) {
 		const struct row *row = &v->rows[i];
 		struct place place;
@@ -527,7 +613,7 @@ static int push_rows(struct stacks *v)
 		place = place_at(v, row);
 		scry_buf_clear(&v->line);
 		put_place(v, &place, &v->line);
-		if (!scry_grep_matches(&grep, scry_buf_str(&v->line)))
+		if (!scry_grep_matches(grep, scry_buf_str(&v->line)))
 			continue;
 		if (top && shown == top) {
 			left++;
@@ -539,8 +625,6 @@ static int push_rows(struct stacks *v)
 	if (left)
 		scry_doc_remark(v->doc, "%llu more rows are not shown; --top 0 shows them",
 				(unsigned long long)left);
-	scry_grep_done(&grep);
-	return 0;
 }
 
 static int push(struct stacks *v)
@@ -582,21 +666,30 @@ static int push(struct stacks *v)
 		{NULL, "sleeping_ns", SCRY_CELL_COUNT, false},
 		{NULL, "gc_ns", SCRY_CELL_COUNT, false},
 	};
-	int err;
+	struct scry_grep grep;
+	int err = make_rows(v);
 
+	if (err)
+		return scry_fail(err, "no memory for the report");
+	err = scry_grep_init(&grep, v->opts->grep);
+	if (err)
+		return err;
+	if (v->row_count)
+		qsort(v->rows, v->row_count, sizeof(*v->rows), by_time);
 	scry_honesty_close(&v->honesty);
 	v->honesty.noun = "samples";
 	v->honesty.shown = v->sums.valid + v->sums.repaired + v->sums.rejected;
 	v->honesty.unknown_cpu_ns = v->opts->times.cpu ? v->cpu_unknown_ns : 0;
 	scry_honesty_push(&v->honesty, v->doc);
+	judge(v, &grep);
+	note_names(v);
 	push_totals(v);
-	tell_each(v);
-	err = make_rows(v);
-	if (err)
-		return scry_fail(err, "no memory for the report");
 	v->doc->weight = "self_ns";
 	scry_doc_table(v->doc, v->opts->stacks ? stacks : lines, COLUMNS);
-	return push_rows(v);
+	push_rows(v, &grep);
+	tell_each(v);
+	scry_grep_done(&grep);
+	return 0;
 }
 
 int scry_view_stacks(struct scry_reader *reader, const struct scry_view_opts *opts,

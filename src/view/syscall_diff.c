@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "view/syscalls.h"
+#include "view/verdict.h"
 
 #define ROWS_MAX (1u << 20)
 #define SURE 4.0	/* standard deviations of what is counted at random */
@@ -148,7 +149,7 @@ static void judge(const struct diff *d, size_t changed)
 		scry_buf_printf(&b, "%s, then ", unit);
 		put_rate(d, rate(d, p, 1), &b);
 	}
-	d->doc->ops->note(d->doc, b.data, b.len);
+	scry_verdict_note(d->doc, &b);
 	scry_buf_done(&b);
 }
 

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "view/functions.h"
 #include "view/syscalls.h"
+#include "view/verdict.h"
 #include "wire/bpf_syscalls.h"
 
 #define SITES_SAID 5 /* places that are not counted, by name */
@@ -155,7 +156,7 @@ static void judge(struct scry_syscall_view *v, const struct scry_syscall_verdict
 	}
 	if (!v->doc->is_data)
 		scry_syscall_shorten(&b);
-	v->doc->ops->note(v->doc, b.data, b.len);
+	scry_verdict_note(v->doc, &b);
 	scry_buf_done(&b);
 }
 

@@ -51,6 +51,25 @@ static void push(struct scry_reader *reader, const struct scry_function_row *row
 	doc->ops->row(doc, cells);
 }
 
+/* No share: the times of callers hold those of their callees. */
+static void judge(const struct scry_function_row *row, const char *name, uint64_t calls,
+		  struct scry_buf *buf)
+{
+	const struct scry_ev_time *e = &row->time;
+
+	if (!e->returned) {
+		scry_text_things(buf, calls, "calls");
+		scry_buf_printf(buf, " were seen, and none has returned");
+		return;
+	}
+	scry_buf_printf(buf, "%s took most: ", name);
+	scry_text_duration(buf, e->total_ns);
+	scry_buf_printf(buf, " in ");
+	scry_text_things(buf, e->returned, "calls");
+	scry_buf_printf(buf, ", the longest ");
+	scry_text_duration(buf, e->max_ns);
+}
+
 int scry_view_time(struct scry_reader *reader, const struct scry_view_opts *opts,
 		   struct scry_doc *doc)
 {
@@ -71,7 +90,8 @@ int scry_view_time(struct scry_reader *reader, const struct scry_view_opts *opts
 		{NULL, "address", SCRY_CELL_HEX, false},
 	};
 	static const struct scry_functions_view view = {
-		SCRY_EVENT_TIME, columns, sizeof(columns) / sizeof(columns[0]), settle, push};
+		SCRY_EVENT_TIME, columns, sizeof(columns) / sizeof(columns[0]),
+		settle,		 push,	  judge};
 
 	return scry_functions_show(&view, reader, opts, doc);
 }

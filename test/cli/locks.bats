@@ -115,7 +115,10 @@ leaves() { # PID
 	"$SCRY" report "$T/x.scry" >"$T/report.txt"
 	"$SCRY" report "$T/x.scry" --json >"$T/report.json"
 	as_told "$T/report.json" hold queue_lock
-	sed -n 2p "$T/report.txt" | grep -qE "^note: 3 threads waited .* for the mutex queue_lock"
+	tail -n 1 "$T/report.txt" | grep -qE "^scry locks: pid [0-9]+, .*; [0-9]+ waits for a mutex that another thread had; "
+	no grep "^ *0  " "$T/report.txt"
+	"$SCRY" report -v "$T/x.scry" | grep -qE "^ *0  of them not over when the watch ended$"
+	sed -n 1p "$T/report.txt" | grep -qE "^3 threads waited .* for the mutex queue_lock"
 	grep -qE "^ +3 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0 +mutex +queue_lock +take_queue\+0x[0-9a-f]+ < waits" "$T/report.txt"
 	head=$(grep -n "^waits for conditions" "$T/report.txt" | cut -d: -f1)
 	[ "$(grep -n " signal_cond " "$T/report.txt" | head -n 1 | cut -d: -f1)" -gt "$head" ]

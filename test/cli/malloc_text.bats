@@ -151,7 +151,7 @@ has_open() { # PID FOLDER: a file of it
 	grep -F "the recording's end is torn" "$T/err"
 	grep "^lost why=" "$T/b.txt"
 	"$SCRY" malloc import "$T/b.txt" -o "$T/b.scry"
-	"$SCRY" report "$T/b.scry" | grep -F "3 calls, losses unknown"
+	"$SCRY" report "$T/b.scry" | grep -Fx "incomplete: losses unknown"
 	"$SCRY" report "$T/b.scry" | grep -F "end is torn"
 	"$SCRY" report "$T/b.scry" --json | jq -e '.honesty.is_complete == false'
 	[ "$("$SCRY" malloc export "$T/b.scry" 2>"$T/err" | grep -c ^lost)" -eq 1 ]

@@ -100,7 +100,8 @@ elsewhere() {
 	"$SCRY" patch list -p "$target" | grep -q applied # the second's stand
 	kill -INT "$second"
 	finish "$second"
-	grep -q "0 lost" "$T/second.out"
+	in_file "^scry [a-z]*: " "$T/second.out"
+	no in_file "^incomplete: " "$T/second.out"
 	wait_for 5 text_is "$target" "$before"
 	ends_right "$target" busy
 }

@@ -107,7 +107,8 @@ others_go_on() {
 		cat "$T/other.err"
 		return 1
 	}
-	grep -q "0 lost" "$T/other.out"
+	grep -q "^scry [a-z]*: " "$T/other.out"
+	no grep "^incomplete: " "$T/other.out"
 	ends_right "$BUSY" busy
 	ends_right "$BESIDE" beside
 }

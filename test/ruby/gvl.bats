@@ -319,9 +319,9 @@ jits() {
 	json_is "$T/diff.json" 'r["rows"][0]["what"] =~ /turns.rb:6 / && r["rows"][0]["after_ns_per_s"] > 10 * r["rows"][0]["before_ns_per_s"]'
 	json_is "$T/diff.json" 'r["threads"].map { |t| t["what"] }.grep(/^turn[01]$/).size >= 1'
 	scry_ends 0 diff "$T/60.scry" "$T/2.scry"
-	grep -q "^note: threads wait less: " "$T/scry.out"
+	grep -q "^threads wait less: " "$T/scry.out"
 	scry_ends 0 diff "$T/60.scry" "$T/60.scry"
-	grep -q "^note: threads wait as long as before" "$T/scry.out"
+	grep -q "^threads wait as long as before" "$T/scry.out"
 	scry_ends 1 diff --by class "$T/60.scry" "$T/2.scry"
 	scry_ends 1 diff "$T/60.scry@start" "$T/2.scry"
 	says "has no moments"

@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "rec/writer.h"
 #include "view/view.h"
 #include "wire/call_ring.h"
@@ -417,6 +418,9 @@ static void objects(void **state)
 	int fd = objects_recording();
 
 	golden_check(fd, "objects", "objects.txt", &plain);
+	scry_log_setup(1, SCRY_LOG_COLOR_NEVER);
+	golden_check(fd, "objects", "objects_verbose.txt", &plain);
+	scry_log_setup(0, SCRY_LOG_COLOR_NEVER);
 	golden_check(fd, "objects", "objects.json", &plain);
 	opts.pid = 4712;
 	golden_check(fd, "objects", "objects_pid.txt", &opts);

@@ -347,6 +347,12 @@ static void no_note(struct scry_doc *doc, const char *bytes, size_t length)
 {
 }
 
+static void keep_verdict(struct scry_doc *doc, const char *bytes, size_t length)
+{
+	strncat(remarks, bytes, length);
+	strcat(remarks, "\n");
+}
+
 static char totals[2048];
 
 static void keep_totals(struct scry_doc *doc, const struct scry_pair *pairs, size_t count)
@@ -371,10 +377,11 @@ static void keep_remark(struct scry_doc *doc, const char *text)
 	strcat(remarks, "\n");
 }
 
-/* What is said below the tables. */
+/* What is said above and below the tables. */
 static const char *say(const struct scry_replay_report *r, bool is_data)
 {
 	const struct scry_doc_ops ops = {.note = no_note,
+					 .verdict = keep_verdict,
 					 .totals = keep_totals,
 					 .table = no_table,
 					 .row = no_row,

@@ -1,0 +1,25 @@
+/*
+ * The verdict of a document: one sentence that a reader can act on. It is what the data prove;
+ * where they prove nothing, the largest share; where there are none, that nothing was seen.
+ *
+ * It is pushed once, before the totals. Text begins with it, JSON has it as "verdict" behind the
+ * notes; stacks for other programs (folded, flame) have no place for it.
+ */
+#ifndef SCRY_VIEW_VERDICT_H
+#define SCRY_VIEW_VERDICT_H
+
+#include "base/buf.h"
+#include "view/doc.h"
+
+void scry_verdict(struct scry_doc *doc, const struct scry_buf *sentence);
+
+/* The same of views whose verdict programs know as a note: for them it is one too. */
+void scry_verdict_note(struct scry_doc *doc, const struct scry_buf *sentence);
+
+/* Appends "38.2 %"; never 0.0 of something, nor 100.0 of what is not all. */
+void scry_verdict_percent(struct scry_buf *buf, uint64_t part, uint64_t whole);
+
+/* Appends "38.2 % of 12,345 objects allocated"; `things` is a plural. */
+void scry_verdict_share(struct scry_buf *buf, uint64_t part, uint64_t whole, const char *things);
+
+#endif
