@@ -102,7 +102,7 @@ static int explain_right(int err)
 		strerror(-err), scry_container_fix(SCRY_CONTAINER_CALLS));
 }
 
-/* Each map, program and link is an open file; from libbpf 1.5 on, maps that are not made yet, too. */
+/* Maps, programs and links are open files; from libbpf 1.5 on also maps not made yet. */
 static int explain_limit(const char *object)
 {
 	return scry_fail(-EMFILE,

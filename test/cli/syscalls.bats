@@ -332,6 +332,13 @@ RUBY
 	same_as_strace "$TARGETS/target_syscaller" getppid=100 again=100 brk=100 signals=50
 }
 
+@test "whoever only hands a call's number on is no caller, in libc neither" {
+	scry_ends 0 syscalls --exact -o "$T/o.json" -- "$TARGETS/target_numbers" 20000
+	row "$T/o.json" by_register 'x["name"] == "getsid" && x["count"] == 20000 && !!(x["caller"] =~ /\Aby_handing_on/)'
+	# glibc 2.41 has two places: of a program with one thread, and of others.
+	json_is "$T/o.json" '(x = rows.select { |y| y["name"] == "write" && y["count"] >= 10000 }).sum { |y| y["count"] }.then { |n| (20000..20001).cover?(n) } && x.all? { |y| y["caller"] =~ /\A(\w*write\S* < )?by_cancelling/ }'
+}
+
 @test "what a shell becomes by exec is counted as what it is then" {
 	scry_ends 0 syscalls --exact -o "$T/o.json" -- sh -c "exec '$TARGETS/target_syscaller' getppid=1000 sleep=60"
 	row "$T/o.json" call_getppid 'x["count"] == 1000'
