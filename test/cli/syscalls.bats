@@ -300,8 +300,8 @@ row() { # FILE FUNCTION EXPRESSION in x
 	done
 }
 
-# same_as_strace COMMAND...: of each call as many, and as many errors. Who joins a thread waits by futex only if that has
-# not ended yet, so of futex there may be one more or less for each thread.
+# same_as_strace COMMAND...: of each call as many, and as many errors. Not of those in $BUT, of which one run has more than
+# another.
 same_as_strace() {
 	setarch -R strace -c -f -o "$T/strace" setarch -R "$@" >"$T/of_strace" 2>&1
 	scry_ends 0 syscalls -c -f --force -o "$T/c.json" -- setarch -R "$@"
@@ -318,8 +318,7 @@ got = rows.to_h { |x| [x["name"], [x["count"], x["errors"]]] }
 # strace takes for its result what ax was before the signal.
 got["rt_sigreturn"][1] ||= want["rt_sigreturn"][1] if got["rt_sigreturn"]
 bad = (want.keys | got.keys).reject { |name| want[name] == got[name] }
-joined = got.values_at("clone", "clone3").compact.sum(&:first)
-bad.delete("futex") if [want, got].map { |x| x.fetch("futex", [0])[0] }.reduce(:-).abs <= joined
+bad -= ENV["BUT"].to_s.split
 bad.each { |name| puts "#{name}: strace #{want[name]}, scry #{got[name]}" }
 exit bad.empty?
 RUBY
@@ -327,7 +326,8 @@ RUBY
 
 @test "-c -f is strace -c -f, call for call: a shell and what it runs, a Ruby, a Perl that forks" {
 	same_as_strace sh -c 'ls /usr; ls /nowhere/of/scry; true'
-	same_as_strace "$RUBY" --disable=gems -e 1
+	# A Ruby's timer thread may have begun to wait or not when it is ended and joined.
+	BUT="futex epoll_wait read" same_as_strace "$RUBY" --disable=gems -e 1
 	same_as_strace perl -e 'for (1 .. 5) { my $p = fork; if (!$p) { getppid for 1 .. 10; exec "true" if $_[0]; exit 0 } waitpid $p, 0 }'
 	same_as_strace "$TARGETS/target_syscaller" getppid=100 again=100 brk=100 signals=50
 }
