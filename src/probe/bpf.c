@@ -102,6 +102,15 @@ static int explain_right(int err)
 		strerror(-err), scry_container_fix(SCRY_CONTAINER_CALLS));
 }
 
+/* Maps, programs and links are open files; from libbpf 1.5 on also maps not made yet. */
+static int explain_limit(const char *object)
+{
+	return scry_fail(-EMFILE,
+			 "the eBPF object '%s' needs more open files than the limit allows; "
+			 "fix: ulimit -n 1024",
+			 object);
+}
+
 static int explain(const struct scry_bpf *b, int err)
 {
 	struct utsname un = {.release = "?"};
@@ -112,11 +121,7 @@ static int explain(const struct scry_bpf *b, int err)
 	if (err == -ENOMEM)
 		return scry_fail(err, "no memory for the eBPF object '%s'", b->name);
 	if (err == -EMFILE)
-		return scry_fail(
-			err,
-			"the eBPF object '%s' needs more open files than the limit allows; "
-			"fix: ulimit -n 1024",
-			b->name);
+		return explain_limit(b->name);
 	if (err == -ENOSYS)
 		return scry_fail(-ENOTSUP, "kernel %s has no eBPF (CONFIG_BPF_SYSCALL)",
 				 un.release);
@@ -152,6 +157,8 @@ int scry_bpf_open(struct scry_bpf_image image, struct scry_bpf **ret)
 	}
 	err = -errno;
 	free(b);
+	if (err == -EMFILE)
+		return explain_limit(image.name);
 	return scry_fail(err == -ENOMEM ? err : -ENOEXEC, "the eBPF object '%s' in this scry: %s",
 			 image.name, strerror(-err));
 }
@@ -312,8 +319,11 @@ int scry_bpf_attach_perf(struct scry_bpf *b, const char *program, int perf_fd, u
 	int err = find_program(b, program, &p);
 
 	if (!err && !(link = bpf_program__attach_perf_event(p, perf_fd)))
-		err = scry_fail(-errno, "the eBPF program '%s' cannot be put on a clock: %s",
-				program, strerror(errno));
+		err = errno == EMFILE ? explain_limit(b->name)
+				      : scry_fail(-errno,
+						  "the eBPF program '%s' cannot be put on a "
+						  "clock: %s",
+						  program, strerror(errno));
 	if (!err)
 		return keep_link(b, link, number);
 	close(perf_fd);
@@ -332,6 +342,8 @@ int scry_bpf_attach_own(struct scry_bpf *b, const char *program)
 	if (link)
 		return keep_link(b, link, 0);
 	err = -errno;
+	if (err == -EMFILE)
+		return explain_limit(b->name);
 	return scry_fail(err, "the eBPF program '%s' cannot be attached: %s", program,
 			 strerror(-err));
 }
@@ -350,6 +362,8 @@ int scry_bpf_attach_uprobe(struct scry_bpf *b, const char *program,
 	if (link)
 		return keep_link(b, link, at->number);
 	err = -errno;
+	if (err == -EMFILE)
+		return explain_limit(b->name);
 	return scry_fail(err, "no uprobe at 0x%llx of '%s': %s%s", (unsigned long long)at->offset,
 			 at->path, strerror(-err),
 			 err == -EOPNOTSUPP ? " (CONFIG_UPROBE_EVENTS, or Linux 5.15 for numbers)"

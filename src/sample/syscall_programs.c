@@ -14,6 +14,7 @@
 #include "name/native.h"
 #include "name/native_stacks.h"
 #include "sys/proc.h"
+#include "sys/syscalls.h"
 #include "sys/unwinder.h"
 #include "wire/unwind.h"
 
@@ -39,6 +40,9 @@ struct program { /* what is mapped in a process: of one image, and of forks of i
 	struct scry_intern numbers; /* addresses of a stack -> its number */
 	size_t bytes;		    /* of its list of mappings, and of the unwinder's */
 };
+
+/* Of what is known of a place's number. */
+enum { IMAGE, PLACE, CALLER, KEY };
 
 struct image {
 	uint32_t number, parent;
@@ -452,11 +456,16 @@ static struct scry_unwinder *unwinder_of(struct program *g, bool is_there)
 	return g->unwinder;
 }
 
-/* Return addresses, the innermost first; 0 as the last where the rest is not known. */
-static size_t walk(struct scry_syscall_programs *p, struct program *g,
-		   const struct scry_syscalls_stack *r, bool is_there, uint64_t *ret)
+struct walked {
+	struct scry_native_frame frames[SCRY_UNWINDER_FRAMES_MAX];
+	uint64_t addresses[FRAMES_MAX + 1]; /* return addresses, the innermost first */
+	size_t frame_count, count;	    /* the last address is 0 where the rest is not known */
+};
+
+static void walk(struct scry_syscall_programs *p, struct program *g,
+		 const struct scry_syscalls_stack *r, struct walked *ret)
 {
-	static struct scry_native_frame frames[SCRY_UNWINDER_FRAMES_MAX];
+	const bool is_there = p->still(p->arg, g->pid, g->image);
 	const struct scry_mem copy = {.fd = -1, .image = r, .image_read = read_copy};
 	const struct user_regs_struct regs = {
 		.rip = r->head.key.ip, .rsp = r->sp, .rbp = r->bp, .rbx = r->bx};
@@ -466,58 +475,125 @@ static size_t walk(struct scry_syscall_programs *p, struct program *g,
 
 	for (int look = 0; u && look < 2 && end == SCRY_NATIVE_NO_RULE; look++) {
 		scry_unwinder_use(u, &copy);
-		count = scry_unwinder_walk(u, scry_unwinder_at(&regs), frames, &end);
+		count = scry_unwinder_walk(u, scry_unwinder_at(&regs), ret->frames, &end);
 		scry_unwinder_use(u, &g->mem);
 		if (end != SCRY_NATIVE_NO_RULE || now_ns() - g->seen_ns < AGAIN_NS || !is_there)
 			break;
 		see(p, g); /* a library may have been mapped since */
 	}
-	ret[0] = r->head.key.ip; /* a return address, as it were: the call is before it */
+	ret->addresses[0] = r->head.key.ip; /* as it were: the call is before it */
 	for (size_t i = 1; i < count && kept < FRAMES_MAX; i++)
-		ret[kept++] = frames[i].pc | (frames[i].is_exact ? SCRY_UNWIND_EXACT : 0);
+		ret->addresses[kept++] =
+			ret->frames[i].pc | (ret->frames[i].is_exact ? SCRY_UNWIND_EXACT : 0);
 	if (end != SCRY_NATIVE_WHOLE || kept < count)
-		ret[kept++] = 0;
-	return kept;
+		ret->addresses[kept++] = 0;
+	ret->frame_count = count < FRAMES_MAX ? count : FRAMES_MAX;
+	ret->count = kept;
+}
+
+/*
+ * How many frames behind the innermost only hand the call's number on (sys/syscall_number), in the
+ * object that the call is in: from glibc 2.41 on three functions of its own stand between write()
+ * and its system call, and where callers are shown they would take the room of the program's.
+ */
+static size_t handing_on(struct program *g, const struct walked *w)
+{
+	struct scry_syscall_code at = {0}, caller = {0};
+	const struct scry_syscall_callee callee = {.code = &at};
+	struct scry_syscall_number n;
+	size_t i = 0, next;
+
+	at.elf = scry_native_file(g->native, w->addresses[0], &at.address);
+	if (w->frame_count < 2 ||
+	    scry_native_file(g->native, w->frames[1].pc, &caller.address) != at.elf)
+		return 0;
+	n = scry_syscall_number(&at);
+	while (n.is_argument || n.is_on_stack) {
+		const bool is_register = n.is_argument && n.argument < SCRY_SYSCALL_PUSHED;
+
+		next = i + 1;
+		while (n.is_on_stack && next < w->frame_count &&
+		       w->frames[next].sp < w->frames[i].sp + n.above)
+			next++;
+		if (next == w->frame_count ||
+		    (n.is_on_stack && w->frames[next].sp != w->frames[i].sp + n.above))
+			break;
+		caller.elf = scry_native_file(g->native, w->frames[next].pc, &caller.address);
+		if (!caller.elf || caller.elf != at.elf)
+			break;
+		i = next;
+		if (n.is_on_stack)
+			n.argument = SCRY_SYSCALL_PUSHED;
+		if (!scry_syscall_number_passed(&caller, is_register ? &callee : NULL, &n))
+			break;
+		at = caller;
+	}
+	return i ? i - 1 : 0;
 }
 
 uint32_t scry_syscall_programs_stack(struct scry_syscall_programs *p,
 				     const struct scry_syscalls_stack *r)
 {
+	static struct walked w;
 	struct image *i = find(p, r->head.key.image);
-	uint64_t addresses[FRAMES_MAX + 1];
 	struct program *g;
-	uint32_t number = 0;
-	size_t count;
+	uint32_t number = 0, known;
+	size_t less;
 
 	if (!i || !i->program || !r->head.key.ip || r->size > sizeof(r->bytes))
 		return 0;
 	g = i->program;
-	count = walk(p, g, r, p->still(p->arg, g->pid, g->image), addresses);
-	if (scry_intern_put(&g->numbers, (const char *)addresses, count * sizeof(*addresses),
-			    &number) < 0 ||
-	    scry_native_stacks_define(g->stacks, number, addresses, count) < 0)
+	walk(p, g, r, &w);
+	known = g->numbers.count;
+	if (scry_intern_put(&g->numbers, (const char *)w.addresses,
+			    w.count * sizeof(w.addresses[0]), &number) < 0)
 		return 0;
+	if (g->numbers.count != known) {
+		less = handing_on(g, &w);
+		memmove(&w.addresses[1], &w.addresses[1 + less],
+			(w.count - 1 - less) * sizeof(w.addresses[0]));
+		if (scry_native_stacks_define(g->stacks, number, w.addresses, w.count - less) < 0)
+			return 0;
+	}
 	scry_native_stacks_look(g->stacks);
 	return scry_native_stacks_write(g->stacks, number, p->writer);
 }
 
 /* --- which call it is, where only the code tells --------------------------------------------- */
 
+/* `*by_caller`: it is the caller's code that tells. Words of the stack are told from r->sp. */
 static struct scry_syscall_number read_number(struct scry_syscall_programs *p, struct program *g,
-					      uint64_t ip, uint64_t caller)
+					      const uint64_t key[KEY], bool *by_caller)
 {
-	struct scry_syscall_code at = {0};
+	struct scry_syscall_code at = {0}, caller = {0};
+	struct scry_syscall_callee callee = {.code = &at};
 	struct scry_syscall_number n;
 
-	at.elf = scry_native_file(g->native, ip, &at.address);
+	at.elf = scry_native_file(g->native, key[PLACE], &at.address);
 	n = scry_syscall_number(&at);
-	if (!n.is_argument || !caller)
+	*by_caller = n.is_argument && key[CALLER];
+	if (!*by_caller)
 		return n;
 	free(p->name.module);
-	scry_native_name(g->native, ip, &p->name);
-	at.elf = scry_native_file(g->native, caller, &at.address);
-	n.is_known = p->name.symbol && at.elf &&
-		     scry_syscall_number_passed(&at, p->name.symbol, &n.number);
+	scry_native_name(g->native, key[PLACE], &p->name);
+	callee.name = p->name.symbol;
+	caller.elf = scry_native_file(g->native, key[CALLER], &caller.address);
+	if (caller.elf && scry_syscall_number_passed(&caller, &callee, &n))
+		n.above += sizeof(key[CALLER]); /* its address has been taken off by then */
+	return n;
+}
+
+/* With the word of the stack that it is in. */
+static struct scry_syscall_number with_word(struct scry_syscall_number n,
+					    const struct scry_syscalls_stack *r)
+{
+	uint64_t word;
+
+	if (n.is_on_stack && r->size >= sizeof(word) && n.above <= r->size - sizeof(word)) {
+		memcpy(&word, r->bytes + n.above, sizeof(word));
+		n.is_known = word <= UINT32_MAX && scry_syscall_name((uint32_t)word);
+		n.number = (uint32_t)word;
+	}
 	return n;
 }
 
@@ -525,40 +601,41 @@ struct scry_syscall_number scry_syscall_programs_number(struct scry_syscall_prog
 							const struct scry_syscalls_stack *r)
 {
 	struct image *i = find(p, r->head.key.image);
-	uint64_t key[3] = {r->head.key.image, r->head.key.ip, 0};
+	uint64_t key[KEY] = {r->head.key.image, r->head.key.ip, 0};
 	struct scry_syscall_number n = {.code = SCRY_SYSCALL_CODE_UNREAD}, *more;
 	const uint32_t count = p->codes.count;
+	bool by_caller;
 	uint32_t id = 0;
 
-	if (r->size >= sizeof(key[2]))
-		memcpy(&key[2], r->bytes, sizeof(key[2])); /* a return address, or anything */
+	if (r->size >= sizeof(key[CALLER]) && r->size <= sizeof(r->bytes))
+		memcpy(&key[CALLER], r->bytes, sizeof(key[CALLER])); /* or anything else */
 	for (int with = 0; with < 2; with++) {
-		const uint64_t of[3] = {key[0], key[1], with ? key[2] : 0};
+		const uint64_t of[KEY] = {key[IMAGE], key[PLACE], with ? key[CALLER] : 0};
 
 		id = scry_intern_find(&p->codes, (const char *)of, sizeof(of));
 		if (id)
-			return p->numbers[id - 1];
+			return with_word(p->numbers[id - 1], r);
 	}
 	if (!i || !i->program)
 		return n;
-	n = read_number(p, i->program, key[1], key[2]);
+	n = read_number(p, i->program, key, &by_caller);
 	if (n.code == SCRY_SYSCALL_CODE_UNREAD) { /* it may have been mapped since */
 		look_again(p, i);
-		n = read_number(p, i->program, key[1], key[2]);
+		n = read_number(p, i->program, key, &by_caller);
 	}
-	if (!n.is_argument)
-		key[2] = 0;
+	if (!by_caller)
+		key[CALLER] = 0;
 	if (count == p->number_room) {
 		more = reallocarray(p->numbers, count ? 2 * count : 256, sizeof(*more));
 		if (!more)
-			return n;
+			return with_word(n, r);
 		p->numbers = more;
 		p->number_room = count ? 2 * count : 256;
 	}
 	if (n.code != SCRY_SYSCALL_CODE_UNREAD &&
 	    scry_intern_put(&p->codes, (const char *)key, sizeof(key), &id) == 0)
 		p->numbers[id - 1] = n;
-	return n;
+	return with_word(n, r);
 }
 
 size_t scry_syscall_programs_unseen(const struct scry_syscall_programs *p)

@@ -3,8 +3,16 @@
  * samples without eBPF, whose registers have the number no more, and for who counts there.
  *
  * It is known where a number is put into eax on the straight way to the instruction, and nothing
- * else of the object leads in between (sys/text); and where libc's syscall(2) is called so, by the
- * code that called it. Else it is not known. Files are read, no process's memory.
+ * else of the object leads in between (sys/text). A function may get it from who calls it, as
+ * libc's syscall(2) does, and from glibc 2.41 on the one that makes all calls where a thread may be
+ * cancelled:
+ *
+ *   write: push $1; call __syscall_cancel            (push its own; call)
+ *     __internal_syscall_cancel: mov 0x20(%rsp),%rsi; call
+ *       __syscall_cancel_arch: mov %rsi,%rax; syscall
+ *
+ * There it is told where the number comes from, and the caller's code is read the same way. Else it
+ * is not known. Files are read, no process's memory.
  */
 #ifndef SCRY_SYS_SYSCALL_NUMBER_H
 #define SCRY_SYS_SYSCALL_NUMBER_H
@@ -19,6 +27,8 @@ struct scry_syscall_code { /* a return address, as it were, in a file */
 	uint64_t address; /* link-time */
 };
 
+#define SCRY_SYSCALL_PUSHED 6u /* the word at the stack pointer when the call is made */
+
 struct scry_syscall_number {
 	enum {
 		SCRY_SYSCALL_CODE_UNREAD,  /* there is no file to be read */
@@ -28,17 +38,31 @@ struct scry_syscall_number {
 		SCRY_SYSCALL_CODE_32,	   /* `int $0x80` */
 	} code;
 	bool is_known;
-	uint64_t from;	     /* known: the instruction that sets it, and nothing leads past that */
 	bool is_behind_call; /* the function has made a call before, by its addresses */
-	bool is_argument; /* it is the first argument of this function, which has pushed nothing */
 	uint32_t number;
+	uint64_t from; /* known: the instruction that sets it, and nothing leads past that */
+	/* It is not known, but comes from one of these: */
+	bool is_argument;      /* of this function, which has pushed nothing */
+	bool is_on_stack;      /* a word there, which nothing here has written to since */
+	unsigned int argument; /* 0: the first */
+	uint32_t above;	       /* of the word: bytes above the stack pointer */
 };
 
 /* Of the instruction that ends at `at`. */
 struct scry_syscall_number scry_syscall_number(const struct scry_syscall_code *at);
 
-/* Of a call that returns to `at`, of function `callee` of an object. False: it is not known. */
-bool scry_syscall_number_passed(const struct scry_syscall_code *at, const char *callee,
-				uint32_t *ret);
+/* Who is called: `name` (NULL: none is known), the function that `code` is in. */
+struct scry_syscall_callee {
+	const char *name;
+	const struct scry_syscall_code *code;
+};
+
+/* What a call that returns to `at` passes as n->argument of `callee`, put into *n; `above` is that
+ * of the stack pointer when it has returned. False: it is not known, or calls another function;
+ * then *n is as before. Who has seen that a word of the stack is the argument passes
+ * SCRY_SYSCALL_PUSHED and no callee. */
+bool scry_syscall_number_passed(const struct scry_syscall_code *at,
+				const struct scry_syscall_callee *callee,
+				struct scry_syscall_number *n);
 
 #endif

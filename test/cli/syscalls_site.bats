@@ -197,16 +197,32 @@ pace() {
 	no in_file "wrong" "$T/straight.out"
 }
 
+# From glibc 2.41 on one instruction makes all calls at which a thread may be cancelled: it is never counted.
+has_one_place_of_all() {
+	[ "$(getconf GNU_LIBC_VERSION | tr -dc 0-9)" -ge 241 ]
+}
+
 @test "where cancellation unwinds, no place is counted that it may begin at: clean-ups are done; without clean-ups it is counted" {
+	local got
 	for how in cancelled cancelled_plain; do
 		rm -f "$T/in"
 		listens "$how" "$TARGETS/target_$how"
 		pid=$PID
-		scry_ends 0 syscalls --exact=site -p "$pid" -d 3s --force -o "$T/$how.json"
+		got=0
+		"$SCRY" syscalls --exact=site -p "$pid" -d 3s --force -o "$T/$how.json" >"$T/scry.out" 2>"$T/scry.err" 3>&- || got=$?
 		exec 8>&-
 		finish "$pid"
 		in_file "^cancelled [1-9]" "$T/$how.out"
+		if ! has_one_place_of_all; then
+			[ "$got" -eq 0 ]
+		elif [ "$got" -eq 0 ]; then # other places were
+			json_is "$T/$how.json" '(x = rows.select { |y| y["name"] == "write" && y["module"] =~ /libc/ }).any? && x.all? { |y| y["count"].nil? && y["not_counted"] =~ /no mov/ }'
+		else
+			[ "$got" -eq 4 ]
+			says "none can be counted in it; the first, write from .*: no mov of 5 bytes right before it sets its number; fix: --exact"
+		fi
 	done
+	has_one_place_of_all && return 0
 	json_is "$T/cancelled.json" '(x = rows.select { |y| y["name"] == "write" && y["module"] =~ /libc/ }).any? && x.all? { |y| y["count"].nil? && y["not_counted"] =~ /cancelled thread may be unwound/ }'
 	json_is "$T/cancelled_plain.json" 'rows.any? { |y| y["name"] == "write" && y["count"].to_i > 0 } && rows.none? { |y| y["not_counted"] =~ /cancelled/ }'
 }

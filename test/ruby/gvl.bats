@@ -265,11 +265,11 @@ jits() {
 @test "fork children have locks of their own, and with -f rows of their own" {
 	"$SCRY" gvl -f --json -o "$T/gvl.json" -- "$RUBY" -e '
 	  sleep 1 # until its VM is known: what is forked before is not watched
-	  kids = Array.new(2) { fork { t = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.6
-	    Array.new(2) { Thread.new { nil while Process.clock_gettime(Process::CLOCK_MONOTONIC) < t } }.each(&:join) } }
+	  kids = Array.new(2) { fork { had = [0, 0]
+	    Array.new(2) { |i| Thread.new { had[i] = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) until had.min > 0.4 } }.each(&:join) } }
 	  kids.each { |k| Process.wait(k); exit(1) unless $?.success? }'
 	json_is "$T/gvl.json" 'r["threads"].map { |t| t["pid"] }.uniq.size == 3'
-	# two in each child share some 0.6 s
+	# two in each child go on until each has had 0.4 s of a processor, in turns of 0.1 s
 	json_is "$T/gvl.json" 'r["threads"].group_by { |t| t["pid"] }.count { |_, ts|
 	  ts.count { |t| t["held_ns"] > 150_000_000 && t["wanted_ns"] + t["granted_ns"] > 150_000_000 } == 2 } == 2'
 }

@@ -31,9 +31,11 @@ steady() {
 	keeper="$(pgrep -P "$scry" scry-keeper)"
 	at="$(objects_of)"
 	wait_for 3600 more_than $((at + objects / 5))
+	works_on "$keeper" # which has read of them by then
+	at="$(objects_of)"
 	local busy_kib keeper_kib
 	busy_kib="$(rss "$busy")" keeper_kib="$(rss "$keeper")"
-	wait_for 3600 more_than $((at + objects))
+	wait_for 3600 more_than $((at + objects * 4 / 5))
 	echo "program $busy_kib -> $(rss "$busy") KiB, keeper $keeper_kib -> $(rss "$keeper") KiB"
 	[ "$(rss "$busy")" -le $((busy_kib * 5 / 4 + 8192)) ]
 	[ "$(rss "$keeper")" -le $((keeper_kib * 5 / 4 + 8192)) ]

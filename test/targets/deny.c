@@ -1,7 +1,8 @@
 /*
- * Runs a command where nobody may be entered: deny [--kill] CMD... Its processes may not ptrace,
- * nor read or write the memory of others: EPERM, as in containers. With --kill they are ended for
- * any of the calls that a simple program does without, and scry might make.
+ * Runs a command where nobody may be entered: deny [--kill|--kill-but-fstat] CMD... Its processes
+ * may not ptrace, nor read or write the memory of others: EPERM, as in containers. With --kill they
+ * are ended for any of the calls that a simple program does without, and scry might make; newer
+ * glibcs call fstat by themselves.
  */
 #include <errno.h>
 #include <linux/audit.h>
@@ -26,12 +27,12 @@ int main(int argc, char **argv)
 {
 	struct sock_filter killing[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		KILL(SYS_fstat), /* first: killing[2] is its answer */
 		KILL(SYS_ptrace),
 		KILL(SYS_process_vm_readv),
 		KILL(SYS_gettid),
 		KILL(SYS_getpid),
 		KILL(SYS_open),
-		KILL(SYS_fstat),
 		KILL(SYS_stat),
 		KILL(SYS_mincore),
 		KILL(SYS_nanosleep),
@@ -39,7 +40,8 @@ int main(int argc, char **argv)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	const struct sock_fprog killer = {sizeof(killing) / sizeof(killing[0]), killing};
-	const int kills = argc > 1 && !strcmp(argv[1], "--kill");
+	const int but_fstat = argc > 1 && !strcmp(argv[1], "--kill-but-fstat");
+	const int kills = but_fstat || (argc > 1 && !strcmp(argv[1], "--kill"));
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		REFUSE(SYS_ptrace),
@@ -49,6 +51,8 @@ int main(int argc, char **argv)
 	};
 	const struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
 
+	if (but_fstat)
+		killing[2].k = SECCOMP_RET_ALLOW;
 	argv += kills;
 	argc -= kills;
 	if (argc < 2 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||

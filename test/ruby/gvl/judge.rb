@@ -25,16 +25,18 @@ wrong << "errors or losses" unless report["honesty"]["errors"].zero? && report["
 
 case what
 when "share" # three compute in turns of one length; who sleeps takes next to nothing; the idle are without it
-  near["held by all", totals["held_ns"], watched, 0.01]
+  # some wait while it changes hands, which takes long where others want the processors
+  known = watched - totals["unknown_ns"]
+  wrong << "held by all: #{totals["held_ns"]} of #{known}" if totals["held_ns"] + totals["handing_ns"] < known * 0.99
   near["contended", totals["contended_ns"], watched, 0.02]
   busy = Array.new(3) { |i| by_name.fetch("busy#{i}")[0] }
   # in turn; how long a turn is the machine says as well, where others want the processors
   turns = busy.map { |b| b["yields"] }
   wrong << "turns: #{turns}" unless turns.min.positive? && turns.max - turns.min <= 2
-  near["held by the three", busy.sum { |b| b["held_ns"] }, watched, 0.03]
+  near["held by the three", busy.sum { |b| b["held_ns"] }, totals["held_ns"], 0.03]
   wrong << "one held it for no turn: #{busy}" unless busy.all? { |b| b["held_ns"] > watched / 20 }
   wrong << "io held it" if by_name.fetch("io")[0]["held_ns"] > watched / 50
-  %w[nap queue mutex join].each { |n| near["#{n} without it", by_name.fetch(n)[0]["without_ns"], watched, 0.01] }
+  %w[nap queue mutex join].each { |n| near["#{n} without it", by_name.fetch(n)[0].values_at("without_ns", "unknown_ns").sum, watched, 0.01] }
   line = report["rows"].max_by { |r| r["lost_ns"] }
   wrong << "blames #{line}" unless line["file"].to_s.end_with?("share.rb") && line["line"] == 7
   line = report["waiting"].max_by { |r| r["lost_ns"] } # the three wait there two thirds of the time
@@ -57,7 +59,7 @@ when "stacks" # each wait is told with where its thread stood: of threads that w
     older = who.map { |t| t["older_wait_ns"] }.max # from its first event on it may be the longest
     wrong << "longest at line #{line}: #{longest}, not #{own}" unless longest.between?(own, [own, older].max)
   end
-  wrong << "io waited #{at[10].sum { |r| r["waits"] }} times" if at[10].sum { |r| r["waits"] } < 3
+  wrong << "io never waited" if at[10].sum { |r| r["waits"] }.zero? # a turn is as long as the machine makes it
   wrong << "waits nowhere: #{at[10]}" unless at[10].all? { |r| r["method"] == "Kernel#sleep" && r["stack"].size >= 1 && r["samples"].nil? }
   wrong << "it is not said" unless report["notes"][1].to_s.match?(/they waited most at .*share.rb:7 .* in \d+ waits, the longest/)
 when "hog" # one thread holds it, in C, for so long by its own clock; another one wants it all the time

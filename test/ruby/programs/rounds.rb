@@ -1,15 +1,15 @@
 # frozen_string_literal: true
 
-# Works as often as each line of its input says: a String that the VM has to allocate memory for, at one line, and
-# neither a collection nor a new heap page in between. So whoever watches while it waits for the next line has seen whole
-# rounds.
+# Works as often as each line of its input says: a String that the VM has to allocate memory for, at one line (up to 640
+# bytes have room in a slot from Ruby 3.2 on), and neither a collection nor a new heap page in between. So whoever
+# watches while it waits for the next line has seen whole rounds.
 200_000.times { Object.new }
 GC.start
 GC.disable
 $stdout.sync = true
 
 def make(i)
-  "x" * (100 + i % 50)
+  "x" * (700 + i % 50)
 end
 
 KEPT = []
