@@ -599,7 +599,7 @@ static void push_bookkeeping(const struct scry_fibers_report *r, struct scry_doc
 	scry_text_size(&buf, r->read_bytes);
 	scry_buf_printf(&buf, " of memory looked through in ");
 	scry_text_duration(&buf, r->took_ns);
-	scry_buf_printf(&buf, r->core ? "" : ", nobody was stopped");
+	scry_buf_printf(&buf, r->core ? "" : ", no thread was stopped");
 	scry_doc_remark(doc, "%s", scry_buf_str(&buf));
 	scry_buf_done(&buf);
 }

@@ -28,7 +28,7 @@ static int filter_add(struct scry_filter *filter, const char *text)
 			break;
 	if (key == SCRY_FILTER_KEYS)
 		return scry_fail(-EINVAL,
-				 "'%s' is no filter; fix: file=GLOB, class=GLOB, method=GLOB or "
+				 "'%s' is not a filter; fix: file=GLOB, class=GLOB, method=GLOB or "
 				 "gem=GLOB, or one with !=",
 				 text);
 	filter->terms[filter->count].glob = equals + 1;

@@ -28,8 +28,7 @@ int scry_grep_init(struct scry_grep *grep, const char *pattern)
 	free(inner);
 	if (code) {
 		regerror(code, &grep->regex, why, sizeof(why));
-		return scry_fail(-EINVAL, "the pattern '%s' is no regular expression: %s", pattern,
-				 why);
+		return scry_fail(-EINVAL, "invalid regular expression '%s': %s", pattern, why);
 	}
 	grep->is_regex = true;
 	return 0;

@@ -119,8 +119,8 @@ static void tell_convoy(struct scry_gvl_view *g)
 	scry_buf_clear(b);
 	scry_buf_printf(b, "the longest convoy: for ");
 	scry_text_duration(b, longest->run_max_ns);
-	scry_buf_printf(b, " nobody who had waited got the lock, as others took it in short "
-			   "turns; ");
+	scry_buf_printf(b, " no thread that had waited got the lock, as others took it "
+			   "in short turns; ");
 	scry_gvl_put_thread(g, longest, b);
 	scry_buf_printf(b, " began that");
 	note(g);
@@ -362,7 +362,7 @@ static void push_totals(const struct scry_gvl_view *g)
 			 scry_cell_number(s->unknown_ns)},
 			{"contended_ns", "in which some thread wanted the GVL", SCRY_CELL_TIME, 0,
 			 scry_cell_number(s->contended_ns)},
-			{"free_ns", "in which nobody held or wanted it", SCRY_CELL_TIME, 0,
+			{"free_ns", "in which no thread held or wanted it", SCRY_CELL_TIME, 0,
 			 scry_cell_number(s->runnable0_ns)},
 			{"held_ns", "held by all threads together", SCRY_CELL_TIME, 0,
 			 scry_cell_number(held)},

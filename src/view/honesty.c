@@ -378,7 +378,7 @@ static void push_losses(const struct scry_honesty *h, struct scry_doc *doc, stru
 		if (h->causes[i].count)
 			scry_text_things(buf, h->causes[i].count, "events");
 		else
-			scry_buf_printf(buf, "nobody knows how many events");
+			scry_buf_printf(buf, "an unknown number of events");
 		scry_buf_printf(buf, " lost: %s", why ? why : "for an unknown reason");
 		note_printed(doc, buf);
 	}

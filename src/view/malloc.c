@@ -59,7 +59,7 @@ static int read_moment(const char *text, enum moment *ret_moment, uint64_t *ret_
 	*ret_moment = MOMENT_TIME;
 	if (scry_opt_read_duration(text, ret_ns))
 		return scry_fail(-EINVAL,
-				 "--at '%s' is no moment; fix: peak, end, or a time since "
+				 "invalid --at '%s'; fix: peak, end, or a time since "
 				 "the beginning, as 30s",
 				 text);
 	return 0;

@@ -67,7 +67,7 @@ static void push_totals(const struct objects *o)
 		TOTAL(is_data || o->table.has_full, "old_live",
 		      "of the live survived the last full mark",
 		      scry_cell_known(all->old_live, o->table.has_full)),
-		TOTAL(is_data || o->opts->live, "old_live_bytes", "bytes of those",
+		TOTAL(is_data || o->opts->live, "old_live_bytes", "bytes of these",
 		      scry_cell_known(all->old_live_bytes, o->table.has_full)),
 		TOTAL(true, "freed", "freed", scry_cell_number(l->freed)),
 		TOTAL(is_data || l->unfollowed, "unfollowed", "not followed to their end",

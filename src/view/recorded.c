@@ -65,7 +65,7 @@ static int refuse(const struct scry_view_choice *c, const struct scry_sections *
 
 	list(s, names, sizeof(names));
 	if (!view || !view->of)
-		return scry_fail(-EINVAL, "nobody has recorded '%s': this is a recording of %s",
+		return scry_fail(-EINVAL, "'%s' was not recorded: this is a recording of %s",
 				 c->section, names);
 	return scry_fail(-EINVAL,
 			 "view '%s' shows recordings of %s, and this is one of %s; fix: --view %s, "

@@ -201,7 +201,7 @@ static void push_totals(struct stacks *v)
 	const struct scry_pair pairs[] = {
 		{"samples", "samples of threads", SCRY_CELL_COUNT, 0, scry_cell_number(samples)},
 		{"valid",
-		 v->has_pauses	   ? "exact: read while nobody ran"
+		 v->has_pauses	   ? "exact: read while no thread ran"
 		 : v->sums.clocked ? "valid: at a tick of a clock, or two equal collects"
 				   : "valid: two equal collects",
 		 SCRY_CELL_COUNT, 0, scry_cell_number(v->sums.valid)},
@@ -250,8 +250,8 @@ static void push_totals(struct stacks *v)
 	const struct scry_pair naming[] = {
 		{"code_born", "pieces of code came into being", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(v->naming.born)},
-		{"code_lost", "of them, not told of: no room, or not to be read", SCRY_CELL_COUNT,
-		 0, scry_cell_number(v->naming.lost)},
+		{"code_lost", "of them, not reported: no room, or not readable", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->naming.lost)},
 		{"code_nameless", "loaded from binary form, and gone before they were named",
 		 SCRY_CELL_COUNT, 0, scry_cell_number(v->naming.nameless)},
 		{"names_agree", "names told as memory says", SCRY_CELL_COUNT, 0,

@@ -228,7 +228,7 @@ static void note_perf(struct scry_syscall_view *v)
 	const uint64_t due = due_ticks(s);
 
 	if (s->lost)
-		note(v, "%llu samples, or ends of threads, were not told, for want of room",
+		note(v, "%llu samples, or ends of threads, were not reported, for want of room",
 		     (unsigned long long)s->lost);
 	if (due)
 		note(v,
@@ -315,7 +315,8 @@ static void note_missing(struct scry_syscall_view *v)
 	if (s->flags & SCRY_SYSCALLS_PERF)
 		note_perf(v);
 	else if (s->lost)
-		note(v, "%llu places, stacks or ends of threads were not told, for want of room",
+		note(v,
+		     "%llu places, stacks or ends of threads were not reported, for want of room",
 		     (unsigned long long)s->lost);
 	if (own_share(v) > OWN_MOST)
 		note(v,

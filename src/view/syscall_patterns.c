@@ -30,13 +30,13 @@ static const struct pattern patterns[] = {
 			    "code that relies on the mask of a context would no longer have it"},
 	[SCRY_VAIN_FLAGS] = {"file-flags", SCRY_GRADE_PROVEN, "set file flags to what they were",
 			     "set O_NONBLOCK once: SOCK_NONBLOCK with socket() or accept4()",
-			     "none while nobody else clears the flag"},
+			     "none while no other code clears the flag"},
 	[SCRY_VAIN_CLOEXEC] = {"cloexec", SCRY_GRADE_PROVEN,
 			       "set a close-on-exec flag to what it was",
 			       "open with O_CLOEXEC where it is wanted, and do not set it again",
 			       "none"},
-	[SCRY_VAIN_WAKE] = {"wakes-nobody", SCRY_GRADE_OBSERVED, "woke nobody",
-			    "wake only when somebody waits: count waiters beside the word",
+	[SCRY_VAIN_WAKE] = {"wakes-nobody", SCRY_GRADE_OBSERVED, "woke no thread",
+			    "wake only when a thread waits: count waiters beside the word",
 			    "a waiter that is not counted sleeps for ever"},
 	[SCRY_VAIN_CLOCK] = {"clock", SCRY_GRADE_OBSERVED,
 			     "read a clock that needs no system call where the vDSO serves it",
@@ -56,7 +56,7 @@ static const struct pattern patterns[] = {
 			    "put a buffer before it", "bytes reach the other side later"},
 	[SCRY_VAIN_TELL] = {"lseek-cur", SCRY_GRADE_HINT,
 			    "only asked where the file stands (lseek(fd, 0, SEEK_CUR))",
-			    "keep the position", "none while nobody else moves it"},
+			    "keep the position", "none while no other code moves it"},
 	[SCRY_VAIN_EPOLL] = {"epoll-mod", SCRY_GRADE_HINT, "changed what epoll waits for",
 			     "change it only where it differs from before",
 			     "EPOLLET and EPOLLONESHOT re-arm by it: then it is needed"},
@@ -86,7 +86,7 @@ static const struct pattern absent_there = {
 	"ask for what is there, or remember for a while what is not",
 	"a file that comes later is seen later"};
 static const struct pattern unlock = {
-	"mutex-wake", SCRY_GRADE_HINT, "let go of a mutex of libc's, and woke nobody",
+	"mutex-wake", SCRY_GRADE_HINT, "let go of a mutex of libc's, and woke no thread",
 	"often harmless: after pthread_cond_wait a mutex counts as contended; whether threads wait "
 	"for one, scry locks shows, and for a Ruby's GVL scry gvl",
 	"none"};

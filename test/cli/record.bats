@@ -310,7 +310,7 @@ PY
 	scry_ends 1 report "$T/x.scry" --view objects
 	says "of objects, and this is one of malloc and calls"
 	scry_ends 1 report "$T/x.scry" --section locks
-	says "nobody has recorded 'locks'"
+	says "'locks' was not recorded"
 	"$SCRY" info "$T/x.scry" --section calls --json >"$T/x.json"
 	json_is "$T/x.json" 'r["totals"]["instrument"] == "calls"'
 	scry_ends 0 malloc export "$T/x.scry" # its reader finds its section

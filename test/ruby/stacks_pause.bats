@@ -41,7 +41,7 @@ held() {
 	}
 	wait_for 20 slowed
 	grep -qE "^note: [0-9]+ looks were left out, so that the program was stopped for no more than 10 % of the time; fix: " "$T/text"
-	grep -q "exact: read while nobody ran" "$T/text"
+	grep -q "exact: read while no thread ran" "$T/text"
 	grep -q "held for a look: the median" "$T/text"
 }
 
