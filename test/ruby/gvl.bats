@@ -275,7 +275,7 @@ jits() {
 }
 
 @test "without -f children that are Rubies are said to be unwatched; other programs are none" {
-	local words='Array.new(4) { fork { sleep 1.5 } }; puts "pid #{$$}"; system("sleep 0.2"); Process.waitall'
+	local words='Array.new(4) { fork { sleep 4 } }; puts "pid #{$$}"; system("sleep 0.2"); Process.waitall'
 	scry_ends 0 gvl -- "$RUBY" -e "$words"
 	grep -qE "^note: at least 4 child processes of process [0-9]+ are each a Ruby .*: [0-9]+, [0-9]+, [0-9]+, ...; fix: -f$" "$T/scry.out"
 	scry_ends 0 gvl -f -- "$RUBY" -e "$words"

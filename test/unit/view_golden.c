@@ -548,7 +548,7 @@ static void bad_regex(void **state)
 	assert_int_equal(scry_reader_open(fd, &reader), 0);
 	assert_int_equal(scry_out_text_open(&doc), 0);
 	assert_int_equal(scry_view_objects(reader, &opts, &doc), -EINVAL);
-	assert_non_null(strstr(scry_error(), "no regular expression"));
+	assert_non_null(strstr(scry_error(), "invalid regular expression"));
 	scry_doc_abandon(&doc);
 	scry_reader_close(reader);
 	close(fd);
