@@ -377,6 +377,7 @@ static int find_lock(struct scry_gvl *g)
 	told.hands_over = l->gvl.hands_over;
 	told.nt = l->th_nt;
 	told.tid = l->th_tid;
+	told.watch = __rdtsc();
 	tell_pass(g, &told);
 	if (g->has_stacks)
 		tell_stacks(g, &told);
