@@ -511,6 +511,17 @@ static uint64_t own_holder(const struct scry_gate_gvl *g)
 	return g->holds && g->fs == thread_pointer() && !g->missed ? g->th : 0;
 }
 
+/*
+ * The thread that had it up to now, if this native thread runs it. In older VMs it is the owner
+ * that says that there is none any more: so who is here has given it.
+ */
+static uint64_t own_last_holder(const struct scry_gate_gvl *g, const struct moment *m, uint64_t th)
+{
+	if (!th && g->holds && !g->missed && !m->plan->hands_over)
+		return g->th;
+	return own_holder(g);
+}
+
 /* A new watch, or the first event of a fork child's. */
 static int begins(struct scry_gate_gvl *g, uint64_t watch)
 {
@@ -527,7 +538,7 @@ static void miss(struct scry_gate_gvl *g)
 
 /*
  * Whose it is after this event. In older VMs who takes it ends that section without a wait; in
- * newer ones the native thread says it. Of the first event that is not known.
+ * newer ones the native thread says it.
  */
 static void look_at_gate(struct scry_gate_gvl *g, const struct moment *m, uint64_t th, int is_known)
 {
@@ -539,7 +550,7 @@ static void look_at_gate(struct scry_gate_gvl *g, const struct moment *m, uint64
 	if (is_new)
 		g->fs = g->tid = 0;
 	g->th = th;
-	if (!is_known || !is_own(m->plan, th))
+	if (!(is_known || m->plan->hands_over) || !is_own(m->plan, th))
 		return;
 	g->fs = thread_pointer();
 	g->tid = own_tid();
@@ -597,7 +608,7 @@ static __attribute__((noinline)) void look(uint64_t now, uint32_t waits)
 		return;
 	}
 	begin(m.t, sequence);
-	m.had = own_holder(g);
+	m.had = own_last_holder(g, &m, th);
 	look_at_gate(g, &m, th, !waits && !is_start);
 	m.has = own_holder(g);
 	if (unlikely(now < m.t->last)) /* the clock is read out of order with the mutex */
