@@ -360,6 +360,7 @@ static int find_lock(struct scry_gvl *g)
 	struct scry_gvl_plan told = plan;
 	const uint64_t at = scry_inject_symbol(g->watch->inj, "scry_agent_gvl");
 	struct scry_ruby_thread *threads;
+	struct scry_ticks_pair began;
 	ssize_t n = scry_ruby_threads(g->ruby, &threads);
 	uint64_t mutex;
 	int r;
@@ -387,8 +388,11 @@ static int find_lock(struct scry_gvl *g)
 				 "them",
 				 g->watch->proc.pid, g->ruby->description);
 	r = scry_edit_poke(g->watch->inj->mem.fd, at, &told, sizeof(told));
+	began = scry_ticks_look();
 	if (r == 0) /* from here on it counts */
 		r = scry_edit_poke(g->watch->inj->mem.fd, at, &mutex, sizeof(mutex));
+	if (r == 0)
+		g->began = began;
 	return r < 0 ? scry_fail(r, "cannot write into process %d", g->watch->proc.pid) : 0;
 }
 
@@ -416,7 +420,6 @@ static int begin(struct scry_gvl *g)
 
 	if (r < 0)
 		return r;
-	g->began = scry_ticks_look();
 	g->since = g->began.tsc;
 	g->is_bound = true;
 	g->tids_are_ours = knows_tids_as_we_do(g);

@@ -335,6 +335,8 @@ static void set_times(struct report *r)
 		r->end = g->since;
 	r->since = g->since ? g->since : scry_gvl_events(t) ? t->began : r->end;
 	r->start = scry_gvl_events(t) ? t->began : r->end;
+	if (r->start < r->since || r->start > r->end) /* a table that makes no sense */
+		r->start = r->since;
 	if (g->has_first_look && g->first_look.tsc < r->start) {
 		r->prefix = r->start - g->first_look.tsc;
 		r->start = g->first_look.tsc;
