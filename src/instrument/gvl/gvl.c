@@ -119,7 +119,10 @@ static int read_words(const struct scry_gvl *g, struct scry_gvl_snapshot *ret)
 void scry_gvl_look_first(struct scry_gvl *g, int tries)
 {
 	struct scry_gvl_snapshot *s = &g->first_look;
+	const uint64_t began = scry_now_ns();
 
+	if (began < g->first_soon_ns)
+		return;
 	if (!s->queue)
 		s->queue = calloc(QUEUE_MAX, sizeof(*s->queue));
 	for (int i = 0; i < tries && s->queue && !g->has_first_look; i++) {
@@ -129,6 +132,7 @@ void scry_gvl_look_first(struct scry_gvl *g, int tries)
 		g->has_first_look = read_words(g, s) == 0 &&
 				    !__atomic_load_n(&g->table->sequence, __ATOMIC_ACQUIRE);
 	}
+	g->first_soon_ns = scry_now_ns() + LOOK_SHARE * (scry_now_ns() - began);
 }
 
 /* From 3.3 on threads may take turns on native threads, whose tids and names are then nobody's. */

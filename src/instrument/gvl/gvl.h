@@ -53,6 +53,7 @@ struct scry_gvl {
 	/* what stood before the first event: by a look at which nobody was in the VM's section */
 	bool has_first_look;
 	struct scry_gvl_snapshot first_look;
+	uint64_t first_soon_ns; /* when to look again for that */
 	struct scry_gvl_person *people;
 	struct scry_map by_th; /* -> index + 1 */
 	size_t count, room;
