@@ -459,9 +459,12 @@ static void look_at_owner(const struct moment *m, uint64_t th, uint32_t waits)
 	if (!row || waits || r->state != SCRY_GVL_HOLDS || is_first(t) || r->tid == own_tid() ||
 	    !is_own(m->plan, th))
 		return;
-	t->moves += r->tid != 0;
+	if (r->tid) {
+		r->moves++;
+		t->moves++;
+		t->moved_from = r->tid;
+	}
 	r->tid = own_tid();
-	r->nt = m->plan->hands_over ? load64(th + m->plan->nt) : 0;
 }
 
 /* Who has joined the queue: from its tail to the first that was there. */

@@ -432,6 +432,8 @@ static void granted(void **state)
 	elsewhere(move);
 	assert_int_equal(row_of(0)->state, SCRY_GVL_HOLDS);
 	assert_int_equal(table()->moves, 1);
+	assert_int_equal(table()->moved_from, natives[0][1]);
+	assert_int_equal(row_of(0)->moves, 1);
 	assert_int_equal(row_of(0)->tid, natives[1][1]);
 }
 
@@ -499,8 +501,8 @@ static void forged(void **state)
 /* Between pages without access. */
 static uint8_t *guarded(void)
 {
-	uint8_t *at = mmap(NULL, TABLE_BYTES + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
-			   -1, 0);
+	uint8_t *at =
+		mmap(NULL, TABLE_BYTES + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	assert_ptr_not_equal(at, MAP_FAILED);
 	assert_int_equal(mprotect(at + GUARD, TABLE_BYTES, PROT_READ | PROT_WRITE), 0);

@@ -30,10 +30,12 @@
 #define STACK_NS 1000 /* a stack, to the end of a wait */
 #define LOOK_NS 50000000ull
 #define FRESH_LOOKS 4 /* until who is new has its tid and name */
-#define LOOK_SHARE 10 /* looks for new threads take a tenth of the time, at most */
+#define LOOK_SHARE \
+	10 /* looks for new threads, and at the queue, take a tenth of the time, at most */
 #define READS 1000
 #define FIRST_TRIES 20
 #define QUEUE_MAX 4096u
+#define LINGER_NS 250000000ull /* a native thread whose thread has ended is gone by then */
 
 static const struct letting_go {
 	const char *function, *handler;
@@ -143,6 +145,40 @@ static void look_for_turns(struct scry_gvl *g, const struct scry_ruby_thread *th
 			g->are_turns |= threads[k].tid == threads[i].tid;
 }
 
+static bool is_task(const struct scry_gvl *g, uint32_t tid)
+{
+	const pid_t pid = g->watch->proc.pid;
+	pid_t *tids = NULL;
+	ssize_t n = scry_proc_tasks(pid, &tids);
+	bool is = false;
+
+	for (ssize_t i = 0; i < n && !is; i++)
+		is = (g->tids_are_ours ? tids[i] : scry_proc_tid_inside(pid, tids[i])) ==
+		     (pid_t)tid;
+	if (n >= 0)
+		free(tids);
+	return is;
+}
+
+/* A native thread that a thread has left and that lives on has run it for a turn. Where each thread
+ * has its own it ends with it: then a new thread only looks like the old one. */
+static void look_for_movers(struct scry_gvl *g)
+{
+	const uint64_t now = scry_now_ns();
+
+	if (g->are_turns || !g->ruby->layout.gvl.hands_over)
+		return;
+	if (g->mover && now - g->mover_ns >= LINGER_NS) {
+		g->are_turns = is_task(g, g->mover);
+		g->mover = 0;
+	}
+	if (g->mover || g->moves == g->table->moves)
+		return;
+	g->moves = g->table->moves;
+	g->mover = (uint32_t)g->table->moved_from;
+	g->mover_ns = now;
+}
+
 static struct scry_gvl_person *person_of(struct scry_gvl *g, uint64_t th)
 {
 	uint64_t *at = scry_map_ref(&g->by_th, th);
@@ -182,12 +218,19 @@ static void look_for_ractors(struct scry_gvl *g, const struct scry_ruby_thread *
 		g->ractors = (uint32_t)count - 1;
 }
 
+/* Somebody may be new. */
+static uint64_t births_of(const struct scry_gvl *g)
+{
+	return g->table->births + (g->are_turns ? 0 : g->table->moves);
+}
+
 void scry_gvl_look_at_people(struct scry_gvl *g)
 {
-	const uint64_t began = scry_now_ns(), births = g->table->births;
+	const uint64_t began = scry_now_ns(), births = births_of(g);
 	struct scry_ruby_thread *threads;
 	ssize_t n = scry_ruby_threads(g->ruby, &threads);
 
+	look_for_movers(g);
 	if (n > 0)
 		look_for_turns(g, threads, (size_t)n);
 	if (n > 0)
@@ -220,8 +263,7 @@ static bool is_look_due(const struct scry_gvl *g)
 {
 	const uint64_t now = scry_now_ns();
 
-	return now >= g->look_ns ||
-	       ((g->fresh || g->table->births != g->births) && now >= g->soon_ns);
+	return now >= g->look_ns || ((g->fresh || births_of(g) != g->births) && now >= g->soon_ns);
 }
 
 /* ---- planned ---- */
