@@ -30,6 +30,7 @@ static __attribute__((noinline)) uint32_t put_more(struct scry_agent_thread *t, 
 						   int *ret_has_read)
 {
 	struct scry_fetching f;
+	uint32_t words;
 
 	f.plan = plan_of(cookie);
 	f.registers = arguments;
@@ -40,9 +41,10 @@ static __attribute__((noinline)) uint32_t put_more(struct scry_agent_thread *t, 
 	f.has_read = 0;
 	if (f.plan->saved_count)
 		scry_fetch_save(&f, saved);
-	to[0] = scry_fetch(&f, to + 1);
+	words = scry_fetch(&f, to + 1);
+	to[0] = words;
 	*ret_has_read = f.has_read;
-	return (uint32_t)to[0];
+	return words;
 }
 
 SCRY_INTO_CALLERS uint64_t scry_call_entered(const uint64_t *slot, const uint64_t *arguments,
@@ -92,6 +94,7 @@ static uint32_t put_back(const struct scry_agent_thread *t, uint64_t *w, const u
 {
 	struct scry_fetching f;
 	uint64_t tsc = w[1];
+	uint32_t words;
 
 	f.plan = back->plan;
 	f.registers = 0;
@@ -103,8 +106,9 @@ static uint32_t put_back(const struct scry_agent_thread *t, uint64_t *w, const u
 	f.has_read = 0;
 	w[0] = scry_call_head((uint64_t)slot, SCRY_CALL_RETURN, back->hook) | SCRY_CALL_MORE;
 	w[1] = tsc;
-	w[2] = scry_fetch(&f, w + 3);
-	return w[2] ? 3 + (uint32_t)w[2] : 0;
+	words = scry_fetch(&f, w + 3);
+	w[2] = words;
+	return words ? 3 + words : 0;
 }
 
 /* Of calls that end together by tail calls, all but the last one. */

@@ -69,14 +69,14 @@ static int tell_line(struct scry_agent_thread *t, const struct stack *s, uint64_
 		return -1;
 	told = (struct scry_line_told *)(w + SCRY_CALL_RUBY_LINE_HEAD);
 	words = scry_lines_describe(told, pc, iseq);
-	if (!words || !told->def.path_size)
+	if (!words || words > DEF_WORDS_MAX || !told->def.path_size)
 		return 0;
 	w[0] = SCRY_CALL_RUBY_LINE;
 	w[1] = 0;
 	w[2] = SCRY_CALL_RUBY_LINE_HEAD + words;
 	w[3] = s->generation;
 	w[4] = pc;
-	scry_track_publish(t, w + w[2]);
+	scry_track_publish(t, w + SCRY_CALL_RUBY_LINE_HEAD + words);
 	return 1;
 }
 

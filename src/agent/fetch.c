@@ -4,6 +4,9 @@
  * ourselves, which fails where a load would trap: as many pointers in one call as do not hang on
  * each other; but what lies in the page of the return address is loaded. No register that a
  * function may use is changed: vector registers are only stored.
+ *
+ * The record lies in shared memory, which others than we write, with other rights: nothing in it is
+ * read again as a pointer, a length or a format. Such a word is read again where it came from.
  */
 #include "agent/fetch.h"
 
@@ -16,6 +19,8 @@
 #define ONES 0x0101010101010101ull
 #define BATCH_MAX 8u
 #define VARARGS_MAX 32u
+#define WINDOW_BYTES 64u
+#define FORMAT_MAX 256u /* bytes of a format in which strings are looked for */
 
 struct read { /* that waits for its turn */
 	struct scry_call_part *part;
@@ -31,12 +36,20 @@ struct read { /* that waits for its turn */
 struct work {
 	struct scry_fetching *f;
 	uint64_t *begin, *at, *end;
-	uint16_t parts[SCRY_PLAN_OPS_MAX]; /* of operations: words from `begin`, + 1; 0: not read */
-	struct read batch[BATCH_MAX];
+	/* Of operations: where what they read lies, how much of it was read; where its part is. */
+	uint64_t address[SCRY_PLAN_OPS_MAX];
+	uint16_t bytes[SCRY_PLAN_OPS_MAX], parts[SCRY_PLAN_OPS_MAX]; /* parts: words from `begin` */
+	uint32_t sure; /* a bit for each: it may be loaded */
 	uint32_t count;
+	struct read batch[BATCH_MAX];
 	uint32_t vectors, stack;
-	uint32_t stack_at; /* the part of the stack's words, as in `parts` */
+	uint32_t stack_bytes; /* of the words above the return address, that were read */
+	/* Read again last. */
+	uint32_t window_bytes;
+	uint64_t window_at, window[WINDOW_BYTES / 8 + 1]; /* one more is copied, not used */
 };
+_Static_assert(SCRY_PLAN_OPS_MAX <= 32, "bits");
+_Static_assert(SCRY_CALL_TEXT_MAX <= UINT16_MAX, "bytes");
 
 static uint64_t load(const uint8_t *at)
 {
@@ -131,6 +144,14 @@ static void read_pieces(const struct work *w, struct scry_agent_piece *local,
 	}
 }
 
+static void know(struct work *w, uint32_t op, const uint64_t *part, uint64_t address,
+		 uint32_t bytes)
+{
+	w->parts[op] = (uint16_t)(part - w->begin);
+	w->address[op] = address;
+	w->bytes[op] = (uint16_t)bytes;
+}
+
 /* The read bytes become a part at `to`, which lies before them or there. */
 static uint64_t *settle(struct work *w, const struct read *r, uint32_t got, uint64_t *to)
 {
@@ -155,7 +176,9 @@ static uint64_t *settle(struct work *w, const struct read *r, uint32_t got, uint
 	__builtin_memcpy(to, &part, sizeof(part));
 	pad((uint8_t *)(to + 2), n);
 	if (r->op)
-		w->parts[r->op - 1] = (uint16_t)(to - w->begin + 1);
+		know(w, r->op - 1, to, r->address, n);
+	if (r->kind == SCRY_PART_STACK)
+		w->stack_bytes = n;
 	return to + 2 + words_of(n);
 }
 
@@ -235,17 +258,34 @@ static void add_read(struct work *w, struct read r, uint16_t flags)
 	w->batch[w->count++] = r;
 }
 
-/* One that lies beyond the page of the return address: was it read? */
-static uint64_t word_of_stack(const struct work *w, uint32_t i)
+/* `bytes` at an address that was read before, once more, into memory of our own. 0: no more. */
+static int read_again(struct work *w, uint64_t address, void *to, uint32_t bytes, int is_sure)
 {
-	const struct scry_call_part *part;
+	const struct scry_agent_piece local = {(uint64_t)to, bytes}, remote = {address, bytes};
 
-	if (!w->stack_at)
-		return 0;
-	part = (const struct scry_call_part *)(void *)(w->begin + w->stack_at - 1);
-	return part->kind == SCRY_PART_STACK && 8 * i + 8 <= part->bytes
-		       ? load((const uint8_t *)(part + 1) + 8ull * i)
-		       : 0;
+	if (!is_sure && !is_near(w, address, address + bytes))
+		return read_self(w, &local, &remote, 1) == (int64_t)bytes;
+	copy_length(to, (const uint8_t *)address, bytes);
+	return 1;
+}
+
+/* The word at `offset` of what was read, `bytes` from `address` on; zeros behind them. */
+static uint64_t word_again(struct work *w, uint64_t address, uint32_t bytes, uint32_t offset,
+			   int is_sure)
+{
+	const uint64_t at = address + offset;
+	uint32_t rest = offset < bytes ? bytes - offset : 0, n = rest < 8 ? rest : 8;
+	uint64_t word = 0;
+
+	if (!n || w->window_at > at || at + n > w->window_at + w->window_bytes) {
+		n = rest < WINDOW_BYTES ? rest : WINDOW_BYTES;
+		w->window_at = at;
+		w->window_bytes = n && read_again(w, at, w->window, n, is_sure) ? n : 0;
+		n = n < 8 ? n : 8;
+	}
+	if (w->window_bytes)
+		__builtin_memcpy(&word, (const uint8_t *)w->window + (at - w->window_at), 8);
+	return n < 8 ? word & ((1ull << 8 * n) - 1) : word;
 }
 
 /* The word at a place; 0: it could not be read. */
@@ -254,18 +294,14 @@ static uint64_t word_at_place(struct work *w, uint8_t at, uint8_t op, uint16_t o
 	const struct scry_fetching *f = w->f;
 
 	if (at == SCRY_AT_PART) {
-		const struct scry_call_part *part;
-
 		for (uint32_t i = 0; i < w->count; i++)
 			if (w->batch[i].op == op + 1) {
 				flush(w);
 				break;
 			}
-		if (op >= SCRY_PLAN_OPS_MAX || !w->parts[op])
-			return 0;
-		part = (const struct scry_call_part *)(void *)(w->begin + w->parts[op] - 1);
-		return offset + 8u <= words_of(part->bytes) * 8
-			       ? load((const uint8_t *)(part + 1) + offset)
+		return op < SCRY_PLAN_OPS_MAX && offset + 8u <= words_of(w->bytes[op]) * 8
+			       ? word_again(w, w->address[op], w->bytes[op], offset,
+					    w->sure >> op & 1)
 			       : 0;
 	}
 	if (at == SCRY_AT_RAX || at == SCRY_AT_RDX)
@@ -280,7 +316,8 @@ static uint64_t word_at_place(struct work *w, uint8_t at, uint8_t op, uint16_t o
 		if (is_near(w, (uint64_t)word, (uint64_t)(word + 1)))
 			return *word;
 		flush(w);
-		return word_of_stack(w, at - SCRY_AT_STACK);
+		return word_again(w, (uint64_t)(f->slot + 1), w->stack_bytes,
+				  8u * (at - SCRY_AT_STACK), 0);
 	}
 	return at < SCRY_AT_REGISTER + SCRY_CALL_ARGS_MAX ? f->registers[at] : 0;
 }
@@ -315,7 +352,8 @@ static void fetch_sure(struct work *w, const struct scry_fetch *op, uint8_t numb
 	part->bytes = (uint32_t)n;
 	part->flags |= (op->flags & SCRY_FETCH_SQL ? SCRY_PART_SQL : 0) |
 		       (op->flags & SCRY_FETCH_MYSQL ? SCRY_PART_MYSQL : 0) | SCRY_PART_TEXT;
-	w->parts[number] = (uint16_t)(w->at - w->begin + 1);
+	know(w, number, w->at, r->address, (uint32_t)n);
+	w->sure |= 1u << number;
 	w->at += 2 + words_of(n);
 }
 
@@ -349,22 +387,23 @@ static void fetch_one(struct work *w, const struct scry_fetch *op, uint8_t numbe
 }
 
 /* A format's strings; and how many registers and words of the stack it names. */
-static void fetch_format(struct work *w, uint8_t number)
+static __attribute__((noinline)) void fetch_format(struct work *w, uint8_t number)
 {
 	const struct scry_call_plan *h = w->f->plan;
 	struct scry_varargs args = {h->named_registers, h->named_vectors, h->named_stack};
 	struct scry_format format;
 	struct scry_conversion c;
-	struct scry_call_part *part;
-	uint64_t precision = 0;
+	uint64_t precision = 0, text[FORMAT_MAX / 8];
+	uint32_t bytes;
 
 	flush(w);
-	if (!w->parts[number])
+	bytes = w->bytes[number] < FORMAT_MAX ? w->bytes[number] : FORMAT_MAX;
+	if (!bytes)
 		return;
-	part = (struct scry_call_part *)(void *)(w->begin + w->parts[number] - 1);
-	part->flags |= SCRY_PART_FORMAT;
-	format = (struct scry_format){.at = (const char *)(part + 1),
-				      .end = (const char *)(part + 1) + part->bytes};
+	((struct scry_call_part *)(void *)(w->begin + w->parts[number]))->flags |= SCRY_PART_FORMAT;
+	if (!read_again(w, w->address[number], text, bytes, w->sure >> number & 1))
+		return;
+	format = (struct scry_format){.at = (const char *)text, .end = (const char *)text + bytes};
 	for (uint32_t i = 0; i < VARARGS_MAX && scry_format_next(&format, &c); i++) {
 		uint32_t at = scry_varargs_next(&args, c.kind);
 		uint64_t word = at < SCRY_AT_SAVED ? word_at_place(w, (uint8_t)at, 0, 0) : 0;
@@ -430,7 +469,6 @@ static void put_registers(struct work *w)
 
 		r.kind = SCRY_PART_STACK;
 		flush(w);
-		w->stack_at = (uint32_t)(w->at - w->begin + 1);
 		add_read(w, r, 0);
 		flush(w);
 	}
@@ -449,12 +487,13 @@ uint32_t scry_fetch(struct scry_fetching *f, uint64_t *at)
 	w.count = 0;
 	w.vectors = f->registers ? f->plan->vectors : f->plan->back_vectors;
 	w.stack = f->plan->stack;
-	w.stack_at = 0;
+	w.stack_bytes = w.window_bytes = w.sure = 0;
+	w.window_at = 0;
 	put_registers(&w);
 	if (count > SCRY_PLAN_OPS_MAX)
 		count = SCRY_PLAN_OPS_MAX;
-	for (uint32_t i = 0; i < count; i++)
-		w.parts[i] = 0;
+	for (uint32_t i = 0; i < SCRY_PLAN_OPS_MAX; i++)
+		w.bytes[i] = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		fetch_one(&w, &ops[first + i], (uint8_t)i);
 		if (ops[first + i].flags & SCRY_FETCH_FORMAT && f->registers) {
@@ -475,7 +514,8 @@ void scry_fetch_save(const struct scry_fetching *f, uint64_t *to)
 
 	w.f = (struct scry_fetching *)(uintptr_t)f;
 	w.count = 0;
-	w.stack_at = 0;
+	w.stack_bytes = w.window_bytes = 0;
+	w.window_at = 0;
 	for (uint32_t i = 0; i < f->plan->saved_count && i < SCRY_PLAN_SAVED_MAX; i++)
 		to[i] = word_at_place(&w, f->plan->saved[i], 0, 0);
 }

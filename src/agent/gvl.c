@@ -9,6 +9,11 @@
  * beside the queue is a thread of an older VM that waits after it gave the lock: it yields.
  *
  * Called with the VM's mutex held: nobody else is here. Waits for nothing, calls nobody, bounded.
+ *
+ * The table is shared with fork children, which may have fewer rights than we do: nothing in it is
+ * an address that is read, nor an index that is not bounded. A thread's memory is read where the
+ * VM's own words name it in this event; its stack only by the thread itself, which the gate page
+ * knows.
  */
 #include "agent/gvl.h"
 
@@ -28,6 +33,9 @@ struct moment {
 	struct scry_gvl_table *t;
 	const struct scry_gvl_plan *plan;
 	uint64_t now;
+	/* Of this native thread, by the gate: the thread that has the lock now; that had it up to
+	 * now. 0: it is another one's, or not known. */
+	uint64_t has, had;
 };
 
 /* While the first event is looked at: of what was before it nothing is known. */
@@ -74,11 +82,12 @@ static uint32_t row_of(const struct moment *m, uint64_t th)
 static void count_runnable(const struct moment *m, int more)
 {
 	struct scry_gvl_table *t = m->t;
-	uint32_t n = t->runnable < SCRY_GVL_RUNNABLE ? t->runnable : SCRY_GVL_RUNNABLE - 1;
+	const uint32_t have = *(volatile uint16_t *)&t->runnable;
+	const uint32_t n = have < SCRY_GVL_RUNNABLE ? have : SCRY_GVL_RUNNABLE - 1;
 
 	t->by_runnable[n] += m->now - t->changed;
 	t->changed = m->now;
-	t->runnable = (uint16_t)(t->runnable + more);
+	t->runnable = (uint16_t)(have + (uint32_t)more);
 }
 
 static void lose(const struct moment *m, uint32_t waiter, uint32_t holder, uint64_t ticks)
@@ -162,24 +171,28 @@ static void overtake(const struct moment *m, uint32_t row)
 static void add_waiting(const struct moment *m, uint32_t row)
 {
 	struct scry_gvl_table *t = m->t;
+	const uint32_t have = *(volatile uint16_t *)&t->wanting;
 
-	if (t->wanting >= SCRY_GVL_THREADS)
+	if (have >= SCRY_GVL_THREADS)
 		return;
-	if (!t->wanting)
+	if (!have)
 		t->wanted_since = m->now;
-	row_at(m, row)->place = t->wanting;
-	t->waiting[t->wanting++] = (uint16_t)row;
+	row_at(m, row)->place = have;
+	t->waiting[have] = (uint16_t)row;
+	t->wanting = (uint16_t)(have + 1);
 }
 
 static void drop_waiting(const struct moment *m, uint32_t row)
 {
 	struct scry_gvl_table *t = m->t;
+	const uint32_t have = *(volatile uint16_t *)&t->wanting;
 	uint32_t place = row_at(m, row)->place & ROWS_MASK, last;
 
-	if (!t->wanting || t->wanting > SCRY_GVL_THREADS)
+	if (!have || have > SCRY_GVL_THREADS)
 		return;
-	last = t->waiting[--t->wanting] & ROWS_MASK;
-	if (!t->wanting) {
+	last = t->waiting[have - 1] & ROWS_MASK;
+	t->wanting = (uint16_t)(have - 1);
+	if (have == 1) {
 		t->contended += m->now - t->wanted_since;
 		end_run(m);
 	}
@@ -200,21 +213,12 @@ static int is_waiting(uint32_t state)
 	return state == SCRY_GVL_WANTS || state == SCRY_GVL_GRANTED;
 }
 
-/* The row's th, read once; 0: the host has put other pages, or zeros, in the table's place while a
- * thread stood in here. */
-static uint64_t th_of(const struct scry_gvl_row *r)
+/* The thread that has the row now. `th` is the VM's word. */
+static void look_at_self(const struct moment *m, struct scry_gvl_row *r, uint64_t th)
 {
-	uint64_t th = *(const volatile uint64_t *)&r->th;
+	const uint64_t self = load64(th + m->plan->self);
 
-	return is_pointer(th) ? th : 0;
-}
-
-/* The thread that has the row now. */
-static void look_at_self(const struct moment *m, struct scry_gvl_row *r)
-{
-	uint64_t th = th_of(r), self = th ? load64(th + m->plan->self) : 0;
-
-	if (!th || self == r->self)
+	if (self == r->self)
 		return;
 	r->self = self;
 	r->tid = 0;
@@ -282,15 +286,15 @@ static int find_stack(const struct scry_gvl_plan *plan, struct scry_gvl_wait *w)
 }
 
 /* By the thread that has waited, which stands where it stood meanwhile. */
-static void take_stack(const struct moment *m, const struct scry_gvl_row *r, uint64_t waited)
+static void take_stack(const struct moment *m, const struct scry_gvl_row *r, uint64_t th,
+		       uint64_t waited)
 {
-	struct scry_gvl_wait w = {.th = m->t->busy ? 0 : th_of(r), .ticks = waited};
+	struct scry_gvl_wait w = {.th = th, .ticks = waited, .is_old = r->is_old};
 	struct scry_gvl_table *t = m->t;
-	const uint64_t head = t->ring_head, tail = *(volatile uint64_t *)&t->ring_tail;
-	const int has_stack = w.th && is_own(m->plan, w.th) && find_stack(m->plan, &w);
+	const uint64_t head = *(volatile uint64_t *)&t->ring_head,
+		       tail = *(volatile uint64_t *)&t->ring_tail;
+	const int has_stack = th == m->has && find_stack(m->plan, &w);
 
-	w.th = r->th;
-	w.is_old = r->is_old;
 	w.words = SCRY_GVL_WAIT_WORDS + (has_stack ? (w.end - w.cfp + w.top - w.bottom) / 8 : 0);
 	if (head - tail > SCRY_GVL_RING || w.words > SCRY_GVL_RING - (head - tail)) {
 		t->unstacked++;
@@ -305,12 +309,12 @@ static void take_stack(const struct moment *m, const struct scry_gvl_row *r, uin
 	__atomic_store_n(&t->ring_head, head + w.words, __ATOMIC_RELEASE);
 }
 
-static void end_wait(const struct moment *m, struct scry_gvl_row *r)
+static void end_wait(const struct moment *m, struct scry_gvl_row *r, uint64_t th)
 {
 	uint64_t waited = m->now - r->wait_began;
 
 	if (m->plan->stacks)
-		take_stack(m, r, waited);
+		take_stack(m, r, th, waited);
 	if (r->is_old) {
 		r->old_wait = waited;
 		return;
@@ -321,8 +325,9 @@ static void end_wait(const struct moment *m, struct scry_gvl_row *r)
 		r->longest = waited;
 }
 
-/* From one state to the next: the only place where times are added up. */
-static void change(const struct moment *m, uint32_t row, uint32_t state)
+/* From one state to the next: the only place where times are added up. `th`: the row's, as the VM
+ * names it in this event; 0: the thread does not begin to wait, nor gets the lock. */
+static void change(const struct moment *m, uint32_t row, uint64_t th, uint32_t state)
 {
 	struct scry_gvl_row *r = row_at(m, row);
 	uint32_t was = r->state;
@@ -342,16 +347,17 @@ static void change(const struct moment *m, uint32_t row, uint32_t state)
 		settle_waiter(m, row, holder_of(m));
 		drop_waiting(m, row);
 		if (state == SCRY_GVL_HOLDS)
-			end_wait(m, r);
+			end_wait(m, r, th);
 		r->is_old = 0;
 	} else if (!is_waiting(was) && is_waiting(state)) {
-		look_at_self(m, r);
+		if (th)
+			look_at_self(m, r, th);
 		r->wait_began = r->lost_since = m->now;
 		r->is_old = is_first(m->t);
 		add_waiting(m, row);
 	}
 	if (state == SCRY_GVL_HOLDS) {
-		look_at_self(m, r);
+		look_at_self(m, r, th);
 		r->takes++;
 		if (is_waiting(was))
 			end_run(m);
@@ -388,43 +394,50 @@ static int is_passing(const struct scry_gvl_plan *plan, uint64_t th)
 	return is_pointer(def) ? load64(def + plan->def_func) == plan->pass : -1;
 }
 
-/* Where a section was missed it may be another thread's, which may have ended. */
+/* By the thread itself, if its frame is to be looked at. */
 static void count_yield(const struct moment *m, struct scry_gvl_row *r)
 {
-	uint64_t th = m->t->busy ? 0 : th_of(r);
-	int passes = th && is_own(m->plan, th) ? is_passing(m->plan, th) : -1;
+	const int passes = m->had && r->th == m->had ? is_passing(m->plan, m->had) : -1;
 
 	r->yields++;
 	r->passes += passes == 1;
 	r->forced += passes == 0;
 }
 
+static int is_in_queue(const struct scry_gvl_plan *plan, uint64_t th)
+{
+	uint64_t node = load64(plan->queue + 8);
+
+	for (uint32_t i = 0; node != plan->queue && i < QUEUE_MAX; i++) {
+		if (node == th + plan->node)
+			return 1;
+		node = load64(node + 8);
+	}
+	return 0;
+}
+
 /* Whose it was, and who gave it. */
 static void end_ownership(const struct moment *m, uint32_t was, int yields)
 {
 	struct scry_gvl_row *r = row_at(m, was);
-	const uint64_t th = th_of(r);
 
 	if (r->state == SCRY_GVL_GRANTED) { /* it had not run: another one was quicker */
 		r->taken_back++;
-		change(m, was,
-		       th && load64(th + m->plan->node) != th + m->plan->node ? SCRY_GVL_WANTS
-									      : SCRY_GVL_OFF);
+		change(m, was, 0, is_in_queue(m->plan, r->th) ? SCRY_GVL_WANTS : SCRY_GVL_OFF);
 		r->is_queued = r->state == SCRY_GVL_WANTS;
 		return;
 	}
-	change(m, was, SCRY_GVL_OFF);
+	change(m, was, 0, SCRY_GVL_OFF);
 	if (yields) {
-		change(m, was, SCRY_GVL_WANTS);
+		change(m, was, 0, SCRY_GVL_WANTS);
 		count_yield(m, r);
 	}
 }
 
-static void look_at_owner(const struct moment *m, uint32_t waits)
+static void look_at_owner(const struct moment *m, uint64_t th, uint32_t waits)
 {
 	struct scry_gvl_table *t = m->t;
-	uint64_t th = load64(m->plan->owner);
-	uint32_t row = th ? row_of(m, th) : 0, was = t->owner;
+	uint32_t row = th ? row_of(m, th) : 0, was = *(volatile uint16_t *)&t->owner;
 	struct scry_gvl_row *r = row_at(m, row);
 
 	if (row != was) {
@@ -434,21 +447,24 @@ static void look_at_owner(const struct moment *m, uint32_t waits)
 		t->owner = (uint16_t)row;
 		t->recent = 0;
 		if (row)
-			change(m, row,
+			change(m, row, th,
 			       is_own(m->plan, th) || is_first(t) ? SCRY_GVL_HOLDS
 								  : SCRY_GVL_GRANTED);
 	} else if (row && r->state == SCRY_GVL_GRANTED && is_own(m->plan, th)) {
 		settle_waiters(m);
-		change(m, row, SCRY_GVL_HOLDS);
+		change(m, row, th, SCRY_GVL_HOLDS);
 	} else {
 		return;
 	}
 	if (!row || waits || r->state != SCRY_GVL_HOLDS || is_first(t) || r->tid == own_tid() ||
 	    !is_own(m->plan, th))
 		return;
-	t->moves += r->tid != 0;
+	if (r->tid) {
+		r->moves++;
+		t->moves++;
+		t->moved_from = r->tid;
+	}
 	r->tid = own_tid();
-	r->nt = m->plan->hands_over ? load64(th + m->plan->nt) : 0;
 }
 
 /* Who has joined the queue: from its tail to the first that was there. */
@@ -460,7 +476,8 @@ static void look_at_queue(const struct moment *m)
 	if (tail == t->tail)
 		return;
 	for (uint32_t i = 0; node != m->plan->queue && i < QUEUE_MAX; i++) {
-		uint32_t row = row_of(m, node - m->plan->node);
+		const uint64_t th = node - m->plan->node;
+		uint32_t row = row_of(m, th);
 		struct scry_gvl_row *r = row_at(m, row);
 		int gave = r->state == SCRY_GVL_OFF && r->since == m->now && r->takes;
 
@@ -470,7 +487,7 @@ static void look_at_queue(const struct moment *m)
 			t->strange++;
 			break;
 		}
-		change(m, row, SCRY_GVL_WANTS);
+		change(m, row, th, SCRY_GVL_WANTS);
 		if (row) {
 			r->is_queued = 1;
 			if (gave)
@@ -479,6 +496,68 @@ static void look_at_queue(const struct moment *m)
 		node = load64(node + 8);
 	}
 	t->tail = tail;
+}
+
+/* ---- what the gate knows ---- */
+
+static uint64_t thread_pointer(void)
+{
+	uint64_t fs;
+
+	__asm__ volatile("mov %%fs:0, %0" : "=r"(fs));
+	return fs;
+}
+
+/* The thread that has the lock, if this native thread runs it. */
+static uint64_t own_holder(const struct scry_gate_gvl *g)
+{
+	return g->holds && g->fs == thread_pointer() && !g->missed ? g->th : 0;
+}
+
+/*
+ * The thread that had it up to now, if this native thread runs it. In older VMs it is the owner
+ * that says that there is none any more: so who is here has given it.
+ */
+static uint64_t own_last_holder(const struct scry_gate_gvl *g, const struct moment *m, uint64_t th)
+{
+	if (!th && g->holds && !g->missed && !m->plan->hands_over)
+		return g->th;
+	return own_holder(g);
+}
+
+/* A new watch, or the first event of a fork child's. */
+static int begins(struct scry_gate_gvl *g, uint64_t watch)
+{
+	if (likely(g->watch == watch))
+		return 0;
+	*g = (struct scry_gate_gvl){.watch = watch};
+	return 1;
+}
+
+static void miss(struct scry_gate_gvl *g)
+{
+	*g = (struct scry_gate_gvl){.watch = g->watch, .missed = 1};
+}
+
+/*
+ * Whose it is after this event. In older VMs who takes it ends that section without a wait; in
+ * newer ones the native thread says it.
+ */
+static void look_at_gate(struct scry_gate_gvl *g, const struct moment *m, uint64_t th, int is_known)
+{
+	const int is_new = !g->holds || g->th != th;
+
+	g->holds = th != 0;
+	if (!th || (!is_new && !m->plan->hands_over))
+		return;
+	if (is_new)
+		g->fs = g->tid = 0;
+	g->th = th;
+	if (!(is_known || m->plan->hands_over) || !is_own(m->plan, th))
+		return;
+	g->fs = thread_pointer();
+	g->tid = own_tid();
+	g->nt = m->plan->hands_over ? load64(th + m->plan->nt) : 0;
 }
 
 /* ---- the event ---- */
@@ -510,7 +589,10 @@ static int is_over(struct scry_gvl_table *t, uint64_t now)
 static __attribute__((noinline)) void look(uint64_t now, uint32_t waits)
 {
 	struct moment m = {.plan = &scry_agent_gvl.plan, .now = now};
+	struct scry_gate_gvl *g = &scry_agent.gate->gvl;
+	const uint64_t th = load64(m.plan->owner);
 	uint64_t sequence;
+	int is_start;
 
 	/* a fork child's gate is all zero: the lock is a new one, held by its one thread */
 	if (unlikely(!__atomic_load_n(&scry_agent.gate->open, __ATOMIC_ACQUIRE)) &&
@@ -518,18 +600,25 @@ static __attribute__((noinline)) void look(uint64_t now, uint32_t waits)
 		return;
 	m.t = (struct scry_gvl_table *)scry_agent.gate->table;
 	sequence = *(volatile uint64_t *)&m.t->sequence;
+	is_start = begins(g, m.plan->watch);
 	if (unlikely(sequence & 1)) {
 		m.t->busy++;
+		miss(g);
 		return;
 	}
-	if (unlikely(is_over(m.t, now)))
+	if (unlikely(is_over(m.t, now))) {
+		miss(g);
 		return;
+	}
 	begin(m.t, sequence);
+	m.had = own_last_holder(g, &m, th);
+	look_at_gate(g, &m, th, !waits && !is_start);
+	m.has = own_holder(g);
 	if (unlikely(now < m.t->last)) /* the clock is read out of order with the mutex */
 		m.now = m.t->last;
 	if (is_first(m.t))
 		m.t->began = m.t->changed = m.now;
-	look_at_owner(&m, waits);
+	look_at_owner(&m, th, waits);
 	look_at_queue(&m);
 	end(m.t, sequence, m.now);
 }
@@ -543,7 +632,7 @@ static __attribute__((noinline)) void look(uint64_t now, uint32_t waits)
 void scry_gvl_let_go(uint64_t mutex, uint32_t waits)
 {
 	const struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
-	const struct scry_gate *gate = (const struct scry_gate *)plan->gate;
+	struct scry_gate *gate = (struct scry_gate *)plan->gate;
 	const uint64_t now = scry_tsc(), th = load64(plan->owner);
 	struct scry_gvl_table *t;
 	uint64_t sequence, roles;
@@ -563,16 +652,19 @@ void scry_gvl_let_go(uint64_t mutex, uint32_t waits)
 		if (roles >> 32 != 1ull << 16 || r->state != SCRY_GVL_HOLDS)
 			goto look;
 		begin(t, sequence);
+		gate->gvl.holds = 0;
 		r->held += now - r->since;
 		r->state = SCRY_GVL_OFF;
 		t->by_runnable[1] += now - t->changed;
 		t->roles = (roles & ROWS_MASK) << 16;
 	} else {
 		r = &t->row[roles >> 16 & ROWS_MASK];
-		if (roles & ~0xffff0000ull || r->th != th || r->tid != load32(mutex + 8) ||
-		    (plan->hands_over && load64(th + plan->nt) != r->nt))
+		if (roles & ~0xffff0000ull || gate->gvl.th != th ||
+		    gate->gvl.tid != load32(mutex + 8) ||
+		    (plan->hands_over && load64(th + plan->nt) != gate->gvl.nt))
 			goto look;
 		begin(t, sequence);
+		gate->gvl.holds = 1;
 		r->takes++;
 		r->state = SCRY_GVL_HOLDS;
 		t->by_runnable[0] += now - t->changed;

@@ -19,6 +19,8 @@
 
 #define NAP_NS 5000000
 #define NAPS 10
+#define NAPS_MAX 400 /* in all: other processes may write what says that the keeper lives */
+#define CUTS 16	     /* naps that ended early, for one */
 
 static void wake(uint32_t *word)
 {
@@ -45,7 +47,7 @@ static int wait_for(struct scry_control *c, uint32_t ticket)
 {
 	uint64_t end = now_tsc() + c->load_wait_tsc;
 	uint32_t beat = __atomic_load_n(&c->load_beat, __ATOMIC_RELAXED), done;
-	int has_given_up = 0, naps = 0;
+	int has_given_up = 0, naps = 0, all = 0, is_whole;
 
 	while (is_before(done = __atomic_load_n(&c->load_done, __ATOMIC_SEQ_CST), ticket)) {
 		uint32_t beats = __atomic_load_n(&c->load_beat, __ATOMIC_RELAXED);
@@ -56,7 +58,8 @@ static int wait_for(struct scry_control *c, uint32_t ticket)
 			naps = 0;
 		}
 		beat = beats;
-		if (now > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
+		if (now > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED) ||
+		    all >= NAPS_MAX * CUTS)
 			return 0;
 		/* We say that we go, then look whether it writes; it says that it writes, then
 		 * looks whether we go: one of us two sees the other. */
@@ -69,7 +72,9 @@ static int wait_for(struct scry_control *c, uint32_t ticket)
 		}
 		if (has_given_up && !__atomic_load_n(&c->load_busy, __ATOMIC_SEQ_CST))
 			return 0;
-		naps += scry_calling_nap(&c->load_done, done, NAP_NS) == SCRY_ETIMEDOUT;
+		is_whole = scry_calling_nap(&c->load_done, done, NAP_NS) == SCRY_ETIMEDOUT;
+		naps += is_whole;
+		all += is_whole ? CUTS : 1;
 	}
 	return 1;
 }

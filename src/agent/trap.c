@@ -20,18 +20,18 @@
 static uint64_t next_ip(const struct scry_agent_trap *trap, uint64_t ip)
 {
 	for (uint64_t i = 0; i < trap->slab_count; i++) {
-		const uint64_t *of = (const uint64_t *)trap->slabs[i].counters;
-		uint64_t copies = trap->slabs[i].code + SCRY_BREAKS_HEAD;
+		uint64_t copy = trap->slabs[i].code + SCRY_BREAKS_HEAD, of;
 
-		if (ip >= copies && ip < copies + trap->slabs[i].copies * SCRY_BREAKS_COPY)
+		if (ip >= copy && ip < copy + trap->slabs[i].copies * SCRY_BREAKS_SLOT)
 			return ip;
-		for (uint64_t k = 0; k < trap->slabs[i].copies && of[k]; k++) {
-			if (of[k] == ip)
+		for (uint64_t k = 0; k < trap->slabs[i].copies; k++, copy += SCRY_BREAKS_SLOT) {
+			of = *(const volatile uint64_t *)(copy + SCRY_BREAKS_COPY);
+			if (!of)
+				break;
+			if (of == ip)
 				return ip;
-			if (of[k] == ip - 1) /* undone meanwhile: there; else in its copy */
-				return *(const volatile uint8_t *)of[k] == INT3
-					       ? copies + k * SCRY_BREAKS_COPY
-					       : of[k];
+			if (of == ip - 1) /* undone meanwhile: there; else in its copy */
+				return *(const volatile uint8_t *)of == INT3 ? copy : of;
 		}
 	}
 	return 0;

@@ -99,15 +99,17 @@ static int is_child(void)
 	return scry_agent.unwinding.pid && scry_agent_rows.calling.pid != scry_agent.unwinding.pid;
 }
 
-/* Of a pc, by the object that it lies in; 0: it lies in none. */
+/* Of a pc, by the object that it lies in; 0: it lies in none. Fork children can write the tables:
+ * what bounds anything is copied once, then checked. */
 static uint64_t look_up(const struct scry_unwind_index *index, uint64_t pc)
 {
 	const struct scry_agent_unwinding *u = &scry_agent.unwinding;
-	uint64_t low = 0, high = index->count, need;
-	const struct scry_unwind_object *o;
+	const uint64_t count = *(const volatile uint64_t *)&index->count;
+	uint64_t low = 0, high = count, need;
+	struct scry_unwind_object o = {0};
 	struct scry_unwind_rows rows;
 
-	if (high > SCRY_UNWIND_OBJECTS)
+	if (count > SCRY_UNWIND_OBJECTS)
 		return 0;
 	while (low < high) { /* the first that ends behind it */
 		uint64_t middle = (low + high) / 2;
@@ -117,22 +119,23 @@ static uint64_t look_up(const struct scry_unwind_index *index, uint64_t pc)
 		else
 			high = middle;
 	}
-	o = &index->objects[low];
-	if (low >= index->count || pc < o->start) {
+	if (low < count)
+		o = index->objects[low];
+	__asm__ volatile("" ::: "memory");
+	if (low >= count || pc < o.start) {
 		scry_account_of(scry_agent.control)->walk.missed = pc;
 		return 0;
 	}
-	if (is_child() && (int32_t)(o->since - (uint32_t)u->seen) > 0)
+	if (is_child() && (int32_t)(o.since - (uint32_t)u->seen) > 0)
 		return 0; /* there it may be another object */
-	rows = (struct scry_unwind_rows){.count = o->rows, .rule_count = o->rules};
-	need = o->at + (uint64_t)rows.rule_count + (rows.count + 1ull) / 2 +
-	       (rows.count + 3ull) / 4;
-	if (need > u->words || pc - o->base > UINT32_MAX)
+	rows = (struct scry_unwind_rows){.count = o.rows, .rule_count = o.rules};
+	need = o.at + (uint64_t)rows.rule_count + (rows.count + 1ull) / 2 + (rows.count + 3ull) / 4;
+	if (need > u->words || pc - o.base > UINT32_MAX)
 		return 0;
-	rows.rules = (const uint64_t *)u->map + o->at;
+	rows.rules = (const uint64_t *)u->map + o.at;
 	rows.pcs = (const uint32_t *)(rows.rules + rows.rule_count);
 	rows.which = (const uint16_t *)((const uint64_t *)rows.pcs + (rows.count + 1ull) / 2);
-	return scry_unwind_find(&rows, (uint32_t)(pc - o->base));
+	return scry_unwind_find(&rows, (uint32_t)(pc - o.base));
 }
 
 static __attribute__((noinline, cold)) uint64_t find_rule(struct scry_walk_rule *to, uint64_t pc,

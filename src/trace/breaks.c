@@ -107,7 +107,7 @@ static int tell_agent(struct scry_breaks *b, int number, uint64_t copies)
 	struct scry_inject *inj = b->inj;
 	const uint64_t trap = inj->data + offsetof(struct scry_agent_data, trap);
 	const struct scry_slab *slab = &inj->header.slabs[number];
-	const uint64_t row[3] = {slab->code, slab->counters, copies};
+	const uint64_t row[2] = {slab->code, copies};
 	uint64_t count = 0; /* others are of a scry that died: some thread may still need them */
 	int r = scry_mem_u64(b->mem, trap + offsetof(struct scry_agent_trap, slab_count), &count);
 
@@ -138,7 +138,7 @@ static int slab_near(struct scry_breaks *b, uint64_t address, struct scry_tracee
 		    distance(inj->header.slabs[i].code, address) < SLAB_REACH &&
 		    b->used[i] < inj->header.slabs[i].counters_size / 8)
 			return (int)i;
-	number = scry_inject_slab(inj, held, address, SCRY_BREAKS_HEAD + copies * SCRY_BREAKS_COPY,
+	number = scry_inject_slab(inj, held, address, SCRY_BREAKS_HEAD + copies * SCRY_BREAKS_SLOT,
 				  copies);
 	if (number < 0)
 		return number;
@@ -156,7 +156,7 @@ static int write_copy(struct scry_breaks *b, const struct scry_x86_code *code,
 {
 	struct scry_slab *slab = &b->inj->header.slabs[number];
 	const uint64_t at =
-		slab->code + SCRY_BREAKS_HEAD + (uint64_t)b->used[number] * SCRY_BREAKS_COPY;
+		slab->code + SCRY_BREAKS_HEAD + (uint64_t)b->used[number] * SCRY_BREAKS_SLOT;
 	const struct scry_x86_place place = {.address = at, .back = true};
 	struct scry_x86_moved moved;
 	enum scry_x86_refusal refusal = scry_x86_move(code, window, &place, &moved);
@@ -169,10 +169,12 @@ static int write_copy(struct scry_breaks *b, const struct scry_x86_code *code,
 		return 0;
 	}
 	r = scry_edit_poke(b->inj->mem.fd, at, moved.code, moved.bytes);
+	if (r == 0)
+		r = scry_edit_poke(b->inj->mem.fd, at + SCRY_BREAKS_COPY, &k->at, sizeof(k->at));
 	if (r < 0)
 		return scry_fail(r, "cannot write into process %d", b->inj->proc->pid);
-	b->inj->counters[number][b->used[number]++] = k->at;
-	slab->used = SCRY_BREAKS_HEAD + (uint64_t)b->used[number] * SCRY_BREAKS_COPY;
+	b->used[number]++;
+	slab->used = SCRY_BREAKS_HEAD + (uint64_t)b->used[number] * SCRY_BREAKS_SLOT;
 	k->copy = at;
 	return 0;
 }
@@ -308,13 +310,15 @@ void scry_breaks_lift_all(struct scry_breaks *b)
 static void disown(struct scry_breaks *b, uint64_t copy)
 {
 	const struct scry_agent_header *h = &b->inj->header;
+	const uint64_t nobody = 1;
 
 	for (uint64_t i = 0; i < h->slab_count; i++) {
 		uint64_t first = h->slabs[i].code + SCRY_BREAKS_HEAD;
 
 		if (b->slabs & 1u << i && copy >= first &&
-		    copy < first + (uint64_t)b->used[i] * SCRY_BREAKS_COPY)
-			b->inj->counters[i][(copy - first) / SCRY_BREAKS_COPY] = 1;
+		    copy < first + (uint64_t)b->used[i] * SCRY_BREAKS_SLOT)
+			scry_edit_poke(b->inj->mem.fd, copy + SCRY_BREAKS_COPY, &nobody,
+				       sizeof(nobody));
 	}
 }
 

@@ -780,8 +780,10 @@ void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instr
 	if (s.writer) {
 		report_short_recording(&s);
 		scry_group_close(&s);
-		if (scry_writer_close(s.writer) < 0)
+		if (scry_writer_close(s.writer) < 0) {
+			s.is_short = true;
 			scry_tell(&s, SCRY_NEWS_SAY, 0, scry_error());
+		}
 	}
 	if (r == 0 && s.is_short && !opts->max_size)
 		scry_tell(&s, SCRY_NEWS_SHORT, 0, "");

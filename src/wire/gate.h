@@ -19,6 +19,19 @@ struct scry_agent_frames { /* the part of the VM's layout that each event needs,
 	uint16_t with_stacks; /* each object with the stack that made it */
 	uint16_t with_pages;  /* pages in which objects are made are noted: agent/pages.c */
 };
+/*
+ * What agent/gvl.c knows of a VM's lock for itself. Its table is shared with fork children, which
+ * may have fewer rights: what says which thread's memory may be read lies here, where nobody else
+ * writes.
+ */
+struct scry_gate_gvl {
+	uint64_t th; /* whose the lock was last, by the VM's own word */
+	uint64_t nt; /* the VM's struct of the native thread that ran it then, by the plan */
+	uint64_t fs; /* that native thread's thread pointer; 0: not seen */
+	uint32_t tid, holds; /* its tid; 1: it has the lock still */
+	uint64_t watch;	     /* the plan's, when all this was begun */
+	uint64_t missed;     /* 1: an event was missed since */
+};
 struct scry_gate {
 	uint32_t wanted;   /* 0: off; else the number of the watch that is on; host writes */
 	uint32_t taken;	   /* the watch that the handler has taken up */
@@ -54,8 +67,10 @@ struct scry_gate {
 	uint64_t seen;		      /* objects since then */
 	uint32_t loads;	    /* 1: the keeper wants to know of loaded objects; host writes */
 	uint32_t last_slot; /* the slot size that the newest word of the ring goes by */
-	uint64_t table;	    /* of an instrument that counts in its pages (wire/gvl.h): where; host.
-			       In a fork child: 1, a thread claims a lane; then where (lane.c) */
+	/* of an instrument that counts in its pages (wire/gvl.h): where; host. In a fork child: 1,
+	 * a thread claims a lane; then where (lane.c) */
+	uint64_t table __attribute__((aligned(64)));
+	struct scry_gate_gvl gvl;
 };
 /* What a VM waits for the keeper for: agent/last.c */
 enum scry_look {
@@ -74,6 +89,7 @@ struct scry_owner {
 
 #define SCRY_GATE_BIRTHS 184 /* for agent/thunk.S */
 _Static_assert(offsetof(struct scry_gate, births) == SCRY_GATE_BIRTHS, "see above");
-_Static_assert(sizeof(struct scry_gate) == 256, "four cache lines, the third for sampling");
+_Static_assert(sizeof(struct scry_gate) == 320 && offsetof(struct scry_gate, table) == 256,
+	       "five cache lines, the third for sampling, the fifth for tables");
 
 #endif

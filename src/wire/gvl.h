@@ -44,8 +44,8 @@ struct scry_gvl_row {
 	uint64_t takes; /* times that it got the lock */
 	uint32_t state; /* enum scry_gvl_state */
 	uint32_t tid;	/* of the native thread that ran it, as that knows itself; 0: not seen */
-	uint64_t nt; /* the VM's struct of that native thread, where the plan says `hands_over` */
-	uint64_t first;		    /* event */
+	uint64_t moves; /* times that it was another one than before, of the same Thread object */
+	uint64_t first; /* event */
 	uint16_t is_queued, is_old; /* is_old: the wait was on at the first event */
 	uint32_t threads;	    /* that had this struct, seen by their Thread objects */
 	uint64_t wanted, granted;   /* ticks, of states that are over */
@@ -108,7 +108,10 @@ struct scry_gvl_table {	    /* zero at first; in its first line is what a quiet 
 	uint64_t ring_tail; /* ... has read: it alone writes this */
 	uint64_t unstacked; /* waits that found no room there */
 	uint64_t crowded_since; /* when the first thread found no row; 0: none did */
-	uint64_t moves;		/* times that another native thread ran a thread than before */
+	/* Times that another native thread ran a thread than before; tid of the one before, at the
+	 * last. If that has ended it was another thread, with struct and object of the first. */
+	uint64_t moves;
+	uint64_t moved_from;
 	uint16_t slots[SCRY_GVL_SLOTS];
 	uint16_t waiting[SCRY_GVL_THREADS];
 	struct scry_gvl_pair pairs[SCRY_GVL_PAIRS];

@@ -68,10 +68,11 @@ struct scry_unwind_rows {      /* of one object */
 	uint32_t count, rule_count;
 };
 
-/* The rule at `pc`, bytes from the object's base; 0 (unknown): none. */
+/* The rule at `pc`, bytes from the object's base; 0 (unknown): none. Others may write the tables
+ * meanwhile. */
 static inline uint64_t scry_unwind_find(const struct scry_unwind_rows *t, uint32_t pc)
 {
-	uint32_t low = 0, high = t->count;
+	uint32_t low = 0, high = t->count, which;
 
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;
@@ -81,7 +82,10 @@ static inline uint64_t scry_unwind_find(const struct scry_unwind_rows *t, uint32
 		else
 			high = middle;
 	}
-	return low && t->which[low - 1] < t->rule_count ? t->rules[t->which[low - 1]] : 0;
+	if (!low)
+		return 0;
+	which = *(const volatile uint16_t *)&t->which[low - 1];
+	return which < t->rule_count ? t->rules[which] : 0;
 }
 
 /* The mapping. `at`: u64 words from its beginning; there lie rules, then pcs, then `which`. */

@@ -69,6 +69,21 @@ is_short_but_whole() {
 	finish "$PID"
 }
 
+@test "a full disk at the end, where all is written at once" {
+	need_root "mounting a small tmpfs"
+	mkdir "$T/small"
+	mount -t tmpfs -o size=64k tmpfs "$T/small" || skip "no tmpfs may be mounted here"
+	dd if=/dev/zero of="$T/small/filler" bs=4k count=13 2>/dev/null
+	start threads "$RUBY" -e '60.times { Thread.new { loop { sleep 0.01 } } }; puts "pid"; $stdout.flush; sleep'
+	wait_for 20 in_file "^pid" "$T/threads.out"
+	status=0
+	"$SCRY" gvl -p "$PID" -d 0.5s -o "$T/small/end.scry" >"$T/out" 2>"$T/err" || status=$?
+	cat "$T/err"
+	[ "$status" -eq 1 ]
+	grep -q "^scry: cannot write the recording: No space" "$T/err"
+	[ "$(tail -1 "$T/err")" = "scry: the recording lacks its end" ]
+}
+
 @test "--max-size is kept, and the report says what is missing" {
 	counted
 	"$SCRY" objects --raw --max-size 1MiB -p "$PID" -d 1s -o "$T/max.scry" >"$T/out" 2>"$T/err" || true

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -210,6 +211,8 @@ static int set_up(void **state)
 	vm.head[0] = vm.head[1] = (uint64_t)vm.head;
 	mutex[2] = (uint32_t)gettid();
 	plan->gate = (uint64_t)&gate;
+	gate.gvl = (struct scry_gate_gvl){0};
+	plan->watch = 1;
 	plan->owner = (uint64_t)&vm.owner;
 	plan->queue = (uint64_t)vm.head;
 	plan->node = 8 * NODE;
@@ -429,6 +432,8 @@ static void granted(void **state)
 	elsewhere(move);
 	assert_int_equal(row_of(0)->state, SCRY_GVL_HOLDS);
 	assert_int_equal(table()->moves, 1);
+	assert_int_equal(table()->moved_from, natives[0][1]);
+	assert_int_equal(row_of(0)->moves, 1);
 	assert_int_equal(row_of(0)->tid, natives[1][1]);
 }
 
@@ -451,6 +456,106 @@ static void reused(void **state)
 	assert_int_equal(row_of(1)->self, 77);
 	assert_int_equal(row_of(1)->threads, 2);
 	assert_int_equal(table()->births, 3);
+}
+
+/* ---- a table that somebody else has written, who has other rights ---- */
+
+#define FORGED 2000
+#define NOWHERE 0x4141414140ull
+
+static void forge(struct scry_gvl_table *t, uint64_t address, uint32_t is)
+{
+	t->row[FORGED].th = address;
+	t->row[FORGED].self = 0;
+	t->row[FORGED].state = is;
+	t->row[FORGED].is_queued = 0;
+	t->owner = FORGED;
+	t->busy = is & 1;
+}
+
+/* A thread's struct whose address is the table's: nothing is read there. */
+static void forged(void **state)
+{
+	static const uint64_t secret[64] = {0x5ec2e7};
+	struct scry_gvl_table *t = (struct scry_gvl_table *)scry_agent.gate->table;
+	struct model m = {.owner = NOBODY};
+
+	take(&m, 0);
+	give(&m, false);
+	for (uint32_t is = SCRY_GVL_UNKNOWN; is <= SCRY_GVL_HOLDS; is++)
+		for (uint32_t waits = 0; waits < 2; waits++) {
+			forge(t, (uint64_t)secret, is);
+			vm.owner = 0;
+			scry_gvl_let_go((uint64_t)mutex, waits);
+			assert_int_equal(t->row[FORGED].self, 0);
+			forge(t, NOWHERE, is);
+			vm.owner = waits ? 0 : th(1);
+			scry_gvl_let_go((uint64_t)mutex, waits);
+			assert_int_equal(t->row[FORGED].self, 0);
+		}
+}
+
+#define TABLE_BYTES (8 * (SCRY_GVL_RING_AT + SCRY_GVL_RING))
+#define GUARD 4096
+
+/* Between pages without access. */
+static uint8_t *guarded(void)
+{
+	uint8_t *at =
+		mmap(NULL, TABLE_BYTES + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_ptr_not_equal(at, MAP_FAILED);
+	assert_int_equal(mprotect(at + GUARD, TABLE_BYTES, PROT_READ | PROT_WRITE), 0);
+	return at + GUARD;
+}
+
+static void scribble(uint8_t *at, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++)
+		at[i] = (uint8_t)rand();
+}
+
+/* Whatever is in it: all that is written lies in it, and nothing else is read by it. */
+static void any_table(void **state)
+{
+	struct scry_gvl_table *t = (void *)guarded();
+	const uint64_t own = gate.table;
+	struct model m = {.owner = NOBODY};
+
+	srand(4712);
+	gate.table = (uint64_t)t;
+	scry_agent_gvl.plan.stacks = 1;
+	for (uint32_t round = 0; round < 20000; round++) {
+		const int i = rand() % THREADS;
+
+		if (round % 8 == 0) {
+			scribble((uint8_t *)t, offsetof(struct scry_gvl_table, slots));
+			scribble((uint8_t *)t->waiting, 64);
+			scribble((uint8_t *)&t->row[rand() % SCRY_GVL_THREADS], sizeof(t->row[0]));
+			for (int k = 0; k < 64; k++)
+				t->slots[rand() % SCRY_GVL_SLOTS] = (uint16_t)rand();
+			t->sequence &= ~1ull;
+			t->lease_end = INT64_MAX;
+			t->last = 0;
+			t->owner = rand() & 1 ? (uint16_t)rand() : t->owner;
+		}
+		if (vm.owner && !m.is_queued[i] && vm.owner != th(i)) {
+			join(i);
+			m.is_queued[i] = true;
+		} else if (vm.owner) {
+			vm.owner = 0;
+		} else {
+			if (m.is_queued[i])
+				part(i);
+			m.is_queued[i] = false;
+			vm.owner = th(i);
+		}
+		scry_gvl_let_go((uint64_t)mutex, (uint32_t)rand() & 1);
+	}
+	assert_int_not_equal(t->sequence, 0);
+	scry_agent_gvl.plan.stacks = 0;
+	gate.table = own;
+	munmap((uint8_t *)t - GUARD, TABLE_BYTES + 2 * GUARD);
 }
 
 /* The end of the lease is looked at anew when it has come, and only then. */
@@ -649,6 +754,8 @@ int main(void)
 						tear_down_handing_over),
 		cmocka_unit_test_setup_teardown(reused, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(lease, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(forged, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(any_table, set_up_stacks, tear_down_stacks),
 		cmocka_unit_test_setup_teardown(waits_with_stacks, set_up_stacks, tear_down_stacks),
 		cmocka_unit_test_setup_teardown(full, set_up_stacks, tear_down_stacks),
 		cmocka_unit_test_setup_teardown(no_stacks, set_up_stacks, tear_down_stacks),

@@ -17,7 +17,6 @@
 void scry_agent_trap(int signal, const uint8_t *info, uint8_t *context);
 
 static uint8_t *page;
-static uint64_t counters[2][4];
 
 static void on_trap(int signal, siginfo_t *info, void *context)
 {
@@ -28,6 +27,14 @@ static void on_trap(int signal, siginfo_t *info, void *context)
 static void put_function(uint8_t *at, uint8_t value)
 {
 	memcpy(at, (const uint8_t[]){0xb8, value, 0, 0, 0, 0xc3}, 6);
+}
+
+static void put_copy(int number, const uint8_t *of, uint8_t value)
+{
+	uint8_t *copy = page + 2048 + SCRY_BREAKS_HEAD + number * (int)SCRY_BREAKS_SLOT;
+
+	put_function(copy, value);
+	memcpy(copy + SCRY_BREAKS_COPY, &of, sizeof(of));
 }
 
 static int call(const uint8_t *at)
@@ -51,13 +58,10 @@ static int setup(void **state)
 	scry_agent.trap.slab_count = 2;
 	for (int i = 0; i < 2; i++) {
 		scry_agent.trap.slabs[i].code = (uint64_t)(page + 1024 * (i + 1));
-		scry_agent.trap.slabs[i].counters = (uint64_t)counters[i];
 		scry_agent.trap.slabs[i].copies = 4;
 	}
-	counters[1][0] = (uint64_t)(page + 64);
-	counters[1][1] = (uint64_t)(page + 128);
-	put_function(page + 2048 + SCRY_BREAKS_HEAD, 10);
-	put_function(page + 2048 + SCRY_BREAKS_HEAD + SCRY_BREAKS_COPY, 11);
+	put_copy(0, page + 64, 10);
+	put_copy(1, page + 128, 11);
 	put_function(page + 64, 1);
 	put_function(page + 128, 2);
 	return sigaction(SIGTRAP, &act, NULL);

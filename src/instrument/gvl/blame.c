@@ -279,12 +279,13 @@ uint32_t scry_gvl_blame_take(struct scry_gvl *g, const struct scry_walk_copy *co
 static void add(struct scry_gvl_blame *b, uint32_t holder, uint32_t stack, uint64_t weight)
 {
 	uint64_t *at = scry_map_ref(&b->keys, (uint64_t)holder << 32 | stack);
+	const size_t room = b->room ? 2 * b->room : 256;
 	struct row *more = b->rows;
 
 	if (at && !*at && b->count == b->room) {
-		b->room = b->room ? 2 * b->room : 256;
-		more = reallocarray(b->rows, b->room, sizeof(*more));
+		more = reallocarray(b->rows, room, sizeof(*more));
 		b->rows = more ? more : b->rows;
+		b->room = more ? room : b->room;
 	}
 	if (!at || !more) {
 		b->unrecorded++;

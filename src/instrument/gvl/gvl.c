@@ -30,10 +30,12 @@
 #define STACK_NS 1000 /* a stack, to the end of a wait */
 #define LOOK_NS 50000000ull
 #define FRESH_LOOKS 4 /* until who is new has its tid and name */
-#define LOOK_SHARE 10 /* looks for new threads take a tenth of the time, at most */
+#define LOOK_SHARE \
+	10 /* looks for new threads, and at the queue, take a tenth of the time, at most */
 #define READS 1000
 #define FIRST_TRIES 20
 #define QUEUE_MAX 4096u
+#define LINGER_NS 250000000ull /* a native thread whose thread has ended is gone by then */
 
 static const struct letting_go {
 	const char *function, *handler;
@@ -119,7 +121,10 @@ static int read_words(const struct scry_gvl *g, struct scry_gvl_snapshot *ret)
 void scry_gvl_look_first(struct scry_gvl *g, int tries)
 {
 	struct scry_gvl_snapshot *s = &g->first_look;
+	const uint64_t began = scry_now_ns();
 
+	if (began < g->first_soon_ns)
+		return;
 	if (!s->queue)
 		s->queue = calloc(QUEUE_MAX, sizeof(*s->queue));
 	for (int i = 0; i < tries && s->queue && !g->has_first_look; i++) {
@@ -129,6 +134,7 @@ void scry_gvl_look_first(struct scry_gvl *g, int tries)
 		g->has_first_look = read_words(g, s) == 0 &&
 				    !__atomic_load_n(&g->table->sequence, __ATOMIC_ACQUIRE);
 	}
+	g->first_soon_ns = scry_now_ns() + LOOK_SHARE * (scry_now_ns() - began);
 }
 
 /* From 3.3 on threads may take turns on native threads, whose tids and names are then nobody's. */
@@ -137,6 +143,40 @@ static void look_for_turns(struct scry_gvl *g, const struct scry_ruby_thread *th
 	for (size_t i = 0; i < n && g->ruby->layout.gvl.hands_over && !g->are_turns; i++)
 		for (size_t k = 0; k < i && threads[i].tid > 0; k++)
 			g->are_turns |= threads[k].tid == threads[i].tid;
+}
+
+static bool is_task(const struct scry_gvl *g, uint32_t tid)
+{
+	const pid_t pid = g->watch->proc.pid;
+	pid_t *tids = NULL;
+	ssize_t n = scry_proc_tasks(pid, &tids);
+	bool is = false;
+
+	for (ssize_t i = 0; i < n && !is; i++)
+		is = (g->tids_are_ours ? tids[i] : scry_proc_tid_inside(pid, tids[i])) ==
+		     (pid_t)tid;
+	if (n >= 0)
+		free(tids);
+	return is;
+}
+
+/* A native thread that a thread has left and that lives on has run it for a turn. Where each thread
+ * has its own it ends with it: then a new thread only looks like the old one. */
+static void look_for_movers(struct scry_gvl *g)
+{
+	const uint64_t now = scry_now_ns();
+
+	if (g->are_turns || !g->ruby->layout.gvl.hands_over)
+		return;
+	if (g->mover && now - g->mover_ns >= LINGER_NS) {
+		g->are_turns = is_task(g, g->mover);
+		g->mover = 0;
+	}
+	if (g->mover || g->moves == g->table->moves)
+		return;
+	g->moves = g->table->moves;
+	g->mover = (uint32_t)g->table->moved_from;
+	g->mover_ns = now;
 }
 
 static struct scry_gvl_person *person_of(struct scry_gvl *g, uint64_t th)
@@ -178,12 +218,19 @@ static void look_for_ractors(struct scry_gvl *g, const struct scry_ruby_thread *
 		g->ractors = (uint32_t)count - 1;
 }
 
+/* Somebody may be new. */
+static uint64_t births_of(const struct scry_gvl *g)
+{
+	return g->table->births + (g->are_turns ? 0 : g->table->moves);
+}
+
 void scry_gvl_look_at_people(struct scry_gvl *g)
 {
-	const uint64_t began = scry_now_ns(), births = g->table->births;
+	const uint64_t began = scry_now_ns(), births = births_of(g);
 	struct scry_ruby_thread *threads;
 	ssize_t n = scry_ruby_threads(g->ruby, &threads);
 
+	look_for_movers(g);
 	if (n > 0)
 		look_for_turns(g, threads, (size_t)n);
 	if (n > 0)
@@ -216,8 +263,7 @@ static bool is_look_due(const struct scry_gvl *g)
 {
 	const uint64_t now = scry_now_ns();
 
-	return now >= g->look_ns ||
-	       ((g->fresh || g->table->births != g->births) && now >= g->soon_ns);
+	return now >= g->look_ns || ((g->fresh || births_of(g) != g->births) && now >= g->soon_ns);
 }
 
 /* ---- planned ---- */
@@ -360,6 +406,7 @@ static int find_lock(struct scry_gvl *g)
 	struct scry_gvl_plan told = plan;
 	const uint64_t at = scry_inject_symbol(g->watch->inj, "scry_agent_gvl");
 	struct scry_ruby_thread *threads;
+	struct scry_ticks_pair began;
 	ssize_t n = scry_ruby_threads(g->ruby, &threads);
 	uint64_t mutex;
 	int r;
@@ -377,6 +424,7 @@ static int find_lock(struct scry_gvl *g)
 	told.hands_over = l->gvl.hands_over;
 	told.nt = l->th_nt;
 	told.tid = l->th_tid;
+	told.watch = __rdtsc();
 	tell_pass(g, &told);
 	if (g->has_stacks)
 		tell_stacks(g, &told);
@@ -386,8 +434,11 @@ static int find_lock(struct scry_gvl *g)
 				 "them",
 				 g->watch->proc.pid, g->ruby->description);
 	r = scry_edit_poke(g->watch->inj->mem.fd, at, &told, sizeof(told));
+	began = scry_ticks_look();
 	if (r == 0) /* from here on it counts */
 		r = scry_edit_poke(g->watch->inj->mem.fd, at, &mutex, sizeof(mutex));
+	if (r == 0)
+		g->began = began;
 	return r < 0 ? scry_fail(r, "cannot write into process %d", g->watch->proc.pid) : 0;
 }
 
@@ -415,7 +466,6 @@ static int begin(struct scry_gvl *g)
 
 	if (r < 0)
 		return r;
-	g->began = scry_ticks_look();
 	g->since = g->began.tsc;
 	g->is_bound = true;
 	g->tids_are_ours = knows_tids_as_we_do(g);

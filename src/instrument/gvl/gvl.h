@@ -53,6 +53,7 @@ struct scry_gvl {
 	/* what stood before the first event: by a look at which nobody was in the VM's section */
 	bool has_first_look;
 	struct scry_gvl_snapshot first_look;
+	uint64_t first_soon_ns; /* when to look again for that */
 	struct scry_gvl_person *people;
 	struct scry_map by_th; /* -> index + 1 */
 	size_t count, room;
@@ -64,7 +65,10 @@ struct scry_gvl {
 	uint32_t fresh;		   /* looks that are still to come soon, as somebody was new */
 	uint32_t ractors;	   /* beside the main one, at most at a time */
 	bool are_turns;		   /* native threads run several threads in turn */
-	bool tids_are_ours;	   /* its pid namespace is ours: it knows tids as we do */
+	uint64_t moves;		   /* of the table's, that were looked at */
+	uint32_t mover;	    /* a native thread that a thread has left; 0: none is looked at */
+	uint64_t mover_ns;  /* when it was looked at first */
+	bool tids_are_ours; /* its pid namespace is ours: it knows tids as we do */
 	uint64_t cpu_began_ns, cpu_ended_ns; /* of its process */
 };
 

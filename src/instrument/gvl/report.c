@@ -117,7 +117,8 @@ static int tell_thread(const struct report *r, struct scry_gvl_row *row, uint32_
 	const bool was_there = p && p->was_there, has_row = row->state != SCRY_GVL_UNKNOWN;
 	struct scry_ev_gvl_thread ev = {.pid = (uint32_t)w->proc.pid,
 					.thread = number,
-					.threads = row->threads,
+					.threads = row->threads +
+						   (r->g->are_turns ? 0 : (uint32_t)row->moves),
 					.has_ended = has_ended(r, row)};
 	uint64_t start = was_there || !has_row ? r->start : row->first, end = r->end, known;
 
@@ -277,11 +278,11 @@ static void tell_lock(const struct report *r)
 }
 
 /* Do native threads run several threads in turn? One look sees a thread's native thread only while
- * it runs; the agent saw whether a thread moved, or the same one has run two. */
+ * it runs; the agent saw whether the same one has run two. */
 static bool have_taken_turns(const struct report *r)
 {
 	const struct scry_gvl_table *t = r->t;
-	bool have = t->moves != 0;
+	bool have = false;
 
 	for (uint32_t i = 1; i < t->rows && i < SCRY_GVL_THREADS && !have; i++)
 		for (uint32_t k = 1; k < i && t->row[i].tid && !have; k++)
@@ -336,6 +337,8 @@ static void set_times(struct report *r)
 		r->end = g->since;
 	r->since = g->since ? g->since : scry_gvl_events(t) ? t->began : r->end;
 	r->start = scry_gvl_events(t) ? t->began : r->end;
+	if (r->start < r->since || r->start > r->end) /* a table that makes no sense */
+		r->start = r->since;
 	if (g->has_first_look && g->first_look.tsc < r->start) {
 		r->prefix = r->start - g->first_look.tsc;
 		r->start = g->first_look.tsc;

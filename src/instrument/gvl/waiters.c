@@ -174,7 +174,7 @@ static bool take(struct scry_gvl *g, uint64_t words)
 	struct scry_gvl_waiters *s = g->waiters;
 	const struct scry_gvl_wait *wait = (const void *)s->record;
 	const uint64_t frames = wait->end - wait->cfp, values = wait->top - wait->bottom;
-	const struct scry_walk_copy copy = {
+	struct scry_walk_copy copy = {
 		.ec = wait->ec,
 		.stack = wait->stack,
 		.end = wait->end,
@@ -182,7 +182,6 @@ static bool take(struct scry_gvl *g, uint64_t words)
 		.bottom = wait->bottom,
 		.top = wait->top,
 		.frames = s->record + SCRY_GVL_WAIT_WORDS,
-		.values = (const char *)(s->record + SCRY_GVL_WAIT_WORDS) + frames,
 		.frames_size = frames,
 	};
 	const bool has_stack = words > SCRY_GVL_WAIT_WORDS;
@@ -193,6 +192,7 @@ static bool take(struct scry_gvl *g, uint64_t words)
 	    (frames > SCRY_GVL_STACK_BYTES || values > SCRY_GVL_STACK_BYTES || frames % 8 ||
 	     values % 8 || (frames + values) / 8 != words - SCRY_GVL_WAIT_WORDS))
 		return false;
+	copy.values = s->record + SCRY_GVL_WAIT_WORDS + (has_stack ? frames / 8 : 0);
 	if (has_stack)
 		stack = scry_gvl_blame_take(g, &copy);
 	else if (!wait->cfp)
