@@ -214,7 +214,7 @@ has_one_place_of_all() {
 		finish "$pid"
 		in_file "^cancelled [1-9]" "$T/$how.out"
 		if ! has_one_place_of_all; then
-			[ "$got" -eq 0 ]
+			[ "$got" -eq 0 ] || { cat "$T/scry.err"; return 1; }
 		elif [ "$got" -eq 0 ]; then # other places were
 			json_is "$T/$how.json" '(x = rows.select { |y| y["name"] == "write" && y["module"] =~ /libc/ }).any? && x.all? { |y| y["count"].nil? && y["not_counted"] =~ /no mov/ }'
 		else

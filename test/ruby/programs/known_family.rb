@@ -1,14 +1,14 @@
 # frozen_string_literal: true
 
-# A family of which each member's strings are known, made at one line: 1000 by the parent, 200, 400 and 600 by fork
-# children that live on, 10 by one that becomes another Ruby, which makes 50; one becomes cat. "all" when that is done; a
-# line ends it.
+# A family of which each member's strings are known, made at one line, and too long for a slot (640 bytes from Ruby 3.2
+# on): 1000 by the parent, 200, 400 and 600 by fork children that live on, 10 by one that becomes another Ruby, which
+# makes 50; one becomes cat. "all" when that is done; a line ends it.
 GC.disable
 $stdout.sync = true
 puts "pid #{$$}"
 
 def make(n)
-  n.times { |i| "x" * (100 + i % 50) }
+  n.times { |i| "x" * (700 + i % 50) }
 end
 
 make(1000)
@@ -23,7 +23,7 @@ end
 pids << fork do
   make(10)
   exec "ruby", "--disable-gems", "-e", <<~RUBY, say.fileno.to_s, say.fileno => say.fileno
-    50.times { |i| 'x' * (100 + i % 50) }
+    50.times { |i| 'x' * (700 + i % 50) }
     IO.for_fd(ARGV[0].to_i).syswrite('.')
     sleep
   RUBY
