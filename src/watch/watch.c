@@ -71,12 +71,28 @@ void scry_watch_waited(struct scry_watch *w, uint64_t waits)
 				(unsigned long long)waits, scry_text_s(waits));
 }
 
+/* No processor meets more than one event a nanosecond. */
+static bool can_be_lost(const struct scry_watch *w, uint64_t count)
+{
+	const long cpus = sysconf(_SC_NPROCESSORS_CONF);
+
+	return count / (uint64_t)(cpus > 0 ? cpus : 1) <= scry_now_ns() - w->began_ns;
+}
+
 void scry_watch_lost(struct scry_watch *w, uint64_t count, const char *why)
 {
 	struct scry_ev_lost lost = {.count = count};
+	char text[128];
 
 	if (!count)
 		return;
+	/* it is the target's word: what others have lost is not to drown in it */
+	if (!can_be_lost(w, count)) {
+		snprintf(text, sizeof(text), "process %d says that it lost more than can have been",
+			 w->proc.pid);
+		scry_watch_lost_some(w, text);
+		return;
+	}
 	w->lost += count;
 	lost.why_str = watch_string(w, why);
 	watch_event(w, SCRY_EVENT_LOST, &lost, sizeof(lost));
