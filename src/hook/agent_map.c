@@ -266,9 +266,9 @@ static int fits(pid_t pid, uint64_t bytes, uint64_t writable)
 	return 0;
 }
 
-int scry_agent_room(pid_t pid)
+int scry_agent_room(pid_t pid, uint32_t rings)
 {
-	const uint64_t wanted = SCRY_RING_WORDS * 8ull;
+	const uint64_t wanted = SCRY_RING_WORDS * 8ull * rings;
 	const uint64_t left = scry_cgroup_memory_left(pid);
 
 	if (left >= 2 * wanted)

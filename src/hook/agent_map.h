@@ -54,9 +54,9 @@ bool scry_agent_is_ours(const struct scry_agent_header *h, const struct scry_mem
 int scry_agent_plan(const struct scry_maps *maps, const struct scry_agent_source *source,
 		    uint64_t near, struct scry_agent_header *ret);
 
-/* Has the target's control group room for a whole ring, and as much again? 0, or -ENOTSUP with a
- * sentence. Before anybody is held. */
-int scry_agent_room(pid_t pid);
+/* Has the target's control group room for so many whole rings, and as much again? 0, or -ENOTSUP
+ * with a sentence. For one ring: before anybody is held. */
+int scry_agent_room(pid_t pid, uint32_t rings);
 
 /*
  * Maps what `h` plans, in the stopped thread `t`, of its parts those that are named. 0 or -errno

@@ -520,7 +520,7 @@ int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee
 	if (r == 0)
 		r = scry_agent_source_read(&inj->source);
 	if (r == 0 && !inj->only_adopt) /* to take out is always permitted */
-		r = scry_agent_room(inj->proc->pid);
+		r = scry_agent_room(inj->proc->pid, 1);
 	for (int i = 0; r == 0; i++) {
 		r = look_for_agent(inj, held);
 		if (r < 0)

@@ -40,7 +40,8 @@ int scry_pool_open(struct scry_pool *p, struct scry_inject *inj, struct scry_tra
 				.gate = inj->gate,
 				.data = inj->data,
 				.text = inj->header.text,
-				.sets = SCRY_LANES};
+				.sets = SCRY_LANES,
+				.most = SCRY_LANES};
 	if (getrandom(&p->nonce, sizeof(p->nonce), 0) != sizeof(p->nonce))
 		p->nonce = scry_now_ns();
 	for (uint32_t i = 0; i < SCRY_LANES; i++)
@@ -66,7 +67,8 @@ int scry_pool_make(struct scry_pool *p)
 			close(fd);
 		return scry_fail(-err, "cannot make the shared memory: %s", strerror(err));
 	}
-	*p = (struct scry_pool){.head = view, .fd = fd, .is_told = true, .sets = SCRY_LANES};
+	*p = (struct scry_pool){
+		.head = view, .fd = fd, .is_told = true, .sets = SCRY_LANES, .most = SCRY_LANES};
 	if (getrandom(&p->head->nonce, sizeof(p->head->nonce), 0) != sizeof(p->head->nonce))
 		p->head->nonce = (uint32_t)scry_now_ns();
 	for (uint32_t i = 0; i < SCRY_LANES; i++)
@@ -85,11 +87,22 @@ void scry_pool_close(struct scry_pool *p)
 
 void scry_pool_share(struct scry_pool *p, uint32_t instruments)
 {
-	p->sets = SCRY_LANES / instruments;
+	p->sets = p->most = SCRY_LANES / instruments;
 	if (instruments == 1)
 		return;
 	p->burnt |= 1;
 	p->head->taken[0] = 1;
+}
+
+uint32_t scry_pool_bound(struct scry_pool *p, uint32_t instruments, uint64_t left)
+{
+	const uint64_t set_bytes = SCRY_RING_WORDS * 8ull * instruments;
+	const uint64_t sets = left / 2 / set_bytes, children = sets ? sets - 1 : 0;
+	const uint32_t own = instruments > 1; /* set 0 */
+
+	if (children < p->sets - own)
+		p->most = (uint32_t)children + own;
+	return p->most - own;
 }
 
 uint32_t scry_pool_lane(const struct scry_pool *p, uint32_t lane, uint32_t number)
@@ -145,7 +158,7 @@ int scry_pool_tell(struct scry_pool *p, struct scry_inject *inj,
 		.lanes = (struct scry_lanes *)p->address,
 		.nonce = p->nonce,
 		.frames = *frames,
-		.sets = p->sets,
+		.sets = p->most,
 		.channel_at = {p->channel_at[SCRY_CHANNEL_CORE], p->channel_at[SCRY_CHANNEL_CALLS]},
 		.table_at = p->table_at};
 	const uint64_t at = inj->data + offsetof(struct scry_agent_data, follow);

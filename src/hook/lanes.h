@@ -21,6 +21,7 @@ struct scry_pool {
 	bool is_told;	/* so it is: lanes say whose they are, nobody's memory is read */
 	/* where several instruments record, a lane for each: see scry_pool_share */
 	uint32_t sets;
+	uint32_t most; /* of them that are given out */
 	uint64_t channel_at[SCRY_CHANNELS], table_at;
 };
 
@@ -36,6 +37,12 @@ void scry_pool_close(struct scry_pool *p);
  * from the first. Before scry_pool_tell.
  */
 void scry_pool_share(struct scry_pool *p, uint32_t instruments);
+/*
+ * The rings of processes in lanes fill memory of their control group, until whose limit `left`
+ * bytes remain: half of that is given out at most, less what the process that was entered may fill
+ * itself. Returns how many children may have a lane at a time. After scry_pool_share.
+ */
+uint32_t scry_pool_bound(struct scry_pool *p, uint32_t instruments, uint64_t left);
 /* The lane of instrument `number` in the set of `lane`. */
 uint32_t scry_pool_lane(const struct scry_pool *p, uint32_t lane, uint32_t number);
 

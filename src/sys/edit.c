@@ -487,6 +487,15 @@ static bool has_over(const struct scry_edit *e, size_t from)
 	return has;
 }
 
+/* Do our bytes stand there: all, or those behind the first one? Of that the kernel writes the
+ * file's when a uprobe goes that somebody had put over a jump of ours. */
+static bool is_ours(const struct scry_journal_entry *j, const unsigned char *now)
+{
+	return !memcmp(now, j->new_, j->size) ||
+	       (j->kind != SCRY_EDIT_SLOT && now[0] == j->old[0] &&
+		!memcmp(now + 1, j->new_ + 1, (size_t)j->size - 1));
+}
+
 static void undo_entry(struct scry_edit *e, const struct scry_maps *maps,
 		       struct scry_journal_entry *j, struct seen *seen,
 		       struct scry_undo_report *report)
@@ -506,7 +515,7 @@ static void undo_entry(struct scry_edit *e, const struct scry_maps *maps,
 		return;
 	}
 	if (memcmp(now, j->old, j->size)) {
-		if (memcmp(now, j->new_, j->size) ||
+		if (!is_ours(j, now) ||
 		    (j->kind != SCRY_EDIT_SLOT && !has_moved(maps, j) &&
 		     !is_explained(e, maps, j, seen) && !is_files_bytes(e, maps, j, seen))) {
 			report->foreign++;
@@ -554,6 +563,21 @@ static size_t undo_span(struct scry_edit *e, const struct scry_maps *maps, struc
 	return s->count;
 }
 
+static int fail_undo(const struct scry_edit *e, const struct scry_undo_report *report)
+{
+	const size_t count = report->foreign + report->failed;
+	const int pid = e->mem->pid;
+
+	if (report->failed)
+		return scry_fail(-EBUSY, "%zu of %zu changes in process %d could not be put back",
+				 count, report->entries, pid);
+	return scry_fail(-EBUSY,
+			 "%zu of %zu changes in process %d could not be put back: a uprobe, a "
+			 "debugger or another tool has written over %s; fix: take that away, then "
+			 "scry undo -p %d",
+			 count, report->entries, pid, count == 1 ? "it" : "them", pid);
+}
+
 int scry_edit_undo_some(struct scry_edit *e, const struct scry_maps *maps, size_t first, size_t n,
 			struct scry_undo_report *ret)
 {
@@ -580,8 +604,7 @@ int scry_edit_undo_some(struct scry_edit *e, const struct scry_maps *maps, size_
 	scry_elf_close(seen.elf);
 	r = write_entries(e, first, n);
 	if (ret->foreign || ret->failed)
-		return scry_fail(-EBUSY, "%zu of %zu changes in process %d could not be put back",
-				 ret->foreign + ret->failed, ret->entries, e->mem->pid);
+		return fail_undo(e, ret);
 	return r < 0 || first + n < e->count ? r : write_count(e, first);
 }
 
@@ -628,28 +651,47 @@ int scry_edit_switch(struct scry_edit *e, size_t entry, bool on)
 	return scry_edit_poke(e->mem->fd, j->address, &want, 1);
 }
 
-bool scry_edit_is_there(const struct scry_edit *e, uint64_t start, uint64_t end, bool *ret_any)
+/* What stands where an entry was applied. */
+enum standing { STANDS_NONE, STANDS_OLD, STANDS_TORN, STANDS_NEW };
+
+/* Torn: others wrote over a part of it, as the kernel does for a uprobe. The rest is ours where it
+ * is not what was there before. */
+static enum standing standing(const struct scry_edit *e, const struct scry_journal_entry *j)
 {
 	unsigned char now[SCRY_EDIT_MAX];
-	size_t text = 0, text_there = 0, slots = 0, slots_there = 0;
+
+	if (scry_mem_read(e->mem, j->address, now, j->size) < 0)
+		return STANDS_NONE;
+	if (!memcmp(now, j->new_, j->size))
+		return STANDS_NEW;
+	if (!memcmp(now, j->old, j->size))
+		return STANDS_OLD;
+	for (size_t i = 0; i < j->size; i++)
+		if (now[i] == j->new_[i] && now[i] != j->old[i])
+			return STANDS_TORN;
+	return STANDS_NONE;
+}
+
+bool scry_edit_is_there(const struct scry_edit *e, uint64_t start, uint64_t end, bool *ret_any)
+{
+	size_t text[STANDS_NEW + 1] = {0}, slots[STANDS_NEW + 1] = {0}, texts = 0, all = 0;
 
 	for (size_t i = 0; i < e->count; i++) {
 		const struct scry_journal_entry *j = &e->entries[i];
-		bool is_there;
+		const bool is_slot = j->kind == SCRY_EDIT_SLOT;
 
 		if (j->address < start || j->address >= end || j->state != SCRY_EDIT_APPLIED)
 			continue;
-		is_there = scry_mem_read(e->mem, j->address, now, j->size) == 0 &&
-			   !memcmp(now, j->new_, j->size);
-		text += j->kind != SCRY_EDIT_SLOT;
-		text_there += j->kind != SCRY_EDIT_SLOT && is_there;
-		slots += j->kind == SCRY_EDIT_SLOT;
-		slots_there += j->kind == SCRY_EDIT_SLOT && is_there;
-		if (text_there)
+		all++;
+		texts += !is_slot;
+		(is_slot ? slots : text)[standing(e, j)]++;
+		if (text[STANDS_NEW])
 			break; /* one is enough: an object is mapped as a whole */
 	}
-	*ret_any = text || slots;
-	return text ? text_there > 0 : slots_there > 0; /* a lazy slot may have been bound */
+	*ret_any = all > 0;
+	if (!texts)
+		return slots[STANDS_NEW] > 0; /* a lazy slot may have been bound */
+	return text[STANDS_NEW] || (text[STANDS_TORN] && !text[STANDS_OLD]);
 }
 
 int scry_edit_compact(struct scry_edit *e, size_t from)

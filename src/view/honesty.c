@@ -73,6 +73,13 @@ static void on_note(struct scry_honesty *h, const void *payload)
 	h->note_count++;
 }
 
+/* What a recording says may be anything: a sum that is too large stays the largest there is. */
+static void add(uint64_t *to, uint64_t n)
+{
+	if (__builtin_add_overflow(*to, n, to))
+		*to = UINT64_MAX;
+}
+
 static void on_lost(struct scry_honesty *h, const void *payload)
 {
 	const struct scry_ev_lost *lost = payload;
@@ -84,7 +91,7 @@ static void on_lost(struct scry_honesty *h, const void *payload)
 		h->missing += lost->processes;
 	if (lost->processes) /* a note says why */
 		return;
-	h->lost_events += lost->count;
+	add(&h->lost_events, lost->count);
 	h->has_lost_more |= !lost->count;
 	for (i = 0; i < h->cause_count; i++)
 		if (h->causes[i].why_str == lost->why_str)
@@ -93,7 +100,7 @@ static void on_lost(struct scry_honesty *h, const void *payload)
 		return;
 	h->cause_count += i == h->cause_count;
 	h->causes[i].why_str = lost->why_str;
-	h->causes[i].count += lost->count;
+	add(&h->causes[i].count, lost->count);
 }
 
 static void saw_pause(struct scry_honesty *h, uint64_t ns)
@@ -118,9 +125,9 @@ static void on_totals(struct scry_honesty *h, const void *payload)
 	const struct scry_ev_totals *totals = payload;
 
 	h->has_totals = true;
-	h->events += totals->events;
-	h->lost += totals->lost;
-	h->errors += totals->errors;
+	add(&h->events, totals->events);
+	add(&h->lost, totals->lost);
+	add(&h->errors, totals->errors);
 	h->target_cpu_ns += totals->target_cpu_ns;
 	h->overhead_cpu_ns += totals->overhead_cpu_ns;
 	h->frees_older += totals->frees_older;

@@ -142,7 +142,8 @@ uint64_t scry_ruby_symbol(const struct scry_ruby *ruby, const char *name)
 {
 	struct scry_sym sym;
 
-	return scry_elf_symbol(ruby->elf, name, &sym) == 0 ? ruby->bias + sym.value : 0;
+	return ruby->elf && scry_elf_symbol(ruby->elf, name, &sym) == 0 ? ruby->bias + sym.value
+									: 0;
 }
 
 /* The description is a C string in the module's constants; read from the file, true before boot

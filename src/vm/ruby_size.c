@@ -179,6 +179,10 @@ int scry_ruby_sizes(const struct scry_ruby *ruby, const uint64_t *address, size_
 	size_t i = 0;
 	int err = 0;
 
+	if (!ruby->elf) { /* not bound yet: whose memory is to be read is not known */
+		err = -ESRCH;
+		goto out;
+	}
 	if (!m || !entries) {
 		err = scry_fail(-ENOMEM, "no memory to measure %zu objects", count);
 		goto out;

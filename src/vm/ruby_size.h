@@ -38,7 +38,8 @@ uint32_t scry_ruby_slot_size(const struct scry_ruby *ruby, uint64_t address);
 
 /*
  * Sizes of `count` objects at `address`, into ret[count]. Any order; sorted is faster, since
- * neighbours are read together, up to 64 KiB at a time. 0, -ENOMEM, or -ESRCH: the process is gone.
+ * neighbours are read together, up to 64 KiB at a time. 0, -ENOMEM, or -ESRCH: the process is gone,
+ * or not bound yet (scry_ruby_like).
  */
 int scry_ruby_sizes(const struct scry_ruby *ruby, const uint64_t *address, size_t count,
 		    struct scry_ruby_size *ret);

@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "hook/agent_map.h"
 #include "hook/enter_check.h"
 #include "base/text.h"
+#include "sys/cgroup.h"
 #include "watch/group.h"
 #include "watch/heirs.h"
 #include "watch/preload.h"
@@ -69,12 +71,28 @@ void scry_watch_waited(struct scry_watch *w, uint64_t waits)
 				(unsigned long long)waits, scry_text_s(waits));
 }
 
+/* No processor meets more than one event a nanosecond. */
+static bool can_be_lost(const struct scry_watch *w, uint64_t count)
+{
+	const long cpus = sysconf(_SC_NPROCESSORS_CONF);
+
+	return count / (uint64_t)(cpus > 0 ? cpus : 1) <= scry_now_ns() - w->began_ns;
+}
+
 void scry_watch_lost(struct scry_watch *w, uint64_t count, const char *why)
 {
 	struct scry_ev_lost lost = {.count = count};
+	char text[128];
 
 	if (!count)
 		return;
+	/* it is the target's word: what others have lost is not to drown in it */
+	if (!can_be_lost(w, count)) {
+		snprintf(text, sizeof(text), "process %d says that it lost more than can have been",
+			 w->proc.pid);
+		scry_watch_lost_some(w, text);
+		return;
+	}
 	w->lost += count;
 	lost.why_str = watch_string(w, why);
 	watch_event(w, SCRY_EVENT_LOST, &lost, sizeof(lost));
@@ -220,6 +238,27 @@ static void open_pool(struct scry_watch *w)
 	}
 }
 
+/* Each instrument has a ring, and so has each child: what they may fill is bounded by the control
+ * group's limit, beyond which the kernel ends one of its processes. */
+static int bound_rings(struct scry_watch *w)
+{
+	const uint32_t instruments = (uint32_t)scry_group_count(w);
+	uint32_t most;
+	int r = scry_agent_room(w->proc.pid, instruments);
+
+	if (r < 0 || !w->pool.head)
+		return r;
+	most = scry_pool_bound(&w->pool, instruments, scry_cgroup_memory_left(w->proc.pid));
+	if (most < SCRY_LANES / instruments - (instruments > 1))
+		scry_watch_note(w,
+				"of the fork children of process %d no more than %u are watched at "
+				"a time, as the rings of more could fill the memory that its "
+				"control group has left; fix: a higher memory.max, or fewer "
+				"instruments",
+				w->proc.pid, most);
+	return 0;
+}
+
 /* Pages, leases, and what is counted from now on. */
 static int make_ready(struct scry_watch *w)
 {
@@ -230,6 +269,8 @@ static int make_ready(struct scry_watch *w)
 	w->channel = scry_channel_own(w->inj, w->instrument->channel);
 	open_pool(w);
 	r = scry_group_get_pages(w);
+	if (r == 0)
+		r = bound_rings(w);
 	if (r < 0)
 		return r;
 	scry_session_lease(w->session, SCRY_LEASE_NS);

@@ -66,6 +66,10 @@ memory_group() {
 	echo 8M >"$GROUP/$LIMIT"
 	scry_ends 4 patch log strange_add -p "$PID" -d 0.1s
 	says "the control group of process $PID has [0-8] MiB left until its limit of memory.*fix: a higher memory.max"
+	echo 28M >"$GROUP/$LIMIT" # enough for one ring, not for two
+	scry_ends 0 patch log strange_add -p "$PID" -d 0.1s -o "$T/one.scry"
+	scry_ends 4 record -e malloc,calls -x strange_add -p "$PID" -d 0.1s -o "$T/y.scry"
+	says "MiB left until its limit of memory, of which scry may take 16"
 	echo 200M >"$GROUP/$LIMIT"
 	scry_ends 0 patch log strange_add -p "$PID" -d 0.1s -o "$T/x.scry"
 	ends_right "$PID" strange

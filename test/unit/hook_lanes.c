@@ -65,11 +65,36 @@ static void pages_are_given_back(void **state)
 	scry_pool_close(&p);
 }
 
+/* Lanes are given out while the rings of all fit into half of what is left; set 0, where there are
+ * several instruments, is the entered process's. */
+static void lanes_are_bounded(void **state)
+{
+	const uint64_t ring = 8ull * SCRY_RING_WORDS;
+	static struct scry_lanes head;
+	struct scry_pool one = {.head = &head, .sets = SCRY_LANES, .most = SCRY_LANES}, two = one;
+
+	(void)state;
+	assert_int_equal(scry_pool_bound(&one, 1, UINT64_MAX), SCRY_LANES);
+	assert_int_equal(one.most, SCRY_LANES);
+	assert_int_equal(scry_pool_bound(&one, 1, 8 * ring), 3);
+	assert_int_equal(one.most, 3);
+	assert_int_equal(scry_pool_bound(&one, 1, ring), 0);
+	assert_int_equal(one.most, 0);
+	scry_pool_share(&two, 2);
+	assert_int_equal(scry_pool_bound(&two, 2, UINT64_MAX), SCRY_LANES / 2 - 1);
+	assert_int_equal(scry_pool_bound(&two, 2, 16 * ring), 3);
+	assert_int_equal(two.most, 4);
+	assert_int_equal(two.sets, SCRY_LANES / 2); /* where the lanes of a set lie stays */
+	assert_int_equal(scry_pool_bound(&two, 2, 0), 0);
+	assert_int_equal(two.most, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(its_size_stays),
 		cmocka_unit_test(pages_are_given_back),
+		cmocka_unit_test(lanes_are_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -219,6 +219,44 @@ static void test_is_there(void **state)
 	assert_false(any);
 }
 
+/* As with a uprobe: an int3 is written over the first byte of a jump, and when that goes, the byte
+ * that the file has. The change stands all the while; it is wiped only where the file's stands. */
+static void test_torn(void **state)
+{
+	static uint8_t code[] = {0x55, 0x48, 0x89, 0xe5, 0x53, 0xc3};
+	const uint8_t old[] = {0x55, 0x48, 0x89, 0xe5, 0x53, 0xc3};
+	const uint8_t jump[] = {0xe9, 0x48, 0x02, 0x03, 0x04};
+	struct scry_undo_report report;
+	struct scry_maps maps;
+	struct scry_change c = {.addr = at(code),
+				.size = sizeof(jump),
+				.kind = SCRY_EDIT_TEXT,
+				.old = old,
+				.new_ = jump};
+	bool any;
+
+	(void)state;
+	assert_int_equal(scry_maps_read(getpid(), &maps), 0);
+	c.mapping = scry_maps_at(&maps, at(code));
+	assert_int_equal(scry_edit_change(&t.edit, &c), 0);
+	assert_true(scry_edit_is_there(&t.edit, at(code), at(code + 6), &any));
+	code[0] = 0xcc;
+	assert_true(scry_edit_is_there(&t.edit, at(code), at(code + 6), &any));
+	assert_int_equal(scry_edit_undo(&t.edit, &maps, &report), -EBUSY);
+	assert_int_equal(report.foreign, 1);
+	assert_int_equal(scry_edit_standing(&t.edit), 1);
+	assert_int_equal(code[0], 0xcc);
+	memcpy(code + 1, old + 1, 4); /* mapped anew, with the uprobe */
+	assert_false(scry_edit_is_there(&t.edit, at(code), at(code + 6), &any));
+	memcpy(code + 1, jump + 1, 4);
+	code[0] = old[0];
+	assert_true(scry_edit_is_there(&t.edit, at(code), at(code + 6), &any));
+	assert_int_equal(scry_edit_undo(&t.edit, &maps, &report), 0);
+	assert_memory_equal(code, old, sizeof(old));
+	expect_journal(0, 0);
+	scry_maps_done(&maps);
+}
+
 /* A file's page is changed and unmapped, and something else comes there that holds the very bytes
  * we wrote: it is not ours to put back. */
 static void test_unmapped(void **state)
@@ -346,6 +384,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_over_is_first, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_compact, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_is_there, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_torn, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_unmapped, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_mapped_still, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_forged, setup, teardown),

@@ -24,6 +24,7 @@
 #include "base/err.h"
 #include "sys/proc.h"
 #include "vm/ruby_iseq.h"
+#include "vm/ruby_size.h"
 
 #define ADDRESS "def at(o) Kernel.instance_method(:to_s).bind(o).call[/0x(\\h+)/, 1] end\n"
 
@@ -697,20 +698,41 @@ static void test_leaves(void **state)
 	stop(&c);
 }
 
+/* A fork child before it is known which process it is: nothing is read of it, and nothing fails. */
+static void test_unbound(void **state)
+{
+	const uint64_t address[1] = {0x1000};
+	struct child c;
+	struct scry_ruby *r, *fork;
+	struct scry_ruby_size size;
+	char text[16];
+
+	(void)state;
+	NEED_RUBY();
+	c = start(ruby_path(), "puts 1; $stdout.flush; sleep");
+	read_line(&c, text, sizeof(text));
+	assert_int_equal(scry_ruby_open(c.pid, SCRY_RUBY_BOOTED, &r), 0);
+	assert_int_equal(scry_ruby_like(r, &fork), 0);
+	assert_int_not_equal(scry_ruby_symbol(r, "rb_cObject"), 0);
+	assert_int_equal(scry_ruby_symbol(fork, "rb_cObject"), 0);
+	assert_int_equal(scry_ruby_sizes(fork, address, 1, &size), -ESRCH);
+	assert_int_equal(scry_ruby_bind(fork, c.pid), 0);
+	assert_int_equal(scry_ruby_symbol(fork, "rb_cObject"), scry_ruby_symbol(r, "rb_cObject"));
+	assert_int_equal(scry_ruby_sizes(fork, address, 1, &size), 0);
+	scry_ruby_free(fork);
+	scry_ruby_free(r);
+	stop(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_classes_and_strings),
-		cmocka_unit_test(test_no_ruby),
-		cmocka_unit_test(test_embedded),
-		cmocka_unit_test(test_before_boot),
-		cmocka_unit_test(test_forked),
-		cmocka_unit_test(test_threads_stand),
-		cmocka_unit_test(test_busy),
-		cmocka_unit_test(test_wrong_layout),
-		cmocka_unit_test(test_leaves),
-		cmocka_unit_test(test_methods_and_slots),
+		cmocka_unit_test(test_threads),	      cmocka_unit_test(test_classes_and_strings),
+		cmocka_unit_test(test_no_ruby),	      cmocka_unit_test(test_embedded),
+		cmocka_unit_test(test_before_boot),   cmocka_unit_test(test_forked),
+		cmocka_unit_test(test_threads_stand), cmocka_unit_test(test_unbound),
+		cmocka_unit_test(test_busy),	      cmocka_unit_test(test_wrong_layout),
+		cmocka_unit_test(test_leaves),	      cmocka_unit_test(test_methods_and_slots),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

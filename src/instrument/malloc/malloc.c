@@ -307,7 +307,8 @@ static void tell_over(struct scry_watch *w, uint64_t lost)
 	char text[256];
 
 	snprintf(text, sizeof(text),
-		 "scry was held up for %.0f s, and nothing was recorded from then on", gap_s);
+		 "process %d: scry was held up for %.0f s, and nothing was recorded from then on",
+		 w->proc.pid, gap_s);
 	scry_watch_lost_some(w, text);
 	scry_watch_say(
 		w,

@@ -38,7 +38,8 @@
 #define UNTIL_EVERY_NS 100000000ull
 #define FORCE_GC_NS 2000000000ull
 #define LAST_LOOK_NS 1000000000ull
-#define LAST_LOOKS 16 /* a program ends once, but its children have its memory */
+#define LAST_LOOKS 16		/* a program ends once, but its children have its memory */
+#define UNBOUND_NS 500000000ull /* a fork child that waits is not known for so long, at most */
 
 /* What all processes of a run have in common. */
 static struct {
@@ -461,6 +462,17 @@ static void take_last(struct scry_watch *w, struct scry_objects_watch *o, uint64
 	free(words);
 }
 
+/* It waits, and whose memory it is is not known: most often it is at the next turn, which asks all
+ * that run. After that nothing of it is measured. */
+static bool is_to_be_found(struct scry_objects_watch *o)
+{
+	if (o->ruby->elf)
+		return false;
+	if (!o->unbound_until_ns)
+		o->unbound_until_ns = scry_now_ns() + UNBOUND_NS;
+	return scry_now_ns() < o->unbound_until_ns;
+}
+
 /* The program waits: to be judged, or, as it is about to end, until what lives is measured while it
  * is there. */
 static void look(struct scry_watch *w, struct scry_objects_watch *o)
@@ -475,6 +487,8 @@ static void look(struct scry_watch *w, struct scry_objects_watch *o)
 		o->judge_ns = scry_ring_let_go(&o->ring);
 		return;
 	}
+	if (is_to_be_found(o))
+		return;
 	if (o->looks++ >= LAST_LOOKS) {
 		scry_ring_let_go(&o->ring);
 		return;

@@ -42,9 +42,10 @@ struct scry_objects_watch {
 	uint32_t looks;	 /* asked for by the program, as it ended */
 	bool has_looked; /* at the living, when the program ended: then there was */
 	struct scry_objects_totals last_look;
-	uint64_t look_ns; /* for so long it waited for that */
-	bool registered;  /* in at least one thread */
-	bool table_full;  /* the VM takes no more postponed jobs */
+	uint64_t unbound_until_ns; /* it waits to be found; 0: not yet */
+	uint64_t look_ns;	   /* for so long it waited for that */
+	bool registered;	   /* in at least one thread */
+	bool table_full;	   /* the VM takes no more postponed jobs */
 	uint64_t forced_gc_ns;
 	bool gc_missed;	 /* --force-gc: it did not come to a safepoint in time */
 	bool gc_refused; /* --force-gc: it came, and the VM made none */
