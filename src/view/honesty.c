@@ -17,7 +17,10 @@ static void on_session(struct scry_honesty *h, const void *payload)
 {
 	const struct scry_ev_session *session = payload;
 
+	const char *name = scry_reader_string(h->reader, session->instrument_str, NULL);
+
 	h->instrument_str = session->instrument_str;
+	h->has_one_totals = name && !strcmp(name, "syscalls");
 }
 
 static void on_process(struct scry_honesty *h, const void *payload)
@@ -118,6 +121,7 @@ static void on_totals(struct scry_honesty *h, const void *payload)
 	const struct scry_ev_totals *totals = payload;
 
 	h->has_totals = true;
+	h->totals_count += totals->pid != 0;
 	h->events += totals->events;
 	h->lost += totals->lost;
 	h->errors += totals->errors;
@@ -175,6 +179,12 @@ void scry_honesty_close(struct scry_honesty *h)
 		h->watched_ns = h->last_ns - h->first_ns; /* one after the other */
 	if (h->lost_events > h->lost)
 		h->lost = h->lost_events;
+	if (h->has_totals && !h->has_one_totals && h->totals_count < h->process_count) {
+		h->unended = h->process_count - h->totals_count;
+		h->watched_ns = 0;
+		h->has_totals = false;
+		h->has_lost_more = true;
+	}
 	h->read_errors = stats.errors;
 	h->read_beyond = stats.beyond;
 	h->errors += stats.errors;
@@ -380,7 +390,14 @@ void scry_honesty_notes(const struct scry_honesty *h, struct scry_doc *doc)
 		scry_buf_printf(&buf, " bytes at the end of the recording are torn and left out");
 		note_printed(doc, &buf);
 	}
-	if (!h->has_totals) {
+	if (h->unended) {
+		scry_buf_printf(&buf,
+				"%u of %u programs have no totals: scry was ended before it could "
+				"write them, so losses and cost are not known, and what these "
+				"programs had counted may be missing",
+				h->unended, h->process_count);
+		note_printed(doc, &buf);
+	} else if (!h->has_totals) {
 		scry_buf_printf(&buf, "the recording has no totals: scry was ended before it could "
 				      "write them, so losses and cost are not known");
 		note_printed(doc, &buf);

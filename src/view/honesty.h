@@ -47,7 +47,11 @@ struct scry_honesty {
 	uint32_t note_count; /* may exceed what is listed */
 	struct scry_honesty_cause causes[SCRY_HONESTY_CAUSES];
 	uint32_t cause_count;
-	bool has_totals, has_pause;
+	bool has_totals;       /* after close: of all that were watched */
+	bool has_one_totals;   /* one event for all processes */
+	uint32_t totals_count; /* processes that have theirs */
+	uint32_t unended;      /* programs that lack theirs, where others have them */
+	bool has_pause;
 	bool is_moment; /* set by a view that ends before the recording does: its GCs are not known
 			 */
 	uint64_t events, lost, errors; /* lost and errors are final after close */

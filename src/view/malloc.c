@@ -681,9 +681,15 @@ static enum scry_malloc_verdict judge(struct malloc_view *v)
 	scry_buf_clear(&v->buf);
 	scry_buf_printf(&v->buf, "the recording is cut, or has holes: ");
 	scry_text_count(&v->buf, v->process->calls);
-	scry_buf_printf(&v->buf, " calls are in it, and %s", h->has_lost_more ? "at least " : "");
-	scry_text_count(&v->buf, h->lost);
-	scry_buf_printf(&v->buf, " are not: whether there is a leak cannot be told, and all that "
+	scry_buf_printf(&v->buf, " calls are in it, and ");
+	if (h->lost) {
+		scry_buf_printf(&v->buf, "%s", h->has_lost_more ? "at least " : "");
+		scry_text_count(&v->buf, h->lost);
+		scry_buf_printf(&v->buf, " are not");
+	} else {
+		scry_buf_printf(&v->buf, "nobody knows how many are not");
+	}
+	scry_buf_printf(&v->buf, ": whether there is a leak cannot be told, and all that "
 				 "follows is of the calls that are in it");
 	return SCRY_MALLOC_VERDICT_UNKNOWN;
 }
