@@ -242,8 +242,8 @@ static int make_ready(struct scry_watch *w)
 	w->cpu_began_ns = scry_proc_cpu_ns(w->proc.pid);
 	for (size_t i = 0; (one = scry_group_at(w, i)); i++)
 		one->image = scry_watch_part(one, (uint32_t)w->proc.pid);
-	/* Where it is watched on: an event of perf costs its first thread 0.7 us at each switch. */
-	if (w->opts->follow || (w->session->instrument->follows_exec && w->opts->command))
+	/* An event of perf costs its first thread 0.7 us at each switch: not in a live process. */
+	if (w->opts->follow || w->opts->command)
 		scry_execs_open(&w->execs, w->proc.pid);
 	return 0;
 }
