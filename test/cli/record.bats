@@ -353,3 +353,26 @@ PY
 	as_before "$PID" "$state" "after a dry run"
 	ends_right "$PID" malloc_known
 }
+
+@test "a report of several sections gives each the options that it has, and says what one lacks" {
+	scry_ends 0 record -e malloc,calls "${FUNCTIONS[@]}" --force -o "$T/x.scry" -- "$TARGETS/target_malloc_known"
+	"$SCRY" report "$T/x.scry" --top 1 >"$T/out"
+	grep -q "^note: calls-sums has no --top, and is shown without" "$T/out"
+	[ "$(grep -c "^scry malloc: \|^scry calls-sums: " "$T/out")" -eq 2 ]
+	! "$SCRY" report "$T/x.scry" --live >"$T/out" 2>"$T/err"
+	grep -q "has no --live" "$T/err"
+	[ ! -s "$T/out" ]
+	! "$SCRY" report "$T/x.scry" --by gem >"$T/out" 2>"$T/err"
+	grep -q "no section has these options with these values" "$T/err"
+}
+
+@test "--pid shows the sections in which the process is, and says in which it is not" {
+	scry_ends 0 record -f -e objects,malloc -q --force -o "$T/x.scry" -- bash -c "$RUBY --disable-gems -e 'Object.new'; true"
+	"$SCRY" info "$T/x.scry" --section malloc --json >"$T/x.json"
+	"$SCRY" report "$T/x.scry" --pid "$(json "$T/x.json" 'r["honesty"]["processes"][0]["pid"]')" >"$T/out"
+	grep -q "^note: process [0-9]* is not in the section of objects" "$T/out"
+	grep -q "^scry malloc: " "$T/out"
+	! grep -q "^scry objects: " "$T/out"
+	! "$SCRY" report "$T/x.scry" --pid 1 >"$T/out" 2>&1
+	grep -q "process 1 is not in this recording" "$T/out"
+}
