@@ -376,3 +376,11 @@ PY
 	! "$SCRY" report "$T/x.scry" --pid 1 >"$T/out" 2>&1
 	grep -q "process 1 is not in this recording" "$T/out"
 }
+
+@test "a section says what another instrument changes of what it measures" {
+	"$SCRY" record -e objects,malloc,time -x malloc --force -o "$T/x.scry" -- "$RUBY" --disable-gems -e 'Object.new' >"$T/out" 2>&1
+	"$SCRY" report "$T/x.scry" --section time --json >"$T/x.json"
+	json_is "$T/x.json" 'r["notes"].one? { |n| n.start_with?("objects are recorded beside") } && r["notes"].one? { |n| n.start_with?("malloc is recorded beside") }'
+	"$SCRY" report "$T/x.scry" --section malloc --json >"$T/x.json"
+	json_is "$T/x.json" 'r["notes"].none? { |n| n.include?("recorded beside") }'
+}

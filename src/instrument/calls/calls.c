@@ -689,6 +689,7 @@ static void done(struct scry_watch *w)
 const struct scry_instrument scry_instrument_calls = {
 	.name = "calls",
 	.summary = "calls of library functions",
+	.measures = 1u << SCRY_MEASURES_CALLS | 1u << SCRY_MEASURES_TIMES,
 	.parts = SCRY_PART_CALLS,
 	.channel = SCRY_CHANNEL_CALLS,
 	.follows_exec = true,
