@@ -384,3 +384,14 @@ PY
 	"$SCRY" report "$T/x.scry" --section malloc --json >"$T/x.json"
 	json_is "$T/x.json" 'r["notes"].none? { |n| n.include?("recorded beside") }'
 }
+
+@test "locks beside another instrument has places as scry locks has them" {
+	"$SCRY" record -e locks,malloc --force -o "$T/x.scry" -- "$TARGETS/target_contended" hold 3 300 >"$T/out" 2>&1 3>&-
+	"$SCRY" report "$T/x.scry" --section locks --json >"$T/x.json"
+	json_is "$T/x.json" 'rows.any? { |x| x["stack"].to_a.any? { |f| f["symbol"] == "take_queue" } }'
+}
+
+@test "an option of an instrument that is not in the list is refused" {
+	scry_ends 2 record -e malloc -s 10 -- true
+	grep -q "^scry: -s is an option of calls, which -e does not name" "$T/scry.err"
+}
