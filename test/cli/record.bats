@@ -395,3 +395,12 @@ PY
 	scry_ends 2 record -e malloc -s 10 -- true
 	grep -q "^scry: -s is an option of calls, which -e does not name" "$T/scry.err"
 }
+
+@test "a request whose functions another one has asked for is met" {
+	"$SCRY" record -e malloc,count -x malloc -x 'mallo[c]' -x nowhere@libnothing.so --force -o "$T/x.scry" -- "$TARGETS/target_malloc_known" >"$T/out" 2>&1
+	"$SCRY" report "$T/x.scry" --section count --json >"$T/x.json"
+	json_is "$T/x.json" 'r["notes"].grep(/ever loaded/) == ["nowhere@libnothing.so: no object that defines it was ever loaded"]'
+	"$SCRY" record -e malloc,calls -x malloc -x 'mallo[c]' -x nowhere@libnothing.so --force -o "$T/x.scry" -- "$TARGETS/target_malloc_known" >"$T/out" 2>&1
+	"$SCRY" report "$T/x.scry" --view calls-sums --json >"$T/x.json"
+	json_is "$T/x.json" 'r["notes"].grep(/ever loaded/).size == 1'
+}
