@@ -28,11 +28,14 @@ static void on_process(struct scry_honesty *h, const void *payload)
 	const struct scry_ev_process *process = payload;
 	uint32_t i;
 
-	for (i = 0; i < h->process_count && i < SCRY_HONESTY_PROCESSES; i++)
-		if (h->processes[i].pid == process->pid &&
-		    h->processes[i].start_ticks == process->start_ticks)
+	for (i = 0; i < h->seen_count; i++)
+		if (h->seen[i].pid == process->pid &&
+		    h->seen[i].start_ticks == process->start_ticks)
 			break;
-	h->exec_count += i < h->process_count && i < SCRY_HONESTY_PROCESSES;
+	h->exec_count += i < h->seen_count;
+	if (i == h->seen_count && i < SCRY_HONESTY_SEEN)
+		h->seen[h->seen_count++] = (struct scry_honesty_seen){
+			.pid = process->pid, .start_ticks = process->start_ticks};
 	if (h->process_count < SCRY_HONESTY_PROCESSES)
 		h->processes[h->process_count] = (struct scry_honesty_process){
 			.pid = process->pid,
@@ -41,6 +44,14 @@ static void on_process(struct scry_honesty *h, const void *payload)
 			.start_ticks = process->start_ticks,
 		};
 	h->process_count++;
+}
+
+bool scry_honesty_has_process(const struct scry_honesty *h, uint32_t pid)
+{
+	for (uint32_t i = 0; i < h->seen_count; i++)
+		if (h->seen[i].pid == pid)
+			return true;
+	return false;
 }
 
 /* Behind "process N: ", if it begins so. */
