@@ -22,6 +22,8 @@
 #include "wire/call_format.h"
 
 #define DEPTH_DEFAULT 16
+#define STRING_SIZE_DEFAULT 256
+#define NOT_GIVEN UINT64_MAX
 #define LOG_ARGS 3 /* as `patch log` has without --args */
 
 /* What there is once in a process. Two that need the same do not go together. */
@@ -130,7 +132,9 @@ static int check_options(const struct record *r)
 		{r->named.libraries.count > 0, r->is_wanted[CALLS], "-l", "calls"},
 		{r->calls.ruby_stacks, r->is_wanted[CALLS], "-k", "calls"},
 		{r->args, r->is_wanted[CALLS], "--args", "calls"},
-		{r->depth, r->is_wanted[CALLS] || r->is_wanted[LOCKS], "-w", "calls and locks"},
+		{r->depth != NOT_GIVEN, r->is_wanted[CALLS] || r->is_wanted[LOCKS], "-w",
+		 "calls and locks"},
+		{r->calls.string_size != NOT_GIVEN, r->is_wanted[CALLS], "-s", "calls"},
 		{r->malloc.depth, r->is_wanted[MALLOC], "--stack", "malloc"},
 		{r->malloc.no_lines, r->is_wanted[MALLOC], "--no-lines", "malloc"},
 		{r->malloc.prefix, r->is_wanted[MALLOC], "--prefix", "malloc"},
@@ -150,6 +154,10 @@ static int settle_depths(struct record *r)
 {
 	if (r->malloc.depth == UINT64_MAX)
 		r->malloc.depth = DEPTH_DEFAULT;
+	if (r->is_wanted[LOCKS] && !r->malloc.depth && r->depth == NOT_GIVEN)
+		r->depth = DEPTH_DEFAULT; /* as scry locks has it: places are what it tells */
+	if (r->depth == NOT_GIVEN)
+		r->depth = 0;
 	if (r->malloc.depth && r->depth)
 		return scry_fail(-EINVAL,
 				 "--stack and -w: one instrument's native stacks are recorded at a "
@@ -160,6 +168,8 @@ static int settle_depths(struct record *r)
 	if (r->malloc.prefix && strlen(r->malloc.prefix) > 15)
 		return scry_fail(-EINVAL, "--prefix '%s' is longer than 15 letters",
 				 r->malloc.prefix);
+	if (r->calls.string_size == NOT_GIVEN)
+		r->calls.string_size = STRING_SIZE_DEFAULT;
 	if (r->calls.string_size > SCRY_CALL_TEXT_MAX)
 		return scry_fail(-EINVAL, "-s %llu: strings are read up to %u bytes",
 				 (unsigned long long)r->calls.string_size, SCRY_CALL_TEXT_MAX);
@@ -268,7 +278,7 @@ static int run(struct record *r, struct scry_watch_opts *opts,
 
 int scry_cmd_record(int argc, char **argv)
 {
-	static struct record record = {.calls.string_size = 256};
+	static struct record record = {.calls.string_size = NOT_GIVEN, .depth = NOT_GIVEN};
 	struct scry_watch_opts opts = {0};
 	struct scry_talk_opts talk = {0};
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
@@ -285,7 +295,7 @@ int scry_cmd_record(int argc, char **argv)
 		{'k', "ruby-stack", SCRY_OPT_FLAG, &record.calls.ruby_stacks, NULL,
 		 "calls: with the lines of Ruby below each", NULL},
 		{'w', "where", SCRY_OPT_U64, &record.depth, "N",
-		 "calls, locks: with N frames of native code at most", NULL},
+		 "calls, locks: with N frames of native code at most (locks: default 16)", NULL},
 		{'s', "string-size", SCRY_OPT_U64, &record.calls.string_size, "N",
 		 "calls: at most N bytes of a string (default 256)", NULL},
 		{0, "args", SCRY_OPT_CHOICE, &record.args, NULL,

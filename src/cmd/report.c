@@ -175,28 +175,123 @@ static int show_part(int fd, const struct scry_view_part *part, const struct scr
 	return err;
 }
 
+/* An option that none of them has. */
+static int refuse_everywhere(const struct scry_view_choice *c, const struct scry_view_opts *opts)
+{
+	struct scry_buf names = {0};
+	struct scry_view any = {0};
+	int err;
+
+	for (size_t i = 0; i < c->count; i++) {
+		any.takes |= c->parts[i].view->takes;
+		scry_buf_printf(&names, "%s%s", i ? " or " : "", c->parts[i].view->name);
+	}
+	any.name = scry_buf_str(&names);
+	err = scry_view_refuse(&any, opts);
+	scry_buf_done(&names);
+	return err;
+}
+
+/* One section of several: with those options that it has; what it lacks is said above it. 1: it
+ * heeds one; 0: none. */
+static int show_one_of(int fd, const struct scry_view_part *part,
+		       const struct scry_report_opts *opts, FILE *out)
+{
+	struct scry_report_opts own = *opts;
+	struct scry_buf lacking = {0};
+	int err;
+
+	scry_view_strip(part->view, &own.rows, &lacking);
+	if (lacking.len)
+		fprintf(out, "note: %s has no %s, and is shown without\n", part->view->name,
+			scry_buf_str(&lacking));
+	scry_buf_done(&lacking);
+	err = show_part(fd, part, &own, out);
+	if (!err)
+		return scry_view_has_opts(&own.rows);
+	if (err != -EINVAL || !scry_view_has_opts(&own.rows))
+		return err;
+	fprintf(out, "note: %s is shown without options: %s\n", part->view->name, scry_error());
+	scry_error_clear();
+	own.rows = (struct scry_view_opts)SCRY_VIEW_OPTS_DEFAULT;
+	own.rows.by = SCRY_VIEW_BY_LINE;
+	own.rows.pid = opts->rows.pid;
+	own.by_given = false;
+	return show_part(fd, part, &own, out);
+}
+
+/* Leaves those in which the process has an event. -EINVAL with a sentence: none. */
+static int keep_those_of(int fd, struct scry_view_choice *c, uint32_t pid)
+{
+	size_t kept = 0;
+	int err = 0;
+
+	for (size_t i = 0; i < c->count; i++) {
+		err = scry_view_refuse_absent(fd, c->parts[i].section, pid);
+		if (err && err != -EINVAL)
+			return err;
+		if (!err)
+			c->parts[kept++] = c->parts[i];
+	}
+	if (!kept)
+		return err;
+	c->count = kept;
+	scry_error_clear();
+	return 0;
+}
+
+static int show_several(int fd, const struct scry_view_choice *c,
+			const struct scry_report_opts *opts, FILE *out)
+{
+	int err = refuse_everywhere(c, &opts->rows);
+	bool is_heeded = !scry_view_has_opts(&opts->rows);
+
+	for (size_t i = 0; i < c->count && err >= 0; i++) {
+		if (i)
+			fputc('\n', out);
+		err = show_one_of(fd, &c->parts[i], opts, out);
+		is_heeded |= err == 1;
+	}
+	if (err >= 0 && !is_heeded)
+		return scry_fail(-EINVAL, "no section has these options with these values");
+	return err < 0 ? err : 0;
+}
+
+/* "process 12 is not in malloc" */
+static void say_absent(const struct scry_view_choice *all, const struct scry_view_choice *c,
+		       const struct scry_report_opts *opts, FILE *out)
+{
+	for (size_t i = 0, k = 0; i < all->count; i++) {
+		if (k < c->count && c->parts[k].section == all->parts[i].section)
+			k++;
+		else
+			fprintf(out, "note: process %llu is not in the section of %s\n",
+				(unsigned long long)opts->rows.pid, all->parts[i].view->name);
+	}
+}
+
 int scry_report_fd(int fd, const struct scry_report_opts *opts, FILE *out)
 {
 	const struct scry_view *view = opts->view ? scry_view_find(opts->view) : NULL;
 	struct scry_view_choice choice = {.view = opts->view, .section = opts->section};
+	struct scry_view_choice all;
 	int err = opts->view && !view ? -EINVAL : view ? scry_view_refuse(view, &opts->rows) : 0;
 
 	if (!err)
 		err = scry_view_choose(fd, &choice);
-	if (!err && opts->rows.pid)
-		err = scry_view_refuse_absent(fd, choice.parts[0].section,
-					      (uint32_t)opts->rows.pid);
 	if (!err && choice.count > 1 && (opts->json || opts->folded || opts->flame))
 		return scry_fail(-EINVAL,
 				 "%zu instruments have recorded, and this form is of one; fix: "
 				 "--section %s, or another one that scry info names",
 				 choice.count, choice.parts[0].view->name);
-	for (size_t i = 0; i < choice.count && !err; i++) {
-		if (i)
-			fputc('\n', out);
-		err = show_part(fd, &choice.parts[i], opts, out);
-	}
-	return err;
+	all = choice;
+	if (!err && opts->rows.pid)
+		err = keep_those_of(fd, &choice, (uint32_t)opts->rows.pid);
+	if (!err)
+		say_absent(&all, &choice, opts, out);
+	if (err || all.count == 1)
+		return err ? err : show_part(fd, &choice.parts[0], opts, out);
+	return show_several(fd, &choice, opts, out);
 }
 
 int scry_report_live(int fd, const struct scry_report_opts *opts, FILE *out,

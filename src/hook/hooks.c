@@ -179,7 +179,7 @@ int scry_hooks_find(struct scry_hooks *h, const char *request, const struct scry
 
 int scry_hooks_want(struct scry_hooks *h, const char *request, const struct scry_hook_to *to)
 {
-	size_t before = h->functions.count;
+	size_t before = h->functions.count, hits = h->functions.hits;
 	int r = scry_hooks_find(h, request, to);
 
 	if (r == -ENOENT && h->waits && (strchr(request, '@') || scry_symbols_is_filter(request))) {
@@ -188,6 +188,8 @@ int scry_hooks_want(struct scry_hooks *h, const char *request, const struct scry
 	}
 	if (r == 0)
 		r = add_request(h, request, to);
+	if (r == 0)
+		h->request_to[h->request_count - 1].is_found = h->functions.hits > hits;
 	for (size_t i = before; i < h->functions.count && r == 0; i++)
 		r = scry_hooks_add(h, &h->functions.rows[i], (uint32_t)h->request_count - 1);
 	return r;

@@ -38,10 +38,10 @@ enum scry_hook_way { SCRY_WAY_AUTO, SCRY_WAY_ENTRY, SCRY_WAY_SITE, SCRY_WAY_GOT 
 /* What calls shall lead to. */
 struct scry_hook_to {
 	enum scry_hook_kind kind;
-	uint32_t way;
-	const char *handler; /* CALL: exported thunk of the agent; REPLACE: exported function */
-	uint32_t cookie;     /* CALL */
-	bool is_exported, is_guard; /* only what is exported; scry's own: hook/calling.h */
+	uint32_t way, cookie; /* cookie: CALL */
+	const char *handler;  /* CALL: exported thunk of the agent; REPLACE: exported function */
+	/* only what is exported; scry's own: hook/calling.h; there, whoever asked first */
+	bool is_exported, is_guard, is_found;
 };
 
 struct scry_hook {
@@ -136,7 +136,7 @@ size_t scry_hook_slots(const struct scry_hooks *h, const struct scry_hook *row);
 /* Changes all places in one stop; `held` is the stopped thread of a program being started, or NULL.
  * 0 or -errno with a sentence: what had been changed is put back, and counts as off. */
 int scry_hooks_on(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held);
-/* Puts all back, in one stop. */
+/* In one stop. */
 int scry_hooks_off(struct scry_hooks *h, struct scry_inject *inj);
 /* Calls counted by a COUNT hook so far, in all threads. */
 uint64_t scry_hook_calls(const struct scry_hook *hook, const struct scry_inject *inj);

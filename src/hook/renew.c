@@ -186,17 +186,19 @@ static bool is_chosen(const struct scry_hooks *h, const struct scry_function *f)
 /* Rows for functions that are not hooked, and for slots of those that are reached by slots. */
 static int add_fresh(struct scry_hooks *fresh, struct scry_hooks *h)
 {
-	size_t before = 0;
+	size_t before = 0, hits;
 	int r = 0;
 
 	for (size_t q = 0; q < h->request_count && r == 0; q++) {
-		const struct scry_hook_to *to = &h->request_to[q];
+		struct scry_hook_to *to = &h->request_to[q];
 
 		if (to->is_guard && has_guard(h, q))
 			continue;
+		hits = fresh->functions.hits;
 		r = scry_hooks_find(fresh, h->requests[q], to);
 		if (r == -ENOENT)
 			r = 0;
+		to->is_found |= fresh->functions.hits > hits;
 		for (; before < fresh->functions.count && r == 0; before++) {
 			const struct scry_function *f = &fresh->functions.rows[before];
 			ssize_t live = find_row(h, h->count, f->address);

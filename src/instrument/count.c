@@ -157,6 +157,7 @@ static void done(struct scry_watch *w)
 const struct scry_instrument scry_instrument_count = {
 	.name = "count",
 	.summary = "how often functions are called",
+	.measures = 1u << SCRY_MEASURES_CALLS,
 	.prepare = prepare,
 	.describe = describe,
 	.enter = enter,

@@ -277,6 +277,7 @@ static void done(struct scry_watch *w)
 const struct scry_instrument scry_instrument_log = {
 	.name = "log",
 	.summary = "each call of functions",
+	.measures = 1u << SCRY_MEASURES_CALLS,
 	.prepare = prepare,
 	.describe = describe,
 	.enter = enter,

@@ -283,6 +283,7 @@ static void done(struct scry_watch *w)
 const struct scry_instrument scry_instrument_time = {
 	.name = "time",
 	.summary = "how long calls of functions take",
+	.measures = 1u << SCRY_MEASURES_CALLS | 1u << SCRY_MEASURES_TIMES,
 	.parts = SCRY_PART_CALLS,
 	.prepare = prepare,
 	.describe = describe,

@@ -211,14 +211,14 @@ static uint32_t process_of(const struct scry_event *event)
 }
 
 /* What a recording of this text cannot know otherwise: its own end is whole. */
-static void put_lacks(const struct text_out *t, bool has_totals, struct scry_buf *lacks)
+static void put_lacks(const struct text_out *t, bool has_end, struct scry_buf *lacks)
 {
 	struct scry_reader_stats stats;
 
 	scry_reader_stats(t->reader, &stats);
 	if (scry_reader_is_torn(t->reader))
 		scry_buf_printf(lacks, "the recording's end is torn");
-	else if (!has_totals)
+	else if (!has_end)
 		scry_buf_printf(lacks, "the recording was ended before its totals were written");
 	if (stats.errors)
 		scry_buf_printf(lacks, "%s%" PRIu64 " of its events are damaged",
@@ -230,15 +230,23 @@ static void put_lacks(const struct text_out *t, bool has_totals, struct scry_buf
 	fputc('\n', t->out);
 }
 
+/* The totals of its process. Where that ran several programs, an end of each tells. */
+static bool is_end(const struct scry_malloc_part *part, const struct scry_event *event)
+{
+	const struct scry_ev_totals *totals = (const void *)(event + 1);
+
+	return event->type == SCRY_EVENT_TOTALS && totals->pid == part->pid && !part->image;
+}
+
 static int write_part(struct text_out *t, struct scry_malloc_part *part, struct scry_buf *lacks)
 {
-	bool has_totals = false;
+	bool has_end = false;
 	const struct scry_event *event;
 	int got = 0, err = 0;
 
 	fprintf(t->out, "scry-malloc 1 pid %u\n", part->pid);
 	while (!err && !ferror(t->out) && (got = scry_reader_next(t->reader, &event)) > 0) {
-		has_totals |= event->type == SCRY_EVENT_TOTALS;
+		has_end |= is_end(part, event);
 		if (event->type == SCRY_EVENT_LOST)
 			put_event(t, event); /* of whom, no event says */
 		if (!scry_malloc_part_has(part, event, process_of(event)))
@@ -250,7 +258,7 @@ static int write_part(struct text_out *t, struct scry_malloc_part *part, struct 
 	}
 	if (err || got < 0)
 		return err ? err : got;
-	put_lacks(t, has_totals, lacks);
+	put_lacks(t, has_end || part->ended > part->image, lacks);
 	return 0;
 }
 

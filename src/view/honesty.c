@@ -17,7 +17,10 @@ static void on_session(struct scry_honesty *h, const void *payload)
 {
 	const struct scry_ev_session *session = payload;
 
+	const char *name = scry_reader_string(h->reader, session->instrument_str, NULL);
+
 	h->instrument_str = session->instrument_str;
+	h->has_one_totals = name && !strcmp(name, "syscalls");
 }
 
 static void on_process(struct scry_honesty *h, const void *payload)
@@ -25,11 +28,14 @@ static void on_process(struct scry_honesty *h, const void *payload)
 	const struct scry_ev_process *process = payload;
 	uint32_t i;
 
-	for (i = 0; i < h->process_count && i < SCRY_HONESTY_PROCESSES; i++)
-		if (h->processes[i].pid == process->pid &&
-		    h->processes[i].start_ticks == process->start_ticks)
+	for (i = 0; i < h->seen_count; i++)
+		if (h->seen[i].pid == process->pid &&
+		    h->seen[i].start_ticks == process->start_ticks)
 			break;
-	h->exec_count += i < h->process_count && i < SCRY_HONESTY_PROCESSES;
+	h->exec_count += i < h->seen_count;
+	if (i == h->seen_count && i < SCRY_HONESTY_SEEN)
+		h->seen[h->seen_count++] = (struct scry_honesty_seen){
+			.pid = process->pid, .start_ticks = process->start_ticks};
 	if (h->process_count < SCRY_HONESTY_PROCESSES)
 		h->processes[h->process_count] = (struct scry_honesty_process){
 			.pid = process->pid,
@@ -38,6 +44,14 @@ static void on_process(struct scry_honesty *h, const void *payload)
 			.start_ticks = process->start_ticks,
 		};
 	h->process_count++;
+}
+
+bool scry_honesty_has_process(const struct scry_honesty *h, uint32_t pid)
+{
+	for (uint32_t i = 0; i < h->seen_count; i++)
+		if (h->seen[i].pid == pid)
+			return true;
+	return false;
 }
 
 /* Behind "process N: ", if it begins so. */
@@ -125,6 +139,7 @@ static void on_totals(struct scry_honesty *h, const void *payload)
 	const struct scry_ev_totals *totals = payload;
 
 	h->has_totals = true;
+	h->totals_count += totals->pid != 0;
 	add(&h->events, totals->events);
 	add(&h->lost, totals->lost);
 	add(&h->errors, totals->errors);
@@ -182,6 +197,12 @@ void scry_honesty_close(struct scry_honesty *h)
 		h->watched_ns = h->last_ns - h->first_ns; /* one after the other */
 	if (h->lost_events > h->lost)
 		h->lost = h->lost_events;
+	if (h->has_totals && !h->has_one_totals && h->totals_count < h->process_count) {
+		h->unended = h->process_count - h->totals_count;
+		h->watched_ns = 0;
+		h->has_totals = false;
+		h->has_lost_more = true;
+	}
 	h->read_errors = stats.errors;
 	h->read_beyond = stats.beyond;
 	h->errors += stats.errors;
@@ -445,7 +466,14 @@ void scry_honesty_notes(const struct scry_honesty *h, struct scry_doc *doc)
 		scry_buf_printf(&buf, " bytes at the end of the recording are torn and left out");
 		note_printed(doc, &buf);
 	}
-	if (!h->has_totals) {
+	if (h->unended) {
+		scry_buf_printf(&buf,
+				"%u of %u programs have no totals: scry was ended before it could "
+				"write them, so losses and cost are not known, and what these "
+				"programs had counted may be missing",
+				h->unended, h->process_count);
+		note_printed(doc, &buf);
+	} else if (!h->has_totals) {
 		scry_buf_printf(&buf, "the recording has no totals: scry was ended before it could "
 				      "write them, so losses and cost are not known");
 		note_printed(doc, &buf);

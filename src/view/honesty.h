@@ -14,6 +14,7 @@
 #include "view/doc.h"
 
 #define SCRY_HONESTY_PROCESSES 64 /* listed; more are counted */
+#define SCRY_HONESTY_SEEN 1024	  /* told from others; a watch has rows of 256 */
 #define SCRY_HONESTY_NOTES 64
 #define SCRY_HONESTY_CAUSES 16
 
@@ -37,7 +38,12 @@ struct scry_honesty {
 	uint64_t shown;
 	uint32_t instrument_str;
 	struct scry_honesty_process processes[SCRY_HONESTY_PROCESSES];
-	uint32_t process_count;	 /* may exceed what is listed */
+	struct scry_honesty_seen {
+		uint32_t pid;
+		uint64_t start_ticks;
+	} seen[SCRY_HONESTY_SEEN]; /* each process once */
+	uint32_t seen_count;
+	uint32_t process_count;	 /* programs; may exceed what is listed */
 	uint32_t exec_count;	 /* of them: what one ran in its place */
 	uint32_t nameless_count; /* beside them: without an event, set by the view */
 	/* Each once: what is said of several processes, too. `text_str` as it is of the first. */
@@ -47,7 +53,11 @@ struct scry_honesty {
 	uint32_t note_count; /* may exceed what is listed */
 	struct scry_honesty_cause causes[SCRY_HONESTY_CAUSES];
 	uint32_t cause_count;
-	bool has_totals, has_pause;
+	bool has_totals;       /* after close: of all that were watched */
+	bool has_one_totals;   /* one event for all processes */
+	uint32_t totals_count; /* processes that have theirs */
+	uint32_t unended;      /* programs that lack theirs, where others have them */
+	bool has_pause;
 	bool is_moment; /* set by a view that ends before the recording does: its GCs are not known
 			 */
 	uint64_t events, lost, errors; /* lost and errors are final after close */
@@ -76,6 +86,9 @@ void scry_honesty_event(struct scry_honesty *h, const struct scry_event *event);
 
 /* All is read: adds what the reader itself found. */
 void scry_honesty_close(struct scry_honesty *h);
+
+/* Has it a PROCESS event? */
+bool scry_honesty_has_process(const struct scry_honesty *h, uint32_t pid);
 
 /* "scry objects: pid 4711 ruby 3.1.2, 30.0 s, ..." */
 void scry_honesty_line(const struct scry_honesty *h, const char *view, struct scry_buf *buf);

@@ -481,7 +481,8 @@ static void push_totals(struct malloc_view *v)
 		 scry_cell_known(percent(p->short_lived, p->lived), p->lived != 0)},
 		{"foreign_ends_pct", "% of them freed by another thread", SCRY_CELL_COUNT, 0,
 		 scry_cell_known(percent(p->foreign_ends, p->lived), p->lived != 0)},
-		{"unknown_ends", "blocks freed that began before the recording or a fork",
+		{"unknown_ends",
+		 "blocks freed that were not known: older, and not found at the beginning",
 		 SCRY_CELL_COUNT, 0, scry_cell_number(p->unknown_ends)},
 		{"older_blocks", "blocks found at the beginning", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(p->functions[SCRY_MALLOC_OLDER])},
@@ -687,20 +688,17 @@ static enum scry_malloc_verdict judge(struct malloc_view *v)
 	scry_buf_clear(&v->buf);
 	scry_buf_printf(&v->buf, "the recording is cut, or has holes: ");
 	scry_text_count(&v->buf, v->process->calls);
-	scry_buf_printf(&v->buf, " calls are in it, and %s", h->has_lost_more ? "at least " : "");
-	scry_text_count(&v->buf, h->lost);
-	scry_buf_printf(&v->buf, " are not: whether there is a leak cannot be told, and all that "
+	scry_buf_printf(&v->buf, " calls are in it, and ");
+	if (h->lost) {
+		scry_buf_printf(&v->buf, "%s", h->has_lost_more ? "at least " : "");
+		scry_text_count(&v->buf, h->lost);
+		scry_buf_printf(&v->buf, " are not");
+	} else {
+		scry_buf_printf(&v->buf, "nobody knows how many are not");
+	}
+	scry_buf_printf(&v->buf, ": whether there is a leak cannot be told, and all that "
 				 "follows is of the calls that are in it");
 	return SCRY_MALLOC_VERDICT_UNKNOWN;
-}
-
-/* Is it one of those that the recording counts? */
-static bool is_counted(const struct scry_honesty *h, uint32_t pid)
-{
-	for (uint32_t i = 0; i < h->process_count && i < SCRY_HONESTY_PROCESSES; i++)
-		if (h->processes[i].pid == pid)
-			return true;
-	return false;
 }
 
 static int push(struct malloc_view *v)
@@ -712,7 +710,7 @@ static int push(struct malloc_view *v)
 
 		v->honesty.shown += p->calls;
 		v->honesty.nameless_count +=
-			!p->exe_str && p->calls && !is_counted(&v->honesty, p->pid);
+			!p->exe_str && p->calls && !scry_honesty_has_process(&v->honesty, p->pid);
 	}
 	v->honesty.noun = "calls";
 	v->process = scry_malloc_sum_main(&v->sum);

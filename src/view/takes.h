@@ -4,6 +4,7 @@
 #ifndef SCRY_VIEW_TAKES_H
 #define SCRY_VIEW_TAKES_H
 
+#include "base/buf.h"
 #include "view/view.h"
 
 /* What of struct scry_view_opts a view heeds. */
@@ -25,5 +26,13 @@ enum {
 /* Options that this view would pass by in silence: -EINVAL with a sentence that names them and what
  * the view has instead. 0: there are none. */
 int scry_view_refuse(const struct scry_view *view, const struct scry_view_opts *opts);
+
+/* Sets those to what they are by default, and names them in `ret_names` ("--by, --top"; "": there
+ * are none). */
+void scry_view_strip(const struct scry_view *view, struct scry_view_opts *opts,
+		     struct scry_buf *ret_names);
+
+/* Is any given but --pid? */
+bool scry_view_has_opts(const struct scry_view_opts *opts);
 
 #endif

@@ -20,8 +20,9 @@
 	 SCRY_VIEW_TAKES_FILTER | SCRY_VIEW_TAKES_LIVE | SCRY_VIEW_TAKES_INTERNAL |               \
 	 SCRY_VIEW_TAKES_STACKS | SCRY_VIEW_TAKES_PID)
 #define FUNCTIONS (SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID)
-/* --live and others are of objects, which the view says itself */
-#define MALLOC (OBJECTS | SCRY_VIEW_TAKES_AT)
+#define MALLOC                                                                                    \
+	(SCRY_VIEW_TAKES_BY | SCRY_VIEW_TAKES_SORT | SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_GREP | \
+	 SCRY_VIEW_TAKES_STACKS | SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_AT)
 #define CALLS (SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_STYLE)
 #define STACKS                                                                 \
 	(SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_STACKS | \
@@ -150,6 +151,32 @@ int scry_view_refuse(const struct scry_view *view, const struct scry_view_opts *
 	scry_buf_done(&beyond);
 	scry_buf_done(&takes);
 	return -EINVAL;
+}
+
+void scry_view_strip(const struct scry_view *view, struct scry_view_opts *opts,
+		     struct scry_buf *ret_names)
+{
+	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
+	const unsigned int bits = given(opts) & ~view->takes;
+
+	list_names(bits, ret_names);
+	opts->by = bits & SCRY_VIEW_TAKES_BY ? SCRY_VIEW_BY_LINE : opts->by;
+	opts->sort = bits & SCRY_VIEW_TAKES_SORT ? plain.sort : opts->sort;
+	opts->top = bits & SCRY_VIEW_TAKES_TOP ? plain.top : opts->top;
+	opts->grep = bits & SCRY_VIEW_TAKES_GREP ? NULL : opts->grep;
+	opts->filter = bits & SCRY_VIEW_TAKES_FILTER ? plain.filter : opts->filter;
+	opts->live &= !(bits & SCRY_VIEW_TAKES_LIVE);
+	opts->internal &= !(bits & SCRY_VIEW_TAKES_INTERNAL);
+	opts->stacks &= !(bits & SCRY_VIEW_TAKES_STACKS);
+	opts->at = bits & SCRY_VIEW_TAKES_AT ? NULL : opts->at;
+	opts->pid = bits & SCRY_VIEW_TAKES_PID ? 0 : opts->pid;
+	opts->calls = bits & SCRY_VIEW_TAKES_STYLE ? plain.calls : opts->calls;
+	opts->times = bits & SCRY_VIEW_TAKES_TIMES ? plain.times : opts->times;
+}
+
+bool scry_view_has_opts(const struct scry_view_opts *opts)
+{
+	return (given(opts) & ~(unsigned int)SCRY_VIEW_TAKES_PID) != 0;
 }
 
 uint64_t scry_view_top(const struct scry_view_opts *opts, const struct scry_doc *doc)

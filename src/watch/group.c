@@ -326,6 +326,24 @@ void scry_group_identified(struct scry_watch *w)
 	}
 }
 
+/* In the section of `w`: what others of its process change of what it measures. */
+static void note_beside(struct scry_watch *w, const struct scry_watch *other)
+{
+	for (uint32_t i = 0; i < SCRY_MEASURES; i++)
+		if (w->instrument->measures >> i & 1 && other->instrument->beside[i])
+			scry_watch_note(w, "%s", other->instrument->beside[i]);
+}
+
+static void note_all_beside(struct scry_watch *first)
+{
+	struct scry_watch *w, *other;
+
+	for (size_t i = 0; (w = scry_group_at(first, i)); i++)
+		for (size_t k = 0; (other = scry_group_at(first, k)); k++)
+			if (k != i)
+				note_beside(w, other);
+}
+
 int scry_group_enter(struct scry_watch *first)
 {
 	struct scry_watch *w;
@@ -339,6 +357,8 @@ int scry_group_enter(struct scry_watch *first)
 		scry_group_turn_to(w);
 		r = w->instrument->enter(w);
 	}
+	if (r == 0)
+		note_all_beside(first);
 	return r;
 }
 

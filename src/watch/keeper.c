@@ -191,14 +191,10 @@ static void look_for_change(struct scry_session *s, struct scry_watch *w, struct
 	scry_error_clear();
 }
 
-/* What a process does as another program is missing where nobody follows it. */
 static void tell_change(struct scry_session *s, struct scry_watch *w, const struct change *c)
 {
-	if (c->caught >= 0 || s->opts->follow)
-		return;
-	scry_watch_lost_some(w, "what a watched process did after it ran another program (exec)");
-	scry_watch_note(w, "process %d %s%s", (int)c->pid, c->why + strlen("the process "),
-			s->instrument->adopt ? "; fix: -f" : "");
+	if (c->caught < 0 && !s->opts->follow)
+		scry_session_unfollowed(w, c->why + strlen("the process "));
 }
 
 /* Relocated already when it was held: what it has done until now is looked at as in any other that
@@ -239,11 +235,19 @@ static bool has_lanes(const struct scry_session *s, const struct scry_watch *w)
 	return false;
 }
 
-/* It has ended, and the last program that it ran was not looked at. */
-static void count_unknown(struct scry_session *s, struct scry_watch *w)
+/* It has ended. Was the last program that it ran not looked at? */
+static void look_for_unknown(struct scry_session *s, struct scry_watch *w)
 {
-	scry_execs_take(&w->execs); /* its end may have been seen before them */
-	s->unknown += w->execs.count && (s->opts->follow || goes_on(s, w));
+	struct scry_execs *execs = &scry_group_first(w)->execs;
+
+	scry_execs_take(execs); /* its end may have been seen before them */
+	if (!execs->count)
+		return;
+	if (s->opts->follow || goes_on(s, w))
+		s->unknown++;
+	else
+		scry_session_unfollowed(w, "ran another program (exec) shortly before it ended, "
+					   "which is not followed");
 }
 
 /* Those that are gone are written, and forgotten when nobody uses their lanes any more. */
@@ -272,7 +276,7 @@ static int reap(struct scry_session *s, bool look_for_exec)
 			e = scry_watch_end(w, change.is_there ? change.why : SCRY_REASON_ENDED);
 			r = r ? r : e;
 			if (!change.is_there)
-				count_unknown(s, w);
+				look_for_unknown(s, w);
 			scry_inject_unlock(w->inj);
 			if (s->opts->follow && !s->preload &&
 			    !(change.is_there && change.caught >= 0))
@@ -612,7 +616,7 @@ static int leave_all(struct scry_session *s, const char *why)
 			e = scry_watch_end(w, why);
 			r = r ? r : e;
 			if (w->target_gone)
-				count_unknown(s, w);
+				look_for_unknown(s, w);
 		}
 	if (s->opts->follow && !s->preload)
 		scry_follow_leave_heirs(s);

@@ -66,7 +66,7 @@ bool scry_loading_is_met(const struct scry_hooks *h, size_t request)
 	for (size_t i = 0; i < h->count; i++)
 		if (h->rows[i].request == request)
 			return true;
-	return false;
+	return h->request_to[request].is_found; /* other requests have its functions */
 }
 
 /* -EAGAIN: what could not be put on yet is tried again by the turns to come. */

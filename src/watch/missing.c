@@ -1,5 +1,6 @@
 /* What a whole session has to say of what it missed: processes that were not watched, or late. */
 #include "base/text.h"
+#include "watch/group.h"
 #include "watch/session.h"
 
 static void write_missing(struct scry_watch *any, uint64_t count, uint32_t flags, const char *why)
@@ -72,4 +73,17 @@ void scry_session_notes(struct scry_session *s, struct scry_watch *any)
 	if (s->spawns.refused)
 		scry_watch_note(any, "%zu started process%s not followed: too many at once",
 				s->spawns.refused, s->spawns.refused == 1 ? " was" : "es were");
+}
+
+void scry_session_unfollowed(struct scry_watch *w, const char *what)
+{
+	const struct scry_instrument *all = w->session->instrument;
+	struct scry_watch *one;
+
+	for (size_t i = 0; (one = scry_group_at(scry_group_first(w), i)); i++) {
+		scry_watch_lost_some(
+			one, "what a watched process did after it ran another program (exec)");
+		scry_watch_note(one, "process %d %s%s", (int)w->proc.pid, what,
+				all->adopt ? "; fix: -f" : "");
+	}
 }

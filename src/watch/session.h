@@ -87,6 +87,9 @@ int scry_watch_keep_fresh(struct scry_watch *w);
 void scry_session_lease(struct scry_session *s, uint64_t ns);
 /* missing.c: LOST and NOTE events of processes that were not watched, or late; `any` speaks. */
 void scry_session_notes(struct scry_session *s, struct scry_watch *any);
+/* Its process ran another program, which nobody follows: said in each section of it. `what`: "ran
+ * another program ...". */
+void scry_session_unfollowed(struct scry_watch *w, const char *what);
 /* TOTALS of the summed ones, and what is to be said of all. */
 int scry_session_end(struct scry_session *s);
 

@@ -283,8 +283,8 @@ static int make_ready(struct scry_watch *w)
 	w->cpu_began_ns = scry_proc_cpu_ns(w->proc.pid);
 	for (size_t i = 0; (one = scry_group_at(w, i)); i++)
 		one->image = scry_watch_part(one, (uint32_t)w->proc.pid);
-	/* Where it is watched on: an event of perf costs its first thread 0.7 us at each switch. */
-	if (w->opts->follow || (w->session->instrument->follows_exec && w->opts->command))
+	/* An event of perf costs its first thread 0.7 us at each switch: not in a live process. */
+	if (w->opts->follow || w->opts->command)
 		scry_execs_open(&w->execs, w->proc.pid);
 	return 0;
 }
@@ -404,56 +404,6 @@ static void describe_left(const struct scry_watch *w, uint64_t left, char *ret, 
 			 kib, pid, pid);
 }
 
-/* Entering failed half-way: what stands is taken out again. The sentence of why stays. */
-static void back_out(struct scry_watch *w)
-{
-	struct scry_undo_report undo = {0};
-	char why[1024], text[256];
-	uint64_t left = 0;
-
-	snprintf(why, sizeof(why), "%s", scry_error());
-	if (!w->target_gone)
-		scry_watch_leave(w, &undo, &left);
-	audit(w, "detach", &undo);
-	if (left) {
-		describe_left(w, left, text, sizeof(text));
-		scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
-	}
-	scry_fail(-EIO, "%s", why);
-}
-
-int scry_watch_enter(struct scry_watch *w)
-{
-	/* The lock first: what another scry does at this moment looks like a foreign tracer. */
-	int r = scry_inject_lock(w->inj, &w->proc);
-
-	if (r == 0)
-		r = scry_proc_refresh(&w->proc);
-	if (r == 0 && w->held) {
-		w->proc.tracer = 0; /* it is us */
-		w->proc.state = 'R';
-	}
-	if (r == 0)
-		r = scry_inject_check(&w->proc);
-	if (r == 0 && !w->held)
-		r = scry_inject_check_alone(&w->proc);
-	if (r == 0 && w->session->count > 1)
-		scry_session_lease(w->session, LEARNING_NS); /* the others go on meanwhile */
-	if (r == 0)
-		r = scry_group_form(w);
-	if (r == 0)
-		r = scry_group_prepare(w);
-	if (r == 0)
-		r = put_in(w);
-	if (r < 0 && w->inj->control)
-		back_out(w);
-	for (size_t i = 1; scry_group_at(w, i); i++)
-		scry_group_at(w, i)->held = NULL;
-	if (r == 0)
-		w->session->entered++;
-	return r;
-}
-
 /* What scry took of the process's processor time: no more than all of it. What calls cost bench/
  * says, and on this machine it may be less. */
 static uint64_t overhead_ns(const struct scry_watch *w, uint64_t cpu_ns, uint64_t watched_ns)
@@ -503,6 +453,62 @@ static void write_end(struct scry_watch *w, const char *why, const struct scry_u
 		t.target_cpu_ns = 0; /* unknown: it is counted in ticks of 10 ms */
 	t.overhead_cpu_ns = overhead_ns(w, t.target_cpu_ns, t.watched_ns);
 	watch_event(w, SCRY_EVENT_TOTALS, &t, sizeof(t));
+}
+
+/* Entering failed half-way: what stands is taken out again. The sentence of why stays. */
+static void back_out(struct scry_watch *w)
+{
+	struct scry_undo_report undo = {0};
+	struct scry_watch *one;
+	char why[1024], text[256];
+	uint64_t left = 0;
+
+	snprintf(why, sizeof(why), "%s", scry_error());
+	if (!w->target_gone)
+		scry_watch_leave(w, &undo, &left);
+	audit(w, "detach", &undo);
+	if (left) {
+		describe_left(w, left, text, sizeof(text));
+		scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+	}
+	for (size_t i = 0; (one = scry_group_at(w, i)); i++) {
+		one->ended_ns = scry_now_ns();
+		if (one->is_own) /* whom the recording names, its totals end */
+			write_end(one, "it could not be entered", &undo, left);
+	}
+	scry_fail(-EIO, "%s", why);
+}
+
+int scry_watch_enter(struct scry_watch *w)
+{
+	/* The lock first: what another scry does at this moment looks like a foreign tracer. */
+	int r = scry_inject_lock(w->inj, &w->proc);
+
+	if (r == 0)
+		r = scry_proc_refresh(&w->proc);
+	if (r == 0 && w->held) {
+		w->proc.tracer = 0; /* it is us */
+		w->proc.state = 'R';
+	}
+	if (r == 0)
+		r = scry_inject_check(&w->proc);
+	if (r == 0 && !w->held)
+		r = scry_inject_check_alone(&w->proc);
+	if (r == 0 && w->session->count > 1)
+		scry_session_lease(w->session, LEARNING_NS); /* the others go on meanwhile */
+	if (r == 0)
+		r = scry_group_form(w);
+	if (r == 0)
+		r = scry_group_prepare(w);
+	if (r == 0)
+		r = put_in(w);
+	if (r < 0 && w->inj->control)
+		back_out(w);
+	for (size_t i = 1; scry_group_at(w, i); i++)
+		scry_group_at(w, i)->held = NULL;
+	if (r == 0)
+		w->session->entered++;
+	return r;
 }
 
 static int sum_up(struct scry_watch *w)

@@ -94,9 +94,15 @@ struct scry_watch {
 	uint64_t cost_ns; /* estimate, by the instrument: what its events cost the target */
 };
 
+enum { SCRY_MEASURES_CALLS, SCRY_MEASURES_TIMES, SCRY_MEASURES };
+
 struct scry_instrument {
 	const char *name;
 	const char *summary; /* one line for the help */
+	/* Bits: it measures what another one in the same process may change; and what a section
+	 * that measures this notes where this instrument is beside it. */
+	uint32_t measures;
+	const char *beside[SCRY_MEASURES];
 	/* `-- CMD` and -f: is this image, held or young, one to enter? `wanted` names what is.
 	 * NULL: any is. */
 	bool (*wants)(pid_t pid, const struct scry_maps *maps);

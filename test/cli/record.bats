@@ -354,3 +354,54 @@ PY
 	as_before "$PID" "$state" "after a dry run"
 	ends_right "$PID" malloc_known
 }
+
+@test "a report of several sections gives each the options that it has, and says what one lacks" {
+	scry_ends 0 record -e malloc,calls "${FUNCTIONS[@]}" --force -o "$T/x.scry" -- "$TARGETS/target_malloc_known"
+	"$SCRY" report "$T/x.scry" --top 1 >"$T/out"
+	grep -q "^note: calls-sums has no --top, and is shown without" "$T/out"
+	[ "$(grep -c "^scry malloc: \|^scry calls-sums: " "$T/out")" -eq 2 ]
+	! "$SCRY" report "$T/x.scry" --live >"$T/out" 2>"$T/err"
+	grep -q "has no --live" "$T/err"
+	[ ! -s "$T/out" ]
+	! "$SCRY" report "$T/x.scry" --by gem >"$T/out" 2>"$T/err"
+	grep -q "no section has these options with these values" "$T/err"
+}
+
+@test "--pid shows the sections in which the process is, and says in which it is not" {
+	scry_ends 0 record -f -e objects,malloc -q --force -o "$T/x.scry" -- bash -c "$RUBY --disable-gems -e 'Object.new'; true"
+	"$SCRY" info "$T/x.scry" --section malloc --json >"$T/x.json"
+	"$SCRY" report "$T/x.scry" --pid "$(json "$T/x.json" 'r["honesty"]["processes"][0]["pid"]')" >"$T/out"
+	grep -q "^note: process [0-9]* is not in the section of objects" "$T/out"
+	grep -q "^scry malloc: " "$T/out"
+	! grep -q "^scry objects: " "$T/out"
+	! "$SCRY" report "$T/x.scry" --pid 1 >"$T/out" 2>&1
+	grep -q "process 1 is not in this recording" "$T/out"
+}
+
+@test "a section says what another instrument changes of what it measures" {
+	"$SCRY" record -e objects,malloc,time -x malloc --force -o "$T/x.scry" -- "$RUBY" --disable-gems -e 'Object.new' >"$T/out" 2>&1
+	"$SCRY" report "$T/x.scry" --section time --json >"$T/x.json"
+	json_is "$T/x.json" 'r["notes"].one? { |n| n.start_with?("objects are recorded beside") } && r["notes"].one? { |n| n.start_with?("malloc is recorded beside") }'
+	"$SCRY" report "$T/x.scry" --section malloc --json >"$T/x.json"
+	json_is "$T/x.json" 'r["notes"].none? { |n| n.include?("recorded beside") }'
+}
+
+@test "locks beside another instrument has places as scry locks has them" {
+	"$SCRY" record -e locks,malloc --force -o "$T/x.scry" -- "$TARGETS/target_contended" hold 3 300 >"$T/out" 2>&1 3>&-
+	"$SCRY" report "$T/x.scry" --section locks --json >"$T/x.json"
+	json_is "$T/x.json" 'rows.any? { |x| x["stack"].to_a.any? { |f| f["symbol"] == "take_queue" } }'
+}
+
+@test "an option of an instrument that is not in the list is refused" {
+	scry_ends 2 record -e malloc -s 10 -- true
+	grep -q "^scry: -s is an option of calls, which -e does not name" "$T/scry.err"
+}
+
+@test "a request whose functions another one has asked for is met" {
+	"$SCRY" record -e malloc,count -x malloc -x 'mallo[c]' -x nowhere@libnothing.so --force -o "$T/x.scry" -- "$TARGETS/target_malloc_known" >"$T/out" 2>&1
+	"$SCRY" report "$T/x.scry" --section count --json >"$T/x.json"
+	json_is "$T/x.json" 'r["notes"].grep(/ever loaded/) == ["nowhere@libnothing.so: no object that defines it was ever loaded"]'
+	"$SCRY" record -e malloc,calls -x malloc -x 'mallo[c]' -x nowhere@libnothing.so --force -o "$T/x.scry" -- "$TARGETS/target_malloc_known" >"$T/out" 2>&1
+	"$SCRY" report "$T/x.scry" --view calls-sums --json >"$T/x.json"
+	json_is "$T/x.json" 'r["notes"].grep(/ever loaded/).size == 1'
+}

@@ -112,6 +112,17 @@ entry() { echo "$XDG_CACHE_HOME"/scry/layout-*; }
 	json_is "$T/c.json" '!r["honesty"]["is_complete"] && r["notes"].any? { |n| n =~ /ran another program .exec. after \d+ ms, which is not followed$/ }'
 }
 
+@test "what a started program does as another one, before scry looks, is said to be missing in each section" {
+	local name
+	"$SCRY" patch count malloc -o "$T/count.json" -- bash -c 'exec true' >"$T/out" 2>&1
+	json_is "$T/count.json" '!r["honesty"]["is_complete"] && r["notes"].any? { |n| n =~ /ran another program .exec. shortly before it ended|ran another program .exec. after/ }'
+	"$SCRY" record -e malloc,count -x malloc -o "$T/two.scry" -- bash -c 'exec true' >"$T/out" 2>&1
+	for name in malloc count; do
+		"$SCRY" report "$T/two.scry" --section "$name" --json >"$T/x.json"
+		json_is "$T/x.json" '!r["honesty"]["is_complete"] && r["notes"].one? { |n| n =~ /^process \d+ ran another program .exec./ }'
+	done
+}
+
 @test "-d of a started program begins when it does, however long its Ruby is learned" {
 	SCRY_NO_CACHE=1 "$SCRY" objects -d 300ms -o "$T/o.json" -- "$RUBY" --disable-gems -e 't = Time.now; Object.new while Time.now - t < 2' >"$T/out" 2>&1
 	json_is "$T/o.json" 'w = r["honesty"]["watched_ns"]; w >= 290_000_000 && r["totals"]["allocated"] > 1000'

@@ -124,6 +124,34 @@ static int empty_recording(void)
 	return golden_end(&rec);
 }
 
+/* Of a process and its child. The child has ended; then the keeper was killed. */
+static int half_recording(void)
+{
+	static const struct golden_place place = {4712, "a.rb", 1, "String", "m", 0, 33, 3};
+	struct golden rec = golden_begin();
+
+	golden_beginning(&rec, "objects", 4711);
+	golden_beginning(&rec, "objects", 4712);
+	golden_site(&rec, 1, &place);
+	golden_totals(&rec, 4712, 33);
+	return golden_end(&rec);
+}
+
+/* A process and 100 children, of which each runs a program. */
+static int crowd_recording(void)
+{
+	struct golden rec = golden_begin();
+
+	golden_beginning(&rec, "objects", 1000);
+	for (uint32_t pid = 1001; pid <= 1100; pid++) {
+		golden_beginning(&rec, "objects", pid);
+		golden_beginning(&rec, "objects", pid);
+	}
+	for (uint32_t i = 0; i < 201; i++)
+		golden_totals(&rec, 1000, 0);
+	return golden_end(&rec);
+}
+
 static int count_recording(void)
 {
 	struct golden rec = golden_begin();
@@ -463,6 +491,28 @@ static void raw(void **state)
 	close(fd);
 }
 
+static void half(void **state)
+{
+	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
+	int fd = half_recording();
+
+	golden_check(fd, "objects", "objects_half.txt", &plain);
+	golden_check(fd, "objects", "objects_half.json", &plain);
+	close(fd);
+}
+
+static void crowd(void **state)
+{
+	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
+	struct scry_buf page = {0};
+	int fd = crowd_recording();
+
+	golden_show(fd, "objects", "x.txt", &plain, &page);
+	assert_non_null(strstr(scry_buf_str(&page), "scry objects: 101 processes (201 programs)"));
+	scry_buf_done(&page);
+	close(fd);
+}
+
 static void empty(void **state)
 {
 	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
@@ -560,7 +610,8 @@ int main(void)
 		cmocka_unit_test(objects), cmocka_unit_test(many),	cmocka_unit_test(raw),
 		cmocka_unit_test(empty),   cmocka_unit_test(events),	cmocka_unit_test(count),
 		cmocka_unit_test(times),   cmocka_unit_test(locks),	cmocka_unit_test(calls),
-		cmocka_unit_test(info),	   cmocka_unit_test(bad_regex),
+		cmocka_unit_test(info),	   cmocka_unit_test(bad_regex), cmocka_unit_test(half),
+		cmocka_unit_test(crowd),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

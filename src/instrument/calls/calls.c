@@ -637,11 +637,12 @@ static int finish(struct scry_watch *w)
 	if (!t->root && !t->breaks)
 		kept = scry_patch_tell_kept(w, &t->hooks, "traced");
 	if (!t->root && !w->events && t->count && !w->opts->follow && !kept)
-		scry_watch_note(w,
-				t->count == 1 ? "%u function was watched, and not called: %s"
-					      : "%u functions were watched, and none was "
-						"called: %s the first",
-				t->count, scry_demangle_shown(t->functions[0].symbol).text);
+		scry_watch_note(
+			w,
+			t->count == 1 ? "process %d: %u function was watched, and not called: %s"
+				      : "process %d: %u functions were watched, and none was "
+					"called: %s the first",
+			w->proc.pid, t->count, scry_demangle_shown(t->functions[0].symbol).text);
 	if (!t->root)
 		scry_calls_requests_note(w->opts->instrument_opts, &t->hooks, t->first);
 	return r < 0 ? r : 0;
@@ -689,6 +690,7 @@ static void done(struct scry_watch *w)
 const struct scry_instrument scry_instrument_calls = {
 	.name = "calls",
 	.summary = "calls of library functions",
+	.measures = 1u << SCRY_MEASURES_CALLS | 1u << SCRY_MEASURES_TIMES,
 	.parts = SCRY_PART_CALLS,
 	.channel = SCRY_CHANNEL_CALLS,
 	.follows_exec = true,

@@ -480,6 +480,9 @@ static int note_own_time(struct scry_watch *speaker)
 const struct scry_instrument scry_instrument_malloc = {
 	.name = "malloc",
 	.summary = "every call of malloc functions",
+	.beside[SCRY_MEASURES_TIMES] =
+		"malloc is recorded beside: how long malloc, free and their like take, and what "
+		"calls them, includes what that costs (some 20 ns a call)",
 	.parts = SCRY_PART_MALLOC,
 	.follows_exec = true,
 	.waits = true,

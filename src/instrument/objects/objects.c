@@ -754,6 +754,10 @@ static bool wants(pid_t pid, const struct scry_maps *maps)
 const struct scry_instrument scry_instrument_objects = {
 	.name = "objects",
 	.summary = "which lines of a Ruby program allocate objects, and which objects survive",
+	.beside[SCRY_MEASURES_CALLS] =
+		"objects are recorded beside: what the VM calls because of that, as the functions "
+		"that lock its mutexes, for each object, is counted here, too; fix: without "
+		"objects, where that matters",
 	.parts = SCRY_PART_VM | SCRY_PART_OBJECTS,
 	.wants = wants,
 	.wanted = "Ruby",
