@@ -150,7 +150,8 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 	else if (f.front.failed)
 		scry_fail(f.front.failed, "%s", f.front.sentence);
 	if (f.front.failed && opts->command && *scry_error())
-		scry_log_say("the program ran on without scry, and ended with status %d", program);
+		scry_log_say("the program ran on%s, and ended with status %d",
+			     f.front.entered ? "" : " without scry", program);
 	if (opts->command)
 		return program == SCRY_EXIT_NOT_FOUND || program == SCRY_EXIT_CANNOT_RUN || r == 0
 			       ? program

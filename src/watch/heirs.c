@@ -13,6 +13,7 @@
 #include "sys/maps.h"
 #include "sys/mem.h"
 #include "sys/proc.h"
+#include "watch/session.h"
 
 struct search {
 	const struct scry_watch *w;
@@ -54,13 +55,24 @@ static size_t standing(const struct scry_mem *mem, const struct scry_maps *maps,
 	return count;
 }
 
+/* It is still to be left by this very session. A rehearsal has none. */
+static bool is_watched(const struct scry_session *s, pid_t pid)
+{
+	bool is = false;
+
+	for (size_t i = 0; s && i < s->count && !is; i++)
+		is = s->watches[i]->proc.pid == pid && !s->watches[i]->is_over;
+	return is;
+}
+
 static void look(void *arg, pid_t pid)
 {
 	struct search *s = arg;
 	struct scry_maps maps;
 	struct scry_mem mem;
 
-	if (pid == s->w->proc.pid || scry_proc_start_ticks(pid) < s->since_ticks)
+	if (pid == s->w->proc.pid || is_watched(s->w->session, pid) ||
+	    scry_proc_start_ticks(pid) < s->since_ticks)
 		return;
 	if (scry_maps_read(pid, &maps) < 0)
 		return;
@@ -78,6 +90,8 @@ struct scry_heirs scry_heirs_find(const struct scry_watch *w, const struct scry_
 {
 	struct search s = {.w = w, .of = of, .since_ticks = ticks_of(w->began_ns)};
 
+	if (w->root) /* its siblings are told of when the one is left whose children they all are */
+		return s.found;
 	scry_kin_each_process(look, &s);
 	scry_error_clear();
 	return s.found;

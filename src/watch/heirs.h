@@ -13,7 +13,8 @@ struct scry_heirs {
 };
 
 /* Those of the agent `of` in the process of `w`, which has been left; without -f nobody else looks
- * for them. Reads the maps of each process that was born since the watch began. */
+ * for them. Not those that the session has yet to leave; none for a fork child that is watched.
+ * Reads the maps of each process that was born since the watch began. */
 struct scry_heirs scry_heirs_find(const struct scry_watch *w, const struct scry_agent_header *of);
 
 #endif

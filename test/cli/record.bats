@@ -405,3 +405,9 @@ PY
 	"$SCRY" report "$T/x.scry" --view calls-sums --json >"$T/x.json"
 	json_is "$T/x.json" 'r["notes"].grep(/ever loaded/).size == 1'
 }
+
+@test "where one instrument found nothing, the others' recording is not said to be none" {
+	scry_ends 125 record -e malloc,calls -x nowhere@libnothing.so --force -o "$T/x.scry" -- "$TARGETS/target_malloc_known"
+	grep -q "the program ran on, and ended with status 0" "$T/scry.err"
+	! grep -q "without scry" "$T/scry.err"
+}
