@@ -299,7 +299,7 @@ static int show(const struct scry_space *space, const struct fibers_opts *opts, 
 {
 	struct show s = {.opts = opts};
 	uint64_t began = now_ns();
-	int err = scry_fibers_open(space, &s.fibers);
+	int err = scry_fibers_open(space, &s.fibers), gone;
 
 	if (err)
 		return err;
@@ -310,6 +310,9 @@ static int show(const struct scry_space *space, const struct fibers_opts *opts, 
 	s.report.is_all = opts->all;
 	s.report.top = opts->top;
 	err = take(&s, now_ns() - began);
+	gone = scry_mem_check_alive(&s.fibers->mem);
+	if (gone)
+		err = gone;
 	if (!err)
 		err = print(&s);
 	for (size_t i = 0; i < s.report.group_count; i++)

@@ -446,7 +446,7 @@ static int look(struct scry_fibers *f)
 int scry_fibers_open(const struct scry_space *space, struct scry_fibers **ret)
 {
 	struct scry_fibers *f = calloc(1, sizeof(*f));
-	int err;
+	int err, gone;
 
 	if (!f)
 		return scry_fail(-ENOMEM, "no memory for the fibers of a process");
@@ -455,9 +455,10 @@ int scry_fibers_open(const struct scry_space *space, struct scry_fibers **ret)
 	scry_intern_init(&f->names, SCRY_FIBERS_MAX, NAMES_BYTES);
 	scry_intern_init(&f->stacks, SCRY_FIBER_GROUPS_MAX, STACKS_BYTES);
 	scry_intern_init(&f->group_keys, SCRY_FIBER_GROUPS_MAX, NAMES_BYTES);
-	err = scry_space_maps(space, &f->maps);
+	/* the memory first: what is read later is of the same program if that is there still */
+	err = scry_space_mem(space, &f->mem);
 	if (!err)
-		err = scry_space_mem(space, &f->mem);
+		err = scry_space_maps(space, &f->maps);
 	if (!err)
 		err = scry_pages_open(&f->pages, space, &f->mem);
 	if (!err)
@@ -469,8 +470,9 @@ int scry_fibers_open(const struct scry_space *space, struct scry_fibers **ret)
 	if (!err)
 		err = look(f);
 	if (err) {
+		gone = scry_mem_check_alive(&f->mem);
 		scry_fibers_close(f);
-		return err;
+		return gone ? gone : err;
 	}
 	*ret = f;
 	return 0;

@@ -7,7 +7,9 @@
  * from its saved registers to the entry of its context, and what was saved is the same afterwards.
  *
  * Life: open, finders in the order of fibers.c, close. One thread. The target is hostile and goes
- * on running: everything is checked, every table has a limit, what does not fit is counted.
+ * on running: everything is checked, every table has a limit, what does not fit is counted. It may
+ * also end, or execute another program: whoever shows what was found asks scry_mem_check_alive of
+ * `mem` first.
  */
 #ifndef SCRY_NAME_FIBERS_H
 #define SCRY_NAME_FIBERS_H

@@ -275,6 +275,37 @@ gevent.sleep(1000000)'
 	json_is "$T/fibers.json" "r['notes'].any? { |x| x.include?('greenlets') }"
 }
 
+# goes_away HOW: what scry says, and its status, of $PID, to which HOW (a shell's words) is done when it has read
+# it 40,000 times, and walks stacks. scry stands still meanwhile.
+goes_away() {
+	cat >"$T/goes_away.rb" <<'RUBY'
+pid, how, *scry = ARGV
+child = spawn(*scry, out: ENV["T"] + "/away.out", err: ENV["T"] + "/away.err")
+nil until File.read("/proc/#{child}/io")[/syscr: (\d+)/, 1].to_i > 40_000
+Process.kill("STOP", child)
+before = File.stat("/proc/#{pid}/exe").ino
+system(how)
+sleep 0.01 while (File.stat("/proc/#{pid}/exe").ino == before rescue false)
+Process.kill("CONT", child)
+Process.wait(child)
+exit $?.exitstatus || 100 + $?.termsig
+RUBY
+	run env T="$T" "$RUBY" "$T/goes_away.rb" "$PID" "$1" "$SCRY" fibers -p "$PID" --json
+}
+
+@test "of a process that ends, or executes another program, there is no report" {
+	standing fibers_scry 20000 16
+	goes_away "echo exec >&8"
+	[ "$status" = 5 ]
+	in_file "process $PID executed another program while it was looked at" "$T/away.err"
+	[ ! -s "$T/away.out" ]
+	standing fibers_scry 20000 16
+	goes_away "kill -9 $PID"
+	[ "$status" = 5 ]
+	in_file "process $PID ended while it was looked at" "$T/away.err"
+	[ ! -s "$T/away.out" ]
+}
+
 @test "nothing is stopped or written: the program's memory and its turns are as before" {
 	standing fibers_scry 20 64
 	local before

@@ -5,7 +5,7 @@
  *
  * COUNT sleep for ever in wait_asleep, called "sleeper"; 3 wait in wait_reading for a descriptor
  * that nobody writes to; 2 were made and not started; 1 has ended and was not joined. The first
- * thread waits for the end of its input, by read.
+ * thread waits for the end of its input, by read; what it reads before makes it another program.
  * Prints "pid N asleep COUNT reading 3 new 2 ended 1".
  */
 #include <poll.h>
@@ -69,7 +69,7 @@ int main(int argc, char **argv)
 	scry_fiber_yield();
 	printf("pid %d asleep %d reading 3 new 2 ended 1\n", (int)getpid(), count);
 	fflush(stdout);
-	while (read(0, &byte, 1) > 0)
-		;
+	if (read(0, &byte, 1) > 0)
+		execl("/bin/sleep", "sleep", "1000", NULL);
 	_exit(0);
 }
