@@ -218,6 +218,25 @@ RUBY
 	done
 }
 
+@test "what is not judged within --max-time is counted, and said" {
+	standing fibers_scry 10000 16
+	looks --max-time 1ms
+	json_is "$T/fibers.json" "r['totals']['unjudged'] > 0 && r['totals']['fibers'] < 10006"
+	json_is "$T/fibers.json" "r['notes'].any? { |x| x.include?('were not judged, as --max-time was over') }"
+	looks --max-time 0
+	json_is "$T/fibers.json" "r['totals']['unjudged'] == 0 && r['totals']['fibers'] == 10006"
+}
+
+@test "more frames than there is room for are left out, of the smallest groups" {
+	standing fibers_liar deep
+	"$SCRY" fibers -p "$PID" --top 0 -o "$T/fibers.txt"
+	said=$(sed -n 's/^note: \([0-9,]*\) groups are shown without their stacks.*/\1/p' "$T/fibers.txt")
+	[ "${said/,/}" -gt 0 ] && [ "${said/,/}" -lt 900 ]
+	[ "$(grep -c '^ .*\[left out\]' "$T/fibers.txt")" = "${said/,/}" ]
+	in_file "900 fibers: 900 suspended" "$T/fibers.txt"
+	[ "$(wc -c <"$T/fibers.txt")" -lt 100000000 ]
+}
+
 @test "greenlets have no stacks; --count says what they copy, exactly" {
 	/usr/bin/python3 -c 'import greenlet' 2>/dev/null || skip "no python3-greenlet"
 	need_root "entering"
