@@ -16,6 +16,7 @@
 #include "cmd/output.h"
 #include "cmd/report.h"
 #include "name/fibers.h"
+#include "sys/living.h"
 #include "sys/proc.h"
 #include "view/fibers.h"
 
@@ -376,7 +377,9 @@ static int show_process(const struct fibers_opts *opts)
 	struct scry_space space = {.pid = (pid_t)opts->pid};
 	int err = scry_proc_open(&proc, space.pid);
 
-	if (!err && (proc.state == 'Z' || scry_proc_is_kernel(space.pid)))
+	/* its first thread may have ended before the others */
+	if (!err && ((proc.state == 'Z' && scry_living_thread(space.pid) == space.pid) ||
+		     scry_proc_is_kernel(space.pid)))
 		err = scry_proc_fail_gone(space.pid);
 	if (!err)
 		err = show(&space, opts, proc.comm);

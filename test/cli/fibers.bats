@@ -106,6 +106,14 @@ ucontext_is_as_told() { # KIND PROGRAM
 	done
 }
 
+@test "fibers of a process whose first thread has ended before the others" {
+	standing fibers_scry 20 64 second
+	wait_for 10 grep -q "^State:.*Z" "/proc/$PID/status"
+	looks
+	[ "$(waits wait_asleep)" = 20 ]
+	[ "$(in_state fibers)" = 26 ]
+}
+
 @test "ten thousand are counted exactly" {
 	standing fibers_scry 10000 64
 	looks
