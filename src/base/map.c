@@ -1,20 +1,25 @@
 /*
  * Open addressing without tombstones. See map.h.
  *
- * The one trick: a key's home is the top bits of key * golden ratio, so keys that differ only in
- * low or only in high bits (aligned addresses) spread alike; and home order lets a removal decide
- * which of the followers may move back into the hole.
+ * The one trick: a key's home is the top bits of (key ^ seed) * golden ratio, both halves of the
+ * product folded, so keys that differ only in low or only in high bits (aligned addresses) spread
+ * alike; and home order lets a removal decide which of the followers may move back into the hole.
+ * Who chooses the keys does not know the seed, so he cannot make them share a home.
  */
 #include "base/map.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/random.h>
 
 #define MAP_FIRST_BITS 4
 
 static size_t map_home(const struct scry_map *map, uint64_t key)
 {
-	return (size_t)((key * UINT64_C(0x9e3779b97f4a7c15)) >> map->shift);
+	unsigned __int128 product =
+		(unsigned __int128)(key ^ map->seed) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return (size_t)(((uint64_t)product ^ (uint64_t)(product >> 64)) >> map->shift);
 }
 
 static struct scry_map_slot *map_find(const struct scry_map *map, uint64_t key)
@@ -56,12 +61,15 @@ static int map_grow(struct scry_map *map)
 void scry_map_init(struct scry_map *map, size_t limit)
 {
 	*map = (struct scry_map){.limit = limit};
+	/* Without entropy the seed stays 0: slower under attack, still right. */
+	if (getrandom(&map->seed, sizeof(map->seed), GRND_NONBLOCK) != sizeof(map->seed))
+		map->seed = 0;
 }
 
 void scry_map_done(struct scry_map *map)
 {
 	free(map->slots);
-	scry_map_init(map, map->limit);
+	*map = (struct scry_map){.limit = map->limit, .seed = map->seed};
 }
 
 bool scry_map_get(const struct scry_map *map, uint64_t key, uint64_t *ret_value)

@@ -3,8 +3,9 @@
  *
  * Open addressing, a power of two of slots, linear probing, multiplicative hash. Removal moves the
  * followers back instead of leaving tombstones, so a map that lives long under put and remove stays
- * as fast as a new one. Any key is legal, 0 included. Not for hostile keys where quadratic time
- * would matter. 16 bytes a slot, at most 5/8 of the slots are in use.
+ * as fast as a new one. Any key is legal, 0 included. The hash is seeded, so a program that chooses
+ * the keys (addresses in it) cannot make the map slow; the order of a walk differs from run to run.
+ * 16 bytes a slot, at most 5/8 of the slots are in use.
  *
  * Life cycle: scry_map_init, calls, scry_map_done. One thread at a time.
  */
@@ -26,11 +27,13 @@ struct scry_map {
 	size_t mask;	    /* slots - 1 */
 	size_t count;	    /* keys stored, key 0 included */
 	size_t limit;
+	uint64_t seed;
 	bool has_zero;
 	uint64_t zero_value;
 };
 
-/* An empty map that refuses to hold more than `limit` keys. Allocates nothing. */
+/* An empty map that refuses to hold more than `limit` keys. Allocates nothing; one system call, for
+ * its seed. */
 void scry_map_init(struct scry_map *map, size_t limit);
 
 /* Frees the memory; the map is then empty and may be used again. */

@@ -199,12 +199,15 @@ static int take(struct scry_dump *d, const struct dump_opts *opts)
 
 static int print(struct scry_dump *d, const struct dump_opts *opts)
 {
-	int err = scry_symbols_init(&d->symbols);
+	int err = scry_symbols_init(&d->symbols), gone;
 
 	if (!err && opts->native)
 		err = scry_dump_native_open(d);
 	if (!err)
 		err = take(d, opts);
+	gone = scry_mem_check_alive(&d->ruby->mem);
+	if (gone)
+		err = gone;
 	if (!err && opts->json)
 		err = scry_dump_json(d, stdout);
 	else if (!err)

@@ -16,14 +16,19 @@
 #include "cmd/output.h"
 #include "cmd/report.h"
 #include "name/fibers.h"
+#include "sys/living.h"
 #include "sys/proc.h"
 #include "view/fibers.h"
 
 #define NOTES_MAX 4
 #define NOTE_BYTES 768
+#define NAME_MOST 4096u		  /* of a name; the rest is left out */
+#define FRAME_BYTES 128u	  /* of a frame beside its names, in memory and as JSON */
+#define FRAMES_BYTES (128u << 20) /* of all frames that are named */
+#define MOST_NS 120000000000u
 
 struct fibers_opts {
-	uint64_t pid, top;
+	uint64_t pid, top, most_ns;
 	const char *core, *exe, *output;
 	bool json, all, force, help, count;
 };
@@ -34,6 +39,7 @@ struct show { /* what the view is given */
 	struct scry_fibers_report report;
 	struct scry_fibers_group *groups;
 	struct scry_intern names;
+	uint64_t frame_bytes;
 	char notes[NOTES_MAX][NOTE_BYTES];
 	const char *note_list[NOTES_MAX];
 };
@@ -66,9 +72,14 @@ static uint64_t now_ns(void)
 /* Texts that live as long as what is shown; NULL where there is none, or no room. */
 static const char *kept(struct show *s, const char *text, size_t *ret_length)
 {
+	char cut[NAME_MOST + 4];
 	uint32_t id = 0;
 
 	*ret_length = 0;
+	if (text && strlen(text) > NAME_MOST) {
+		snprintf(cut, sizeof(cut), "%.*s...", (int)NAME_MOST, text);
+		text = cut;
+	}
 	if (text)
 		scry_intern_put(&s->names, text, strlen(text), &id);
 	return id ? scry_intern_get(&s->names, id, ret_length) : NULL;
@@ -88,47 +99,56 @@ static void name_native(struct show *s, uint64_t frame, struct scry_doc_frame *r
 	free(name.module);
 }
 
-static void name_ruby(struct show *s, uint64_t frame, struct scry_doc_frame *ret)
+/* What a method in C has of a file is its caller's. Returns whose the next one's would be. */
+static const struct scry_doc_frame *name_ruby(struct show *s, uint64_t frame,
+					      const struct scry_doc_frame *caller,
+					      struct scry_doc_frame *ret)
 {
 	struct scry_symbols *symbols = &s->fibers->symbols;
 	const struct scry_symbol *symbol =
 		scry_symbols_get(symbols, (uint32_t)(frame >> 32) & 0x3fffffff);
 
 	if (!symbol)
-		return;
+		return ret;
 	ret->method = kept(s, scry_symbols_text(symbols, symbol->name), &ret->method_length);
 	ret->file = kept(s, scry_symbols_text(symbols, symbol->path), &ret->file_length);
 	ret->line = (uint32_t)frame;
 	ret->is_c = symbol->is_c;
+	if (!ret->is_c)
+		return ret;
+	if (caller) {
+		ret->file = caller->file;
+		ret->file_length = caller->file_length;
+		ret->line = caller->line;
+	}
+	return caller;
 }
 
-/* The frames of a group, the outermost first: what a method in C has of a file is its caller's. */
+/* The frames of a group, the outermost first. Where many groups have frames of their own there is
+ * an end to it: the program decides how many. */
 static int name_frames(struct show *s, const struct scry_fiber_group *from,
 		       struct scry_fibers_group *to)
 {
 	uint64_t frames[SCRY_FIBER_FRAMES_MAX];
 	const struct scry_doc_frame *caller = NULL;
 	size_t count = scry_fibers_frames(s->fibers, from->stack, frames);
-	struct scry_doc_frame *named = calloc(count + 1, sizeof(*named));
+	struct scry_doc_frame *named;
 
+	to->is_left_out = count && s->frame_bytes > FRAMES_BYTES;
+	if (to->is_left_out)
+		return 0;
+	named = calloc(count + 1, sizeof(*named));
 	to->frames = named;
 	if (!named)
 		return scry_fail(-ENOMEM, "no memory for the stacks of fibers");
 	for (size_t i = 0; i < count; i++) {
 		struct scry_doc_frame *f = &named[i];
 
-		if (!(frames[count - 1 - i] & SCRY_FIBER_FRAME_RUBY)) {
+		if (frames[count - 1 - i] & SCRY_FIBER_FRAME_RUBY)
+			caller = name_ruby(s, frames[count - 1 - i], caller, f);
+		else
 			name_native(s, frames[count - 1 - i], f);
-			continue;
-		}
-		name_ruby(s, frames[count - 1 - i], f);
-		if (f->is_c && caller) {
-			f->file = caller->file;
-			f->file_length = caller->file_length;
-			f->line = caller->line;
-		}
-		if (!f->is_c)
-			caller = f;
+		s->frame_bytes += FRAME_BYTES + f->file_length + f->method_length;
 	}
 	to->frame_count = count;
 	return 0;
@@ -224,18 +244,45 @@ static void put_notes(struct show *s)
 
 /* --- showing ---------------------------------------------------------------------------------- */
 
+static int by_count(const void *left, const void *right, void *arg)
+{
+	const struct scry_fiber_group *groups = arg;
+	const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+
+	if (groups[a].count != groups[b].count)
+		return groups[a].count > groups[b].count ? -1 : 1;
+	return (a > b) - (a < b);
+}
+
+/* The largest ones first, in case that not all can have their frames. */
+static int take_groups(struct show *s)
+{
+	const struct scry_fibers *f = s->fibers;
+	const uint32_t count = f->group_keys.count;
+	uint32_t *order = calloc(count + 1u, sizeof(*order));
+	int err = 0;
+
+	s->groups = calloc(count + 1u, sizeof(*s->groups));
+	if (!s->groups || !order)
+		err = scry_fail(-ENOMEM, "no memory for %u groups of fibers", count);
+	for (uint32_t i = 0; i < count && !err; i++)
+		order[i] = i;
+	if (!err && count)
+		qsort_r(order, count, sizeof(*order), by_count, f->groups);
+	s->report.group_count = err ? 0 : count;
+	for (uint32_t i = 0; i < count && !err; i++)
+		err = take_group(s, &f->groups[order[i]], &s->groups[order[i]]);
+	free(order);
+	return err;
+}
+
 static int take(struct show *s, uint64_t took_ns)
 {
 	const struct scry_fibers *f = s->fibers;
 	const struct scry_fibers_sums *sums = &f->sums;
 	struct scry_fibers_report *r = &s->report;
-	int err = 0;
+	int err = take_groups(s);
 
-	s->groups = calloc(f->group_keys.count + 1u, sizeof(*s->groups));
-	if (!s->groups)
-		return scry_fail(-ENOMEM, "no memory for %u groups of fibers", f->group_keys.count);
-	for (; r->group_count < f->group_keys.count && !err; r->group_count++)
-		err = take_group(s, &f->groups[r->group_count], &s->groups[r->group_count]);
 	if (err)
 		return err;
 	for (int kind = 0; kind < SCRY_FIBER_KINDS; kind++)
@@ -262,6 +309,7 @@ static int take(struct show *s, uint64_t took_ns)
 	r->several = sums->several;
 	r->unlisted = sums->unlisted;
 	r->lost = sums->lost + f->marks.lost;
+	r->unjudged = f->budget.unjudged;
 	r->bad = sums->bad;
 	r->unreadable = sums->unreadable;
 	r->read_bytes = f->marks.read_bytes;
@@ -299,7 +347,7 @@ static int show(const struct scry_space *space, const struct fibers_opts *opts, 
 {
 	struct show s = {.opts = opts};
 	uint64_t began = now_ns();
-	int err = scry_fibers_open(space, &s.fibers);
+	int err = scry_fibers_open(space, opts->most_ns, &s.fibers), gone;
 
 	if (err)
 		return err;
@@ -310,6 +358,9 @@ static int show(const struct scry_space *space, const struct fibers_opts *opts, 
 	s.report.is_all = opts->all;
 	s.report.top = opts->top;
 	err = take(&s, now_ns() - began);
+	gone = scry_mem_check_alive(&s.fibers->mem);
+	if (gone)
+		err = gone;
 	if (!err)
 		err = print(&s);
 	for (size_t i = 0; i < s.report.group_count; i++)
@@ -326,7 +377,9 @@ static int show_process(const struct fibers_opts *opts)
 	struct scry_space space = {.pid = (pid_t)opts->pid};
 	int err = scry_proc_open(&proc, space.pid);
 
-	if (!err && (proc.state == 'Z' || scry_proc_is_kernel(space.pid)))
+	/* its first thread may have ended before the others */
+	if (!err && ((proc.state == 'Z' && scry_living_thread(space.pid) == space.pid) ||
+		     scry_proc_is_kernel(space.pid)))
 		err = scry_proc_fail_gone(space.pid);
 	if (!err)
 		err = show(&space, opts, proc.comm);
@@ -358,7 +411,7 @@ static int check_opts(const struct fibers_opts *o, bool has_rest, const char *us
 int scry_cmd_fibers(int argc, char **argv)
 {
 	static const char usage[] = "scry fibers -p PID | --core FILE [OPTIONS]";
-	struct fibers_opts o = {.top = SCRY_VIEW_TOP_DEFAULT};
+	struct fibers_opts o = {.top = SCRY_VIEW_TOP_DEFAULT, .most_ns = MOST_NS};
 	const struct scry_opt rows[] = {
 		{'p', "pid", SCRY_OPT_PID, &o.pid, "PID", "look at this live process", NULL},
 		{0, "core", SCRY_OPT_STRING, &o.core, "FILE",
@@ -372,6 +425,10 @@ int scry_cmd_fibers(int argc, char **argv)
 		{0, "all", SCRY_OPT_FLAG, &o.all, NULL, "list each fiber, too", NULL},
 		{0, "top", SCRY_OPT_U64, &o.top, "N",
 		 "show N groups of fibers, 0 all (default 30; all in JSON)", NULL},
+		{0, "max-time", SCRY_OPT_DURATION, &o.most_ns, "TIME",
+		 "judge what was found for so much processor time, and count the rest "
+		 "(default 2m; 0: all)",
+		 NULL},
 		{0, "json", SCRY_OPT_FLAG, &o.json, NULL, "print JSON instead of text", NULL},
 		{'o', "output", SCRY_OPT_STRING, &o.output, "FILE",
 		 "write the report there: x.json, x.txt", NULL},

@@ -126,6 +126,8 @@ static size_t gather(struct scry_fibers *f, struct candidate *ret)
 		const struct scry_fiber_area *area;
 		struct context at;
 
+		if (!scry_fiber_may_judge(&f->budget))
+			continue;
 		c->address = f->marks.contexts.at[i];
 		if (scry_mem_read(&f->mem, c->address, &at, sizeof(at)) ||
 		    !scry_fiber_is_code(&f->walker, at.pc)) {
@@ -156,8 +158,10 @@ static struct context take_one(struct scry_fibers *f, const struct candidate *c,
 		return at;
 	if (at.sp < add->bounds.low || at.sp > add->bounds.top - 8)
 		return at;
+	f->walker.walked = 0;
 	add->state = state_of(f, &at, add);
-	if (scry_mem_read(&f->mem, c->address, &again, sizeof(again)) || again.sp != at.sp ||
+	if ((add->state < SCRY_FIBER_CHANGED && scry_fiber_has_changed(&f->walker)) ||
+	    scry_mem_read(&f->mem, c->address, &again, sizeof(again)) || again.sp != at.sp ||
 	    again.pc != at.pc)
 		add->state = SCRY_FIBER_CHANGED;
 	if (add->state >= SCRY_FIBER_CHANGED)
@@ -180,6 +184,8 @@ static void take_stack(struct scry_fibers *f, const struct candidate *c, size_t 
 	best = add;
 	best.state = SCRY_FIBER_STATES;
 	for (size_t i = 0; i < count; i++) {
+		if (!scry_fiber_may_judge(&f->budget))
+			continue;
 		at = take_one(f, &c[i], &add);
 		/* states are in the order of what they tell */
 		if (add.state > best.state ||
@@ -190,6 +196,8 @@ static void take_stack(struct scry_fibers *f, const struct candidate *c, size_t 
 		fits = at;
 		chosen = i;
 	}
+	if (best.state == SCRY_FIBER_STATES) /* no time for any */
+		return;
 	if (count > 1) /* its frames are those of the last one */
 		take_one(f, &c[chosen], &best);
 	if (others && best.state == SCRY_FIBER_SUSPENDED) {
@@ -330,6 +338,7 @@ static bool fits(struct scry_fibers *f, struct block *b, size_t words,
 	enum scry_fiber_site site = scry_fiber_site(&f->walker, at.pc);
 	enum scry_fiber_entry entry;
 
+	f->walker.walked = 0;
 	at.bx = b->words[words - 3];
 	at.bp = b->words[words - 2];
 	if (scry_fiber_is_boost_begin(&f->walker, at.pc) && scry_fiber_is_code(&f->walker, at.bx)) {
@@ -377,12 +386,14 @@ static bool take_block(struct scry_fibers *f, uint64_t address, struct taken *t)
 	struct block b = {.address = address};
 	const struct scry_fiber_area *area = scry_fiber_area_at(&f->marks, address);
 	uint64_t again[BLOCK_WORDS_MAX];
+	bool has_changed;
 
 	if (!area || area->is_thread || area->is_taken ||
 	    (address >= t->bounds.low && address < t->bounds.top) ||
 	    !read_block(f, &t->window, &b) || !scry_fiber_is_control(b.words[0]) ||
 	    !fits_any(f, &b, area, &add) || b.entry_sp == t->entry_sp)
 		return false;
+	has_changed = scry_fiber_has_changed(&f->walker);
 	t->entry_sp = b.entry_sp;
 	if (!read_record(f, address, b.entry_sp, &add.bounds)) {
 		add.bounds = (struct scry_fiber_bounds){0, b.entry_sp};
@@ -391,7 +402,7 @@ static bool take_block(struct scry_fibers *f, uint64_t address, struct taken *t)
 	}
 	t->bounds = add.bounds.low ? add.bounds : (struct scry_fiber_bounds){address, b.entry_sp};
 	if (!scry_fibers_take_running(f, &add) &&
-	    (scry_mem_read(&f->mem, address, again, b.count * sizeof(again[0])) ||
+	    (has_changed || scry_mem_read(&f->mem, address, again, b.count * sizeof(again[0])) ||
 	     memcmp(again, b.words, b.count * sizeof(again[0])) != 0))
 		add.state = SCRY_FIBER_CHANGED;
 	if (add.state >= SCRY_FIBER_CHANGED)
@@ -407,7 +418,7 @@ void scry_fibers_find_blocks(struct scry_fibers *f)
 	struct taken t = {0};
 
 	for (size_t i = f->marks.blocks.count; i-- > 0;)
-		if (!take_block(f, f->marks.blocks.at[i], &t))
+		if (scry_fiber_may_judge(&f->budget) && !take_block(f, f->marks.blocks.at[i], &t))
 			f->sums.stale++;
 	for (size_t i = 0; i < f->count; i++)
 		if (f->groups[f->all[i].group].kind == SCRY_FIBER_BOOST)

@@ -247,7 +247,8 @@ static void take_threads(const struct scry_fiber_look *look, struct scry_fiber_m
 		struct scry_fiber_area *area = scry_fiber_area_at(m, m->selves.at[i]), rest;
 		uint64_t low, top;
 
-		if (!area || !scry_stack_of(look->mem, look->maps, m->selves.at[i], &low, &top) ||
+		if (!area || area->is_thread || !scry_fiber_may_judge(look->budget) ||
+		    !scry_stack_of(look->mem, look->maps, m->selves.at[i], &low, &top) ||
 		    area->low < low) /* it may begin later: a JVM has guards of its own in it */
 			continue;
 		area->is_thread = true;

@@ -22,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "name/fiber_budget.h"
 #include "sys/maps.h"
 #include "sys/mem.h"
 #include "sys/pages.h"
@@ -61,6 +62,7 @@ struct scry_fiber_look { /* what to look through; all borrowed */
 	const uint64_t *threads; /* Ruby's, ascending */
 	size_t thread_count;
 	uint32_t ec_thread; /* in an execution context: the thread's address */
+	struct scry_fiber_budget *budget;
 };
 
 /* 0 or -errno with a sentence. `ret` is to be freed in any case. */

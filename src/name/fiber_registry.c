@@ -18,6 +18,7 @@
 #define LOOKS_MAX (4u * SCRY_FIBERS_MAX)
 #define COLOURS_BYTES 8192u /* by which tops may differ */
 #define HEAD_MORE 16384u    /* of a slab's head, for rounding */
+#define SCHEDULERS_AT_ONCE 512u
 #define OFFSET_MAX (1u << 20)
 #define SLICE_BYTES (256u << 10) /* of a slab's fibers, at once */
 #define TID_AT 720u		 /* glibc, struct pthread: tid */
@@ -51,8 +52,10 @@ struct reader {
 	uint64_t name_at;
 	char name[64]; /* that is there */
 	char *slice;
-	uint64_t size;	      /* of the stacks of the pool that is looked at */
-	struct scry_map seen; /* where stacks of fibers begin */
+	uint64_t size;		   /* of the stacks of the pool that is looked at */
+	struct scry_map seen;	   /* where stacks of fibers begin */
+	struct scry_map registers; /* thread id -> thread register; read when it is asked for */
+	bool has_registers;
 	struct slab *slabs;
 	size_t slab_count, slab_room;
 };
@@ -86,16 +89,32 @@ static bool is_sound(const struct registry *r)
 	return true;
 }
 
-/* The thread register of the thread that the program calls `tid`; 0: not known. */
-static uint64_t thread_register(const struct scry_fibers *f, int32_t tid)
+/* The thread registers by what the program calls their threads; of several the first one. */
+static void read_registers(struct reader *k)
 {
-	uint32_t own;
+	const struct scry_fiber_list *selves = &k->f->marks.selves;
+	uint64_t *at;
+	uint32_t tid;
 
-	for (size_t i = 0; i < f->marks.selves.count; i++)
-		if (scry_mem_u32(&f->mem, f->marks.selves.at[i] + TID_AT, &own) == 0 &&
-		    (int32_t)own == tid)
-			return f->marks.selves.at[i];
-	return 0;
+	for (size_t i = 0; i < selves->count; i++) {
+		if (!scry_fiber_may_judge(&k->f->budget) ||
+		    scry_mem_u32(&k->f->mem, selves->at[i] + TID_AT, &tid))
+			continue;
+		at = scry_map_ref(&k->registers, tid);
+		if (at && !*at)
+			*at = selves->at[i];
+	}
+}
+
+/* 0: not known. */
+static uint64_t thread_register(struct reader *k, int32_t tid)
+{
+	uint64_t at = 0;
+
+	if (!k->has_registers)
+		read_registers(k);
+	k->has_registers = true;
+	return scry_map_get(&k->registers, (uint32_t)tid, &at) ? at : 0;
 }
 
 static const char *state_word(uint32_t state)
@@ -120,7 +139,8 @@ static void walk(struct reader *k, uint64_t sp, struct scry_fiber_add *add)
 	at.bp = block[6];
 	at.pc = block[7];
 	entry = scry_fiber_walk(&k->f->walker, at, add->bounds);
-	if (scry_mem_read(&k->f->mem, sp, again, sizeof(again)) ||
+	if (scry_fiber_has_changed(&k->f->walker) ||
+	    scry_mem_read(&k->f->mem, sp, again, sizeof(again)) ||
 	    memcmp(block, again, sizeof(block)) != 0) {
 		add->state = SCRY_FIBER_CHANGED;
 	} else if (entry == SCRY_FIBER_ENTRY_TABLES || entry == SCRY_FIBER_ENTRY_DEEP) {
@@ -160,7 +180,8 @@ static void take_fiber(struct reader *k, uint64_t address, const char *fiber)
 
 	memcpy(&state, fiber + r->fiber_state, 4);
 	state &= 0xff;
-	if (word_at(fiber, r->fiber_magic) != SCRY_FIBER_REGISTRY_MAGIC || state < 1 || state > 5)
+	if (word_at(fiber, r->fiber_magic) != SCRY_FIBER_REGISTRY_MAGIC || state < 1 || state > 5 ||
+	    !scry_fiber_may_judge(&k->f->budget))
 		return;
 	add.bounds.low = word_at(fiber, r->fiber_low);
 	add.bounds.top = word_at(fiber, r->fiber_top);
@@ -210,7 +231,7 @@ static void take_slab(struct reader *k, uint64_t slab, uint32_t slots)
 	const uint32_t bytes = k->r.fiber_bytes, most = SLICE_BYTES / bytes;
 	uint64_t head = 0;
 
-	if (!may_look(k, slots))
+	if (!may_look(k, slots) || !scry_fiber_may_judge(&k->f->budget))
 		return;
 	/* gdb's own cores have zeros behind the first guard of a mapping, and before it, too */
 	if (scry_mem_u64(&k->f->mem, slab, &head) || !head) {
@@ -319,7 +340,7 @@ static void take_scheduler(struct reader *k, uint64_t sched)
 	k->f->sums.schedulers++;
 	k->tid = (int32_t)tid;
 	k->current = 0;
-	fs = k->r.current_tls ? thread_register(k->f, k->tid) : 0;
+	fs = k->r.current_tls ? thread_register(k, k->tid) : 0;
 	if (fs)
 		scry_mem_u64(&k->f->mem, fs + (uint64_t)k->r.current_tls, &k->current);
 	for (uint32_t i = 0; i < k->r.classes && may_look(k, 1); i++)
@@ -328,27 +349,44 @@ static void take_scheduler(struct reader *k, uint64_t sched)
 			take_pool(k, pool);
 }
 
+static void take_schedulers(struct reader *k)
+{
+	uint64_t slice[SCHEDULERS_AT_ONCE];
+	ssize_t n;
+
+	for (uint32_t first = 0; first < k->r.capacity; first += SCHEDULERS_AT_ONCE) {
+		const uint32_t left = k->r.capacity - first;
+		const size_t most = left < SCHEDULERS_AT_ONCE ? left : SCHEDULERS_AT_ONCE;
+
+		if (!scry_fiber_may_judge(&k->f->budget))
+			return;
+		n = scry_mem_read_some(&k->f->mem, k->r.scheds + 8ull * first, slice, 8 * most);
+		for (ssize_t i = 0; i < n / 8; i++)
+			if (slice[i] && scry_fiber_may_judge(&k->f->budget))
+				take_scheduler(k, slice[i]);
+	}
+}
+
 void scry_fibers_find_registries(struct scry_fibers *f)
 {
 	struct reader k = {.f = f, .slice = malloc(SLICE_BYTES)};
 
 	scry_map_init(&k.seen, SCRY_FIBERS_MAX);
+	scry_map_init(&k.registers, SCRY_FIBER_THREADS_MAX);
 	for (size_t i = 0; i < f->marks.registries.count && k.slice; i++) {
-		uint64_t sched;
-
-		if (scry_mem_read(&f->mem, f->marks.registries.at[i], &k.r, sizeof(k.r)))
+		if (!scry_fiber_may_judge(&f->budget) ||
+		    scry_mem_read(&f->mem, f->marks.registries.at[i], &k.r, sizeof(k.r)))
 			continue;
 		if (!is_sound(&k.r)) { /* of a copy of the library that was never used, say */
 			f->sums.bad += k.r.current_tls != 0;
 			continue;
 		}
-		for (uint32_t s = 0; s < k.r.capacity; s++)
-			if (scry_mem_u64(&f->mem, k.r.scheds + 8ull * s, &sched) == 0 && sched)
-				take_scheduler(&k, sched);
+		take_schedulers(&k);
 		take_spares(&k);
 		k.slab_count = 0;
 	}
 	scry_map_done(&k.seen);
+	scry_map_done(&k.registers);
 	free(k.slabs);
 	free(k.slice);
 }

@@ -62,11 +62,18 @@ static struct scry_fiber_area *area_of(const struct finder *k, uint64_t ec,
 	return area;
 }
 
-/* Its native frames, by the word that leads to them: false, no word does. */
-static bool walk_native(struct finder *k, uint64_t ec, struct scry_fiber_bounds machine)
+enum native {
+	NATIVE_NONE, /* no word leads to them */
+	NATIVE_WALKED,
+	NATIVE_CHANGED, /* it has run since */
+};
+
+/* Its native frames, by the word that leads to them. */
+static enum native walk_native(struct finder *k, uint64_t ec, struct scry_fiber_bounds machine)
 {
 	uint64_t words[CONTEXT_BYTES / 8], block[BLOCK_WORDS], again[BLOCK_WORDS];
 	ssize_t n = scry_mem_read_some(&k->f->mem, ec, words, sizeof(words));
+	bool has_changed = false;
 
 	for (size_t i = 0; n > 0 && i < (size_t)n / 8; i++) {
 		struct scry_unwind_state at = {.sp = words[i] + sizeof(block)};
@@ -79,13 +86,16 @@ static bool walk_native(struct finder *k, uint64_t ec, struct scry_fiber_bounds 
 		at.bx = block[4];
 		at.bp = block[5];
 		at.pc = block[6];
-		if (scry_fiber_walk(&k->f->walker, at, machine) == SCRY_FIBER_ENTRY_TABLES &&
+		if (scry_fiber_walk(&k->f->walker, at, machine) != SCRY_FIBER_ENTRY_TABLES)
+			continue;
+		if (!scry_fiber_has_changed(&k->f->walker) &&
 		    scry_mem_read(&k->f->mem, words[i], again, sizeof(again)) == 0 &&
 		    memcmp(block, again, sizeof(block)) == 0)
-			return true;
+			return NATIVE_WALKED;
+		has_changed = true;
 	}
 	k->f->walker.count = 0;
-	return false;
+	return has_changed ? NATIVE_CHANGED : NATIVE_NONE;
 }
 
 /* Both kinds of frames, woven, into f->frames: their count. */
@@ -120,6 +130,7 @@ static void take_fiber(struct finder *k, uint64_t ec, const struct scry_ruby_thr
 	struct scry_fiber_bounds frames;
 	struct scry_fiber_area *area = area_of(k, ec, &frames);
 	enum scry_walk_verdict verdict;
+	enum native native;
 	uint64_t *seen = area ? scry_map_ref(&k->seen, area->low) : NULL;
 
 	if (!seen || *seen)
@@ -142,12 +153,15 @@ static void take_fiber(struct finder *k, uint64_t ec, const struct scry_ruby_thr
 		scry_fibers_take_running(k->f, &add);
 		add.state = SCRY_FIBER_RUNNING;
 		add.tid = t->tid;
-	} else if (!walk_native(k, ec, add.machine)) {
-		add.is_cut = true;
+	} else {
+		native = walk_native(k, ec, add.machine);
+		add.is_cut = native == NATIVE_NONE;
+		if (native == NATIVE_CHANGED)
+			add.state = SCRY_FIBER_CHANGED;
 	}
 	if (verdict == SCRY_WALK_REPAIRED && add.state != SCRY_FIBER_RUNNING)
 		add.state = SCRY_FIBER_CHANGED;
-	else
+	if (add.state != SCRY_FIBER_CHANGED)
 		add.frame_count = weave(k);
 	scry_fibers_add(k->f, &add);
 }
@@ -185,7 +199,9 @@ void scry_fibers_find_ruby(struct scry_fibers *f)
 	scry_weaver_init(&k->weaver, f->ruby, f->unwinder);
 	if (scry_walk_init(&k->walk) == 0) {
 		for (size_t i = 0; i < f->marks.ecs.count; i++) {
-			const struct scry_ruby_thread *t = thread_of(k, f->marks.ecs.at[i]);
+			const struct scry_ruby_thread *t =
+				scry_fiber_may_judge(&f->budget) ? thread_of(k, f->marks.ecs.at[i])
+								 : NULL;
 
 			if (t)
 				take_fiber(k, f->marks.ecs.at[i], t);

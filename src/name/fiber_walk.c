@@ -6,6 +6,7 @@
 #define CODES_MAX (1u << 20)
 #define BEFORE 32u /* bytes that are looked at before an address, and from it on */
 #define FROM 32u
+#define LOOKS 4u /* at return addresses: one may find a changed stack as it was by chance */
 
 enum { /* of the map's values: looked at, is, and the site's number */
        CODE_SEEN = 1,
@@ -198,7 +199,7 @@ enum scry_fiber_entry scry_fiber_walk(struct scry_fiber_walker *w, struct scry_u
 	size_t count = scry_unwinder_walk(w->unwinder, at, w->frames, &end);
 	enum scry_fiber_entry entry;
 
-	w->count = 0;
+	w->count = w->walked = 0;
 	w->entry_sp = 0;
 	for (size_t i = 0; i < count; i++) {
 		const struct scry_native_frame *f = &w->frames[i];
@@ -206,6 +207,7 @@ enum scry_fiber_entry scry_fiber_walk(struct scry_fiber_walker *w, struct scry_u
 		if (f->sp < bounds.low || f->sp > bounds.top)
 			return SCRY_FIBER_ENTRY_NONE;
 		w->entry_sp = f->sp;
+		w->walked++;
 		entry = i ? entry_of(w, f) : SCRY_FIBER_ENTRY_NONE;
 		if (entry != SCRY_FIBER_ENTRY_NONE)
 			return entry;
@@ -216,4 +218,39 @@ enum scry_fiber_entry scry_fiber_walk(struct scry_fiber_walker *w, struct scry_u
 	if (end == SCRY_NATIVE_TOO_DEEP)
 		return SCRY_FIBER_ENTRY_DEEP;
 	return end == SCRY_NATIVE_WHOLE ? SCRY_FIBER_ENTRY_TABLES : SCRY_FIBER_ENTRY_NONE;
+}
+
+/* The return address that the last walk has found for this frame: is it another one now? Frames go
+ * up the stack, so what was read for one has the next ones', mostly. */
+static bool is_other(struct scry_fiber_walker *w, const struct scry_native_frame *f)
+{
+	const uint64_t at = f->sp - 8, end = w->frames[w->walked - 1].sp;
+	uint64_t word;
+	ssize_t n;
+
+	if (at - w->window_at >= w->window_size) {
+		n = scry_mem_read_some(w->mem, at, w->window,
+				       end - at < sizeof(w->window) ? end - at : sizeof(w->window));
+		w->window_at = at;
+		w->window_size = n > 0 ? (size_t)n / 8 * 8 : 0;
+		if (!w->window_size)
+			return true;
+	}
+	memcpy(&word, w->window + (at - w->window_at), 8);
+	return word != f->pc;
+}
+
+/* Read at once, the return addresses are of a moment of microseconds, where the walk took a hundred
+ * times as long. That of a frame which a signal interrupted is not behind what it calls. */
+bool scry_fiber_has_changed(struct scry_fiber_walker *w)
+{
+	if (w->mem->image_read)
+		return false;
+	for (unsigned int look = 0; look < LOOKS; look++) {
+		w->window_size = 0;
+		for (size_t i = 1; i < w->walked; i++)
+			if (!w->frames[i].is_exact && is_other(w, &w->frames[i]))
+				return true;
+	}
+	return false;
 }

@@ -43,7 +43,11 @@ struct scry_fiber_walker {
 	/* of the last walk, the newest first, without the entry's own code: */
 	struct scry_native_frame frames[SCRY_UNWINDER_FRAMES_MAX];
 	size_t count;
-	uint64_t entry_sp; /* at the entry; of a walk that got there */
+	size_t walked;	    /* the same with the entry's */
+	uint64_t entry_sp;  /* at the entry; of a walk that got there */
+	uint64_t window_at; /* of a stack, as it is after a walk */
+	size_t window_size;
+	uint8_t window[32768];
 };
 
 /* What is given is borrowed. */
@@ -58,6 +62,10 @@ struct scry_fiber_bounds { /* of a stack: [low, top) */
 /* Walks from `at`. Frames outside of the bounds are none. */
 enum scry_fiber_entry scry_fiber_walk(struct scry_fiber_walker *w, struct scry_unwind_state at,
 				      struct scry_fiber_bounds bounds);
+
+/* Is what the last walk went by no longer there? A walk takes its time, and the registers that it
+ * began with may be the same again after the stack has been another one. */
+bool scry_fiber_has_changed(struct scry_fiber_walker *w);
 
 /* What is called right before `pc`. */
 enum scry_fiber_site scry_fiber_site(struct scry_fiber_walker *w, uint64_t pc);

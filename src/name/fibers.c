@@ -12,7 +12,7 @@
 #include "vm/ruby.h"
 
 #define NAMES_BYTES (64u << 20)
-#define STACKS_BYTES (512u << 20)
+#define STACKS_BYTES (128u << 20)
 #define ARENA (64u << 20)      /* glibc's heaps begin at multiples of it */
 #define GUARD_MAX (64u << 20)  /* what is longer is room that somebody has reserved */
 #define STACK_MAX (1ull << 30) /* of one whose switch is not known */
@@ -320,7 +320,8 @@ bool scry_fibers_take_running(struct scry_fibers *f, struct scry_fiber_add *add)
 	entry = scry_fiber_walk(&f->walker, t->at, add->bounds);
 	add->state = SCRY_FIBER_RUNNING;
 	add->tid = t->tid;
-	add->frame_count = scry_fibers_take_walk(f);
+	/* it has gone on since */
+	add->frame_count = scry_fiber_has_changed(&f->walker) ? 0 : scry_fibers_take_walk(f);
 	add->is_cut = entry == SCRY_FIBER_ENTRY_NONE || entry == SCRY_FIBER_ENTRY_DEEP;
 	f->sums.on_fibers++;
 	return true;
@@ -361,7 +362,8 @@ static void find_others(struct scry_fibers *f)
 					     .bounds = {area->low, area->top}};
 
 		f->sums.thread_stacks += area->is_thread;
-		if (area->is_thread || area->is_taken || !area->guard_bytes)
+		if (area->is_thread || area->is_taken || !area->guard_bytes ||
+		    !scry_fiber_may_judge(&f->budget))
 			continue;
 		if (scry_fibers_take_running(f, &add) || is_stack(f, area))
 			scry_fibers_add(f, &add);
@@ -420,7 +422,8 @@ static size_t ruby_threads(struct scry_fibers *f, uint64_t **ret)
 
 static int look(struct scry_fibers *f)
 {
-	struct scry_fiber_look k = {.maps = &f->maps, .mem = &f->mem, .pages = &f->pages};
+	struct scry_fiber_look k = {
+		.maps = &f->maps, .mem = &f->mem, .pages = &f->pages, .budget = &f->budget};
 	uint64_t *threads = NULL;
 	int err;
 
@@ -443,21 +446,23 @@ static int look(struct scry_fibers *f)
 	return 0;
 }
 
-int scry_fibers_open(const struct scry_space *space, struct scry_fibers **ret)
+int scry_fibers_open(const struct scry_space *space, uint64_t most_ns, struct scry_fibers **ret)
 {
 	struct scry_fibers *f = calloc(1, sizeof(*f));
-	int err;
+	int err, gone;
 
 	if (!f)
 		return scry_fail(-ENOMEM, "no memory for the fibers of a process");
 	f->space = *space;
+	f->budget.most_ns = most_ns;
 	f->mem.fd = f->pages.fd = -1;
 	scry_intern_init(&f->names, SCRY_FIBERS_MAX, NAMES_BYTES);
 	scry_intern_init(&f->stacks, SCRY_FIBER_GROUPS_MAX, STACKS_BYTES);
 	scry_intern_init(&f->group_keys, SCRY_FIBER_GROUPS_MAX, NAMES_BYTES);
-	err = scry_space_maps(space, &f->maps);
+	/* the memory first: what is read later is of the same program if that is there still */
+	err = scry_space_mem(space, &f->mem);
 	if (!err)
-		err = scry_space_mem(space, &f->mem);
+		err = scry_space_maps(space, &f->maps);
 	if (!err)
 		err = scry_pages_open(&f->pages, space, &f->mem);
 	if (!err)
@@ -469,8 +474,9 @@ int scry_fibers_open(const struct scry_space *space, struct scry_fibers **ret)
 	if (!err)
 		err = look(f);
 	if (err) {
+		gone = scry_mem_check_alive(&f->mem);
 		scry_fibers_close(f);
-		return err;
+		return gone ? gone : err;
 	}
 	*ret = f;
 	return 0;

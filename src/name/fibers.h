@@ -7,7 +7,9 @@
  * from its saved registers to the entry of its context, and what was saved is the same afterwards.
  *
  * Life: open, finders in the order of fibers.c, close. One thread. The target is hostile and goes
- * on running: everything is checked, every table has a limit, what does not fit is counted.
+ * on running: everything is checked, every table has a limit, what does not fit is counted. It may
+ * also end, or execute another program: whoever shows what was found asks scry_mem_check_alive of
+ * `mem` first.
  */
 #ifndef SCRY_NAME_FIBERS_H
 #define SCRY_NAME_FIBERS_H
@@ -126,15 +128,18 @@ struct scry_fibers {
 	size_t task_count;
 	struct scry_fibers_sums sums;
 	struct scry_fibers_nearest nearest;
+	struct scry_fiber_budget budget;
 	uint64_t total;	       /* fibers, with those that are not in `all` */
 	uint64_t mapped_bytes; /* of stacks with known bounds */
 	uint64_t used_bytes, there_bytes;
 	uint64_t frames[SCRY_FIBER_FRAMES_MAX]; /* of the one that is being added */
 };
 
-/* Looks at all. `space` is of a live process or of a core, which outlives it. 0 or -errno with a
- * sentence; *ret is to be closed. */
-int scry_fibers_open(const struct scry_space *space, struct scry_fibers **ret);
+/* Looks at all, and judges what it finds for `most_ns` of processor time (0: as long as it takes).
+ * `space` is of a live process or of a core, which outlives it. 0 or -errno with a sentence; *ret
+ * is to be closed.
+ */
+int scry_fibers_open(const struct scry_space *space, uint64_t most_ns, struct scry_fibers **ret);
 void scry_fibers_close(struct scry_fibers *f); /* NULL is legal */
 
 /* The frames of a group's stack: their count. */

@@ -19,7 +19,6 @@
 #include "sys/core_notes.h"
 #include "sys/regular.h"
 
-#define PARTS_MAX 262144u
 #define FILES_MAX 4096u
 #define NOTES_MAX (256u << 20)
 #define ADDRESS_END (1ull << 47)
@@ -297,8 +296,13 @@ static int read_tables(struct scry_core *core, Elf *elf, struct scry_core_names 
 	size_t count = 0;
 	int err = 0;
 
-	if (elf_getphdrnum(elf, &count) || count > PARTS_MAX)
+	if (elf_getphdrnum(elf, &count))
 		count = 0;
+	if (count > SCRY_MAPS_MAX)
+		return scry_fail(-E2BIG,
+				 "the core has %zu segments, more than the %u that scry looks "
+				 "through",
+				 count, SCRY_MAPS_MAX);
 	core->parts = calloc(count + 1, sizeof(*core->parts));
 	if (!core->parts)
 		return -ENOMEM;

@@ -21,7 +21,6 @@
 #include "base/err.h"
 #include "sys/proc.h"
 
-#define ENTRIES_MAX 65536u
 #define TEXT_MAX (64u << 20)
 #define PAGE 4096u
 #define LOWEST (1ull << 20)
@@ -56,7 +55,7 @@ static int read_text(const char *path, char **ret_text)
 			room = room ? room * 2 : 65536;
 			more = room > TEXT_MAX ? NULL : realloc(text, room);
 			if (!more) {
-				err = -ENOMEM;
+				err = room > TEXT_MAX ? -E2BIG : -ENOMEM;
 				break;
 			}
 			text = more;
@@ -161,8 +160,12 @@ int scry_maps_parse(char *text, struct scry_maps *ret)
 
 	for (const char *p = maps.text; (p = strchr(p, '\n')); p++)
 		lines++;
-	if (lines > ENTRIES_MAX)
-		lines = ENTRIES_MAX;
+	if (lines > SCRY_MAPS_MAX) {
+		free(maps.text);
+		return scry_fail(-E2BIG,
+				 "%zu mappings are more than the %u that scry looks through", lines,
+				 SCRY_MAPS_MAX);
+	}
 	maps.bytes = strlen(text) + lines * sizeof(*maps.entries);
 	maps.entries = calloc(lines ? lines : 1, sizeof(*maps.entries));
 	if (!maps.entries) {
@@ -194,6 +197,11 @@ int scry_maps_read(pid_t pid, struct scry_maps *ret)
 
 	if (err == -ENOENT || err == -ESRCH)
 		return scry_fail(-ESRCH, "process %d is gone", (int)pid);
+	if (err == -E2BIG)
+		return scry_fail(err,
+				 "the list of the mappings of process %d is longer than the %u MiB "
+				 "that scry reads",
+				 (int)pid, TEXT_MAX >> 20);
 	if (err)
 		return scry_fail(err, "cannot read the mappings of process %d: %s", (int)pid,
 				 strerror(-err));

@@ -28,11 +28,14 @@ struct scry_maps {
 	size_t bytes; /* of memory, at least */
 };
 
-/* Takes a snapshot. 0, or -errno with a sentence (-ESRCH: the process is gone). At most 65,536
- * entries (sysctl's own default limit). */
+/* Four times the kernel's own default for vm.max_map_count. */
+#define SCRY_MAPS_MAX 262144u
+
+/* Takes a snapshot. 0, or -errno with a sentence: -ESRCH, the process is gone; -E2BIG, it has more
+ * than SCRY_MAPS_MAX: of a part, what is missing would be taken for free memory. */
 int scry_maps_read(pid_t pid, struct scry_maps *ret);
 /* The same from text in the form of /proc/PID/maps, malloc'ed; it is taken over and changed, also
- * on failure. 0 or -ENOMEM. */
+ * on failure. 0, -ENOMEM or -E2BIG with a sentence. */
 int scry_maps_parse(char *text, struct scry_maps *ret);
 void scry_maps_done(struct scry_maps *maps);
 

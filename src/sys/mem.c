@@ -241,6 +241,21 @@ void scry_mem_gather(const struct scry_mem *mem, struct scry_mem_span *spans, si
 	}
 }
 
+int scry_mem_check_alive(const struct scry_mem *mem)
+{
+	struct scry_proc_stat stat;
+	char byte;
+
+	if (mem->image_read || read_fd(mem, PAGE, &byte, 1) != -ESRCH)
+		return 0;
+	if (scry_proc_stat(mem->pid, &stat) == 0 && stat.has_memory)
+		return scry_fail(-ESRCH,
+				 "process %d executed another program while it was looked at; "
+				 "fix: look again",
+				 (int)mem->pid);
+	return scry_fail(-ESRCH, "process %d ended while it was looked at", (int)mem->pid);
+}
+
 int scry_mem_u64(const struct scry_mem *mem, uint64_t addr, uint64_t *ret)
 {
 	uint64_t word;

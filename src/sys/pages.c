@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "sys/living.h"
 #include "sys/page_scan.h"
 
 #define ENTRY_PRESENT (1ull << 63)
@@ -33,7 +34,7 @@ int scry_pages_open(struct scry_pages *p, const struct scry_space *space,
 	*p = (struct scry_pages){.core = space->core, .mem = mem, .fd = -1};
 	if (p->core)
 		return 0;
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)space->pid);
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)scry_living_thread(space->pid));
 	p->fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (p->fd < 0)
 		return scry_fail(-errno, "cannot see which pages of process %d are in memory: %s",

@@ -3,9 +3,29 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
+
+/* A switch or a window of the kernel's own, that calls itself a regular file. */
+static bool is_kernels(int fd)
+{
+	static const unsigned long kinds[] = {
+		PROC_SUPER_MAGIC, SYSFS_MAGIC,	 TRACEFS_MAGIC,	     DEBUGFS_MAGIC,
+		SECURITYFS_MAGIC, SELINUX_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC,
+	};
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs))
+		return false;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if ((unsigned long)fs.f_type == kinds[i])
+			return true;
+	return false;
+}
 
 int scry_regular_open(const char *path)
 {
@@ -15,7 +35,7 @@ int scry_regular_open(const char *path)
 
 	if (held < 0)
 		return -errno;
-	fd = fstat(held, &st) < 0 ? -errno : S_ISREG(st.st_mode) ? 0 : -ENXIO;
+	fd = fstat(held, &st) < 0 ? -errno : S_ISREG(st.st_mode) && !is_kernels(held) ? 0 : -ENXIO;
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", held);
 	if (fd == 0) {
 		fd = open(self,

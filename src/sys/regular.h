@@ -1,12 +1,13 @@
 /*
- * Opening a regular file by a name that somebody else has chosen. Only the opening of a device
- * already does something, so what the name stands for is looked at first, and then that very file
- * is opened, not the name again.
+ * Opening a regular file by a name that somebody else has chosen. Only the opening of a device,
+ * or of a file of tracefs, already does something, so what the name stands for is looked at first,
+ * and then that very file is opened, not the name again.
  */
 #ifndef SCRY_SYS_REGULAR_H
 #define SCRY_SYS_REGULAR_H
 
-/* A descriptor to read, or -errno; -ENXIO: it is no regular file. */
+/* A descriptor to read, or -errno; -ENXIO: it is no regular file, or one of procfs, sysfs or the
+ * like. */
 int scry_regular_open(const char *path);
 
 #endif

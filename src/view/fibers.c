@@ -90,6 +90,8 @@ static void put_place(const struct scry_fibers_group *g, struct scry_buf *buf)
 
 	if (f)
 		put_frame(f, buf);
+	else if (g->is_left_out)
+		scry_buf_printf(buf, "[left out]");
 	else
 		scry_buf_printf(buf, strcmp(g->kind, "unknown") == 0 ? "[switch unknown]"
 								     : "[not known]");
@@ -172,8 +174,8 @@ static void judge(const struct scry_fibers_report *r, struct scry_doc *doc, stru
 	}
 	scry_text_things(buf, r->total, "fibers");
 	put_part(buf, found[SCRY_VIEW_FIBER_SUSPENDED], "suspended", &comma);
-	put_part(buf, found[SCRY_VIEW_FIBER_RUNNING] + found[SCRY_VIEW_FIBER_CHANGED], "running",
-		 &comma);
+	put_part(buf, found[SCRY_VIEW_FIBER_RUNNING], "running", &comma);
+	put_part(buf, found[SCRY_VIEW_FIBER_CHANGED], "changed while read", &comma);
 	put_part(buf, found[SCRY_VIEW_FIBER_NEW], "not begun", &comma);
 	put_part(buf, found[SCRY_VIEW_FIBER_ENDED], "ended", &comma);
 	put_part(buf, found[SCRY_VIEW_FIBER_UNKNOWN], "in an unknown state", &comma);
@@ -313,6 +315,15 @@ static uint64_t unguarded(const struct scry_fibers_report *r)
 	return count;
 }
 
+static uint64_t left_out(const struct scry_fibers_report *r)
+{
+	uint64_t count = 0;
+
+	for (size_t i = 0; i < r->group_count; i++)
+		count += r->groups[i].is_left_out;
+	return count;
+}
+
 /* Are there suspended ones of which nobody keeps note whether they run? */
 static bool has_doubtful(const struct scry_fibers_report *r)
 {
@@ -325,6 +336,11 @@ static bool has_doubtful(const struct scry_fibers_report *r)
 static void push_doubts(const struct scry_fibers_report *r, struct scry_doc *doc,
 			struct scry_buf *buf)
 {
+	push_count(doc, buf, r->unjudged, "finds",
+		   "were not judged, as --max-time was over: fibers are missing; fix: give it more "
+		   "time (--max-time)");
+	push_count(doc, buf, left_out(r), "groups",
+		   "are shown without their stacks: there was no room for so many frames");
 	if (has_doubtful(r))
 		push_count(doc, buf, r->threads_running, "threads",
 			   "ran meanwhile: where is not known, so as many of the fibers of kind "
@@ -397,6 +413,8 @@ static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc
 		{"senseless", NULL, SCRY_CELL_COUNT, 0, data(r->bad)},
 		{"unreadable", NULL, SCRY_CELL_COUNT, 0, data(r->unreadable)},
 		{"lost", NULL, SCRY_CELL_COUNT, 0, data(r->lost)},
+		{"unjudged", NULL, SCRY_CELL_COUNT, 0, data(r->unjudged)},
+		{"stacks_left_out", NULL, SCRY_CELL_COUNT, 0, data(left_out(r))},
 		{"unlisted", NULL, SCRY_CELL_COUNT, 0, data(r->unlisted)},
 		{"read_bytes", NULL, SCRY_CELL_COUNT, 0, data(r->read_bytes)},
 		{"swapped_bytes", NULL, SCRY_CELL_COUNT, 0, data(r->swapped_bytes)},
@@ -410,7 +428,9 @@ static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc
 static const char *state_of(const struct scry_fibers_group *g, struct scry_buf *buf)
 {
 	scry_buf_clear(buf);
-	scry_buf_printf(buf, "%s", state_words[g->state]);
+	scry_buf_printf(buf, "%s",
+			g->state == SCRY_VIEW_FIBER_CHANGED ? "changed while read"
+							    : state_words[g->state]);
 	if (g->word && strcmp(g->word, state_words[g->state]) != 0)
 		scry_buf_printf(buf, ", %s", g->word);
 	return scry_buf_str(buf);
@@ -489,7 +509,7 @@ static void push_group(const struct scry_fibers_group *g, struct scry_doc *doc)
 									   : NULL),
 		text(g->frame_count ? scry_buf_str(&stack) : NULL),
 		frames,
-		scry_cell_number(g->is_cut),
+		scry_cell_number(g->is_cut || g->is_left_out),
 	};
 	doc->ops->row(doc, cells);
 	scry_buf_done(&state);

@@ -33,8 +33,9 @@ struct scry_fibers_group {
 	uint64_t unguarded, guard_unknown;
 	const struct scry_doc_frame *frames; /* outermost first */
 	size_t frame_count;
-	bool is_cut;	 /* there are more, outside of these */
-	bool keeps_note; /* who runs is told by the library, or the VM */
+	bool is_cut;	  /* there are more, outside of these */
+	bool is_left_out; /* it has frames; there was no room for them */
+	bool keeps_note;  /* who runs is told by the library, or the VM */
 };
 
 struct scry_fibers_row {
@@ -63,7 +64,7 @@ struct scry_fibers_report {
 	uint64_t threads, threads_running, thread_stacks, on_fibers;
 	uint64_t spare_stacks, spare_bytes;
 	uint64_t read_bytes, swapped_bytes, unread_bytes, stale, several, unlisted, lost, bad,
-		unreadable;
+		unreadable, unjudged;
 	uint64_t took_ns;
 	const char *const *notes; /* the caller's own */
 	size_t note_count;

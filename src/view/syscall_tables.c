@@ -67,6 +67,16 @@ static size_t directory_length(const char *path)
 	return !slash ? 0 : slash == path ? 1 : (size_t)(slash - path);
 }
 
+/* Of equal counts: a map has no order that would be the same again. */
+static bool comes_before(const struct scry_intern *names, const struct scry_map_slot *a,
+			 const struct scry_map_slot *b)
+{
+	const char *left = scry_intern_get(names, (uint32_t)a->key, NULL);
+	const char *right = scry_intern_get(names, (uint32_t)b->key, NULL);
+
+	return left && right && strcmp(left, right) < 0;
+}
+
 uint64_t scry_syscall_put_paths(const struct scry_syscall_view *v,
 				const struct scry_syscall_row *row, bool directories,
 				struct scry_buf *buf)
@@ -103,7 +113,8 @@ uint64_t scry_syscall_put_paths(const struct scry_syscall_view *v,
 		struct scry_map_slot best = {0};
 
 		for (cursor = 0; scry_map_next(&counts, &cursor, &slot);)
-			if (slot.value > best.value)
+			if (slot.value > best.value ||
+			    (slot.value == best.value && comes_before(&names, &slot, &best)))
 				best = slot;
 		if (!best.value)
 			break;

@@ -106,6 +106,14 @@ ucontext_is_as_told() { # KIND PROGRAM
 	done
 }
 
+@test "fibers of a process whose first thread has ended before the others" {
+	standing fibers_scry 20 64 second
+	wait_for 10 grep -q "^State:.*Z" "/proc/$PID/status"
+	looks
+	[ "$(waits wait_asleep)" = 20 ]
+	[ "$(in_state fibers)" = 26 ]
+}
+
 @test "ten thousand are counted exactly" {
 	standing fibers_scry 10000 64
 	looks
@@ -218,6 +226,25 @@ RUBY
 	done
 }
 
+@test "what is not judged within --max-time is counted, and said" {
+	standing fibers_scry 10000 16
+	looks --max-time 1ms
+	json_is "$T/fibers.json" "r['totals']['unjudged'] > 0 && r['totals']['fibers'] < 10006"
+	json_is "$T/fibers.json" "r['notes'].any? { |x| x.include?('were not judged, as --max-time was over') }"
+	looks --max-time 0
+	json_is "$T/fibers.json" "r['totals']['unjudged'] == 0 && r['totals']['fibers'] == 10006"
+}
+
+@test "more frames than there is room for are left out, of the smallest groups" {
+	standing fibers_liar deep
+	"$SCRY" fibers -p "$PID" --top 0 -o "$T/fibers.txt"
+	said=$(sed -n 's/^note: \([0-9,]*\) groups are shown without their stacks.*/\1/p' "$T/fibers.txt")
+	[ "${said/,/}" -gt 0 ] && [ "${said/,/}" -lt 900 ]
+	[ "$(grep -c '^ .*\[left out\]' "$T/fibers.txt")" = "${said/,/}" ]
+	in_file "900 fibers: 900 suspended" "$T/fibers.txt"
+	[ "$(wc -c <"$T/fibers.txt")" -lt 100000000 ]
+}
+
 @test "greenlets have no stacks; --count says what they copy, exactly" {
 	/usr/bin/python3 -c 'import greenlet' 2>/dev/null || skip "no python3-greenlet"
 	need_root "entering"
@@ -273,6 +300,37 @@ gevent.sleep(1000000)'
 	looks
 	[ "$(in_state fibers)" = 0 ]
 	json_is "$T/fibers.json" "r['notes'].any? { |x| x.include?('greenlets') }"
+}
+
+# goes_away HOW: what scry says, and its status, of $PID, to which HOW (a shell's words) is done when it has read
+# it 40,000 times, and walks stacks. scry stands still meanwhile.
+goes_away() {
+	cat >"$T/goes_away.rb" <<'RUBY'
+pid, how, *scry = ARGV
+child = spawn(*scry, out: ENV["T"] + "/away.out", err: ENV["T"] + "/away.err")
+nil until File.read("/proc/#{child}/io")[/syscr: (\d+)/, 1].to_i > 40_000
+Process.kill("STOP", child)
+before = File.stat("/proc/#{pid}/exe").ino
+system(how)
+sleep 0.01 while (File.stat("/proc/#{pid}/exe").ino == before rescue false)
+Process.kill("CONT", child)
+Process.wait(child)
+exit $?.exitstatus || 100 + $?.termsig
+RUBY
+	run env T="$T" "$RUBY" "$T/goes_away.rb" "$PID" "$1" "$SCRY" fibers -p "$PID" --json
+}
+
+@test "of a process that ends, or executes another program, there is no report" {
+	standing fibers_scry 20000 16
+	goes_away "echo exec >&8"
+	[ "$status" = 5 ]
+	in_file "process $PID executed another program while it was looked at" "$T/away.err"
+	[ ! -s "$T/away.out" ]
+	standing fibers_scry 20000 16
+	goes_away "kill -9 $PID"
+	[ "$status" = 5 ]
+	in_file "process $PID ended while it was looked at" "$T/away.err"
+	[ ! -s "$T/away.out" ]
 }
 
 @test "nothing is stopped or written: the program's memory and its turns are as before" {

@@ -63,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		const struct scry_space space = {core->pid, core};
 		struct scry_fibers *f;
 
-		if (scry_fibers_open(&space, &f) == 0) {
+		if (scry_fibers_open(&space, 1000000000, &f) == 0) {
 			check(f);
 			scry_fibers_close(f);
 		} else {

@@ -6,6 +6,7 @@
  *   blocks     a mapping full of control words with an address of code 56 bytes behind each
  *   threads    descriptors of threads that name each other's stacks
  *   changes    guarded stacks with contexts that a thread changes all the time
+ *   deep       DEEP real contexts, each DEPTH frames deep, no two stacks alike
  *
  * Prints "pid N", and then waits for the end of its input; must still be there when it has been
  * looked at.
@@ -24,6 +25,8 @@
 #define ROOM (64u << 20)
 #define STACK 65536u
 #define STACKS 64
+#define DEEP 900
+#define DEPTH 1000
 
 uint64_t registry[16] = {MAGIC, 1}; /* in .data, as the library's is */
 static ucontext_t home, contexts[STACKS];
@@ -110,6 +113,42 @@ static void *changes(void *arg)
 	return arg;
 }
 
+static ucontext_t deep[DEEP];
+static unsigned int deepest;
+
+__attribute__((noinline)) static void descend(unsigned int path, unsigned int depth)
+{
+	if (!depth)
+		swapcontext(&deep[deepest], &home);
+	else if (path & 1) {
+		descend(path >> 1, depth - 1);
+		__asm__ volatile("nop");
+	} else {
+		descend(path >> 1, depth - 1);
+		__asm__ volatile("");
+	}
+}
+
+static void begin_deep(void)
+{
+	descend(deepest, DEPTH);
+}
+
+static void fill_deep(void)
+{
+	for (deepest = 0; deepest < DEEP; deepest++) {
+		ucontext_t *c = &deep[deepest];
+
+		getcontext(c);
+		c->uc_stack.ss_size = 2 * STACK;
+		c->uc_stack.ss_sp = mmap(NULL, c->uc_stack.ss_size, PROT_READ | PROT_WRITE,
+					 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		c->uc_link = &home;
+		makecontext(c, begin_deep, 0);
+		swapcontext(&home, c);
+	}
+}
+
 static void fill_changes(void)
 {
 	pthread_t thread;
@@ -133,11 +172,9 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*fill)(void);
-	} kinds[] = {{"registry", fill_registry},
-		     {"contexts", fill_contexts},
-		     {"blocks", fill_blocks},
-		     {"threads", fill_threads},
-		     {"changes", fill_changes}};
+	} kinds[] = {{"registry", fill_registry}, {"contexts", fill_contexts},
+		     {"blocks", fill_blocks},	  {"threads", fill_threads},
+		     {"changes", fill_changes},	  {"deep", fill_deep}};
 	char byte;
 
 	for (size_t i = 0; argc > 1 && i < sizeof(kinds) / sizeof(kinds[0]); i++)

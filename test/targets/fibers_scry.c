@@ -1,14 +1,16 @@
 /*
  * Fibers of libscryfiber that know what they do.
  *
- *   fibers_scry COUNT SIZE_KIB [mprotect by SCRY_STACK_GUARD]
+ *   fibers_scry COUNT SIZE_KIB [second] [mprotect by SCRY_STACK_GUARD]
  *
  * COUNT sleep for ever in wait_asleep, called "sleeper"; 3 wait in wait_reading for a descriptor
  * that nobody writes to; 2 were made and not started; 1 has ended and was not joined. The first
- * thread waits for the end of its input, by read.
+ * thread waits for the end of its input, by read; what it reads before makes it another program.
+ * With "second" all this is done by another thread, and the first one ends.
  * Prints "pid N asleep COUNT reading 3 new 2 ended 1".
  */
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -44,32 +46,46 @@ static void *ender(void *arg)
 	return arg;
 }
 
-int main(int argc, char **argv)
+static void *has_fibers(void *arg)
 {
-	int count = argc > 2 ? atoi(argv[1]) : 0, pipes[3][2];
+	char **argv = arg;
+	int count = atoi(argv[1]), pipes[3][2];
 	struct scry_fiber_attr attr = {.size_bytes = (size_t)atoi(argv[2]) * 1024,
 				       .name = "sleeper"};
 	struct scry_fiber *fiber;
 	char byte;
 
 	if (scry_fiber_open(NULL, NULL))
-		return 1;
+		_exit(1);
 	for (int i = 0; i < count; i++)
 		if (scry_fiber_new(&attr, sleeper, NULL, &fiber) || scry_fiber_start(fiber))
-			return 1;
+			_exit(1);
 	for (int i = 0; i < 3; i++)
 		if (pipe(pipes[i]) || scry_fiber_new(NULL, reader, &pipes[i][0], &fiber) ||
 		    scry_fiber_start(fiber))
-			return 1;
+			_exit(1);
 	for (int i = 0; i < 2; i++)
 		if (scry_fiber_new(NULL, sleeper, NULL, &fiber))
-			return 1;
+			_exit(1);
 	if (scry_fiber_new(NULL, ender, NULL, &fiber) || scry_fiber_start(fiber))
-		return 1;
+		_exit(1);
 	scry_fiber_yield();
 	printf("pid %d asleep %d reading 3 new 2 ended 1\n", (int)getpid(), count);
 	fflush(stdout);
-	while (read(0, &byte, 1) > 0)
-		;
+	if (read(0, &byte, 1) > 0)
+		execl("/bin/sleep", "sleep", "1000", NULL);
 	_exit(0);
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t thread;
+
+	if (argc < 3)
+		return 1;
+	if (argc == 3)
+		has_fibers(argv);
+	if (pthread_create(&thread, NULL, has_fibers, argv))
+		return 1;
+	pthread_exit(NULL);
 }

@@ -123,13 +123,56 @@ static void walks_all(void **state)
 	scry_map_done(&map);
 }
 
+/* The longest run of slots in use: what a key that is not there costs at most. */
+static size_t longest_run(const struct scry_map *map)
+{
+	size_t run = 0, longest = 0;
+
+	for (size_t i = 0; i <= map->mask; i++) {
+		run = map->slots[i].key ? run + 1 : 0;
+		longest = run > longest ? run : longest;
+	}
+	return longest;
+}
+
+/* Keys that would share a home if the hash were that of the golden ratio alone, each a multiple of
+ * its inverse. */
+static void chosen_keys(void **state)
+{
+	const uint64_t golden = UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t inverse = 1, i;
+	struct scry_map map;
+
+	for (i = 0; i < 6; i++) /* Newton's, modulo 2^64 */
+		inverse *= 2 - golden * inverse;
+	assert_true(golden * inverse == 1);
+	scry_map_init(&map, 20000);
+	for (i = 1; i <= 20000; i++)
+		assert_int_equal(scry_map_put(&map, i * inverse, i), 0);
+	assert_true(longest_run(&map) < 1000);
+	scry_map_done(&map);
+}
+
+/* Addresses as they come: aligned, one behind the other. */
+static void aligned_keys(void **state)
+{
+	for (unsigned int shift = 3; shift < 48; shift += 5) {
+		struct scry_map map;
+
+		scry_map_init(&map, 20000);
+		for (uint64_t i = 1; i <= 20000; i++)
+			assert_int_equal(scry_map_put(&map, i << shift, i), 0);
+		assert_true(longest_run(&map) < 1000);
+		scry_map_done(&map);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(edge_keys),
-		cmocka_unit_test(limit_holds),
-		cmocka_unit_test(random_walk),
-		cmocka_unit_test(walks_all),
+		cmocka_unit_test(edge_keys),   cmocka_unit_test(limit_holds),
+		cmocka_unit_test(random_walk), cmocka_unit_test(walks_all),
+		cmocka_unit_test(chosen_keys), cmocka_unit_test(aligned_keys),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

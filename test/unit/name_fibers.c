@@ -116,7 +116,10 @@ static void marks_are_found(void **state)
 	look_at_self();
 	assert_int_equal(
 		scry_fiber_marks_look(
-			&(struct scry_fiber_look){.maps = &maps, .mem = &mem, .pages = &pages},
+			&(struct scry_fiber_look){.maps = &maps,
+						  .mem = &mem,
+						  .pages = &pages,
+						  .budget = &(struct scry_fiber_budget){0}},
 			&marks),
 		0);
 	assert_true(has(&marks.contexts, (uintptr_t)context));
@@ -264,7 +267,7 @@ static void fibers_of_self(void **state)
 	makecontext(&parked, park, 0);
 	swapcontext(&home, &parked);
 	space = (struct scry_space){.pid = getpid()};
-	assert_int_equal(scry_fibers_open(&space, &f), 0);
+	assert_int_equal(scry_fibers_open(&space, 0, &f), 0);
 	assert_int_equal(f->total, 1);
 	assert_int_equal(f->sums.found[SCRY_FIBER_UCONTEXT][SCRY_FIBER_SUSPENDED], 1);
 	assert_int_equal(f->all[0].low, (uintptr_t)at);
@@ -280,12 +283,51 @@ static void fibers_of_self(void **state)
 	munmap(at, PAGES * SCRY_PAGE);
 }
 
+/* A return address that is another one after the walk; the registers are the same still. */
+static void changes_are_seen(void **state)
+{
+	static struct scry_fiber_walker walker;
+	struct scry_unwinder *unwinder;
+	char *at = map_pages();
+	struct scry_fiber_bounds bounds = {(uintptr_t)at, (uintptr_t)at + PAGES * SCRY_PAGE};
+	const greg_t *regs = parked.uc_mcontext.gregs;
+	uint64_t *back;
+
+	getcontext(&parked);
+	parked.uc_stack.ss_sp = at;
+	parked.uc_stack.ss_size = PAGES * SCRY_PAGE;
+	parked.uc_link = &home;
+	makecontext(&parked, park, 0);
+	swapcontext(&home, &parked);
+	look_at_self();
+	assert_int_equal(scry_unwinder_open(&space, &mem, &unwinder), 0);
+	scry_fiber_walker_init(&walker, &maps, &mem, unwinder);
+	assert_true(scry_fiber_walk(&walker,
+				    (struct scry_unwind_state){.pc = (uint64_t)regs[REG_RIP],
+							       .sp = (uint64_t)regs[REG_RSP],
+							       .bp = (uint64_t)regs[REG_RBP],
+							       .bx = (uint64_t)regs[REG_RBX]},
+				    bounds) == SCRY_FIBER_ENTRY_UCONTEXT);
+	assert_true(walker.walked > 1);
+	assert_false(scry_fiber_has_changed(&walker));
+	back = (uint64_t *)(walker.frames[walker.walked - 1].sp - 8);
+	*back += 1;
+	assert_true(scry_fiber_has_changed(&walker));
+	*back -= 1;
+	assert_false(scry_fiber_has_changed(&walker));
+	scry_fiber_walker_done(&walker);
+	scry_unwinder_close(unwinder);
+	done_with_self();
+	munmap(at, PAGES * SCRY_PAGE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pages_are_told),    cmocka_unit_test(marks_are_found),
 		cmocka_unit_test(control_words),     cmocka_unit_test(walks_stay_inside),
 		cmocka_unit_test(stacks_of_threads), cmocka_unit_test(fibers_of_self),
+		cmocka_unit_test(changes_are_seen),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "core_make.h"
+#include "sys/regular.h"
 
 #define FILE_OF SCRY_TARGET_DIR "/libplug.so"
 
@@ -125,6 +126,8 @@ static void test_no_core(void **state)
 	assert_int_equal(scry_core_open("/", NULL, &core), -ENOEXEC);
 	assert_int_equal(scry_core_open("/dev/null", NULL, &core), -ENOEXEC);
 	assert_int_equal(scry_core_open("/nowhere", NULL, &core), -ENOENT);
+	/* names that a core has of files are not trusted to be files */
+	assert_int_equal(scry_regular_open("/proc/version"), -ENXIO);
 	assert_non_null(strstr(scry_error(), "'/nowhere'"));
 	scry_error_clear();
 }

@@ -179,12 +179,38 @@ static void test_ends_meanwhile(void **state)
 	assert_int_equal(refused, 40);
 }
 
+/* `count` mappings of a page each, every other page free. */
+static char *list_of(size_t count)
+{
+	char *text = malloc(count * 64 + 1), *at = text;
+
+	assert_non_null(text);
+	for (size_t i = 0; i < count; i++)
+		at += sprintf(at, "%zx-%zx rw-p 00000000 00:00 0 \n", (2 * i + 1) << 12,
+			      (2 * i + 2) << 12);
+	return text;
+}
+
+/* All of a long list, or none of it. */
+static void test_many(void **state)
+{
+	struct scry_maps maps;
+
+	assert_int_equal(scry_maps_parse(list_of(SCRY_MAPS_MAX), &maps), 0);
+	assert_int_equal(maps.count, SCRY_MAPS_MAX);
+	assert_int_equal(maps.entries[SCRY_MAPS_MAX - 1].start, (2 * SCRY_MAPS_MAX - 1ull) << 12);
+	scry_maps_done(&maps);
+	assert_int_equal(scry_maps_parse(list_of(SCRY_MAPS_MAX + 1), &maps), -E2BIG);
+	assert_non_null(strstr(scry_error(), "262145 mappings"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_entries), cmocka_unit_test(test_code_and_stack),
 		cmocka_unit_test(test_gap),	cmocka_unit_test(test_gap_of_bytes),
 		cmocka_unit_test(test_gone),	cmocka_unit_test(test_ends_meanwhile),
+		cmocka_unit_test(test_many),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
