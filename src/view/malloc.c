@@ -694,7 +694,7 @@ static enum scry_malloc_verdict judge(struct malloc_view *v)
 		scry_text_count(&v->buf, h->lost);
 		scry_buf_printf(&v->buf, " are not");
 	} else {
-		scry_buf_printf(&v->buf, "nobody knows how many are not");
+		scry_buf_printf(&v->buf, "an unknown number are not");
 	}
 	scry_buf_printf(&v->buf, ": whether there is a leak cannot be told, and all that "
 				 "follows is of the calls that are in it");

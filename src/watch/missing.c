@@ -32,11 +32,11 @@ void scry_session_notes(struct scry_session *s, struct scry_watch *any)
 {
 	write_all_missing(s, any);
 	if (s->refused)
-		scry_watch_note(any,
-				"%llu fork child%s not watched: all child buffers that there is room "
-				"for were taken",
-				(unsigned long long)s->refused,
-				s->refused == 1 ? " was" : "ren were");
+		scry_watch_note(
+			any,
+			"%llu fork child%s not watched: all child buffers that there is room "
+			"for were taken",
+			(unsigned long long)s->refused, s->refused == 1 ? " was" : "ren were");
 	if (s->late || s->unknown || s->not_entered)
 		scry_watch_lost_some(any, "what started programs did before scry noticed them");
 	if (s->late)
