@@ -260,6 +260,7 @@ static int take(struct show *s, uint64_t took_ns)
 	r->spare_bytes = sums->spare_bytes;
 	r->stale = sums->stale;
 	r->several = sums->several;
+	r->unled = sums->unled;
 	r->unlisted = sums->unlisted;
 	r->lost = sums->lost + f->marks.lost;
 	r->bad = sums->bad;

@@ -40,4 +40,7 @@ void scry_fibers_find_blocks(struct scry_fibers *f);
  */
 bool scry_fibers_take_running(struct scry_fibers *f, struct scry_fiber_add *add);
 
+/* Did a thread run since the look began, as far as is known now? */
+bool scry_fibers_has_run(struct scry_fibers *f);
+
 #endif

@@ -13,8 +13,10 @@
 #define RUNS 256u
 #define FLOAT_TO_SELF 200u /* ucontext_t: from the pointer, at 224, to what it leads to, at 424 */
 #define FLOAT_AT 224u
-#define SELF_AGAIN 16u /* tcbhead_t: tcb, dtv, self */
-#define BLOCK_PC 56u   /* from Boost 1.80 on a word further */
+#define SELF_AGAIN 16u	      /* tcbhead_t: tcb, dtv, self */
+#define ARENA (64u << 20)     /* glibc's heaps begin at multiples of it */
+#define GUARD_MAX (64u << 20) /* what is longer is room that somebody has reserved */
+#define BLOCK_PC 56u	      /* from Boost 1.80 on a word further */
 
 struct looker {
 	const struct scry_fiber_look *look;
@@ -120,6 +122,11 @@ struct scry_fiber_area *scry_fiber_area_at(const struct scry_fiber_marks *m, uin
 			low = mid + 1;
 	}
 	return low < m->area_count && m->areas[low].low <= address ? &m->areas[low] : NULL;
+}
+
+bool scry_fiber_has_own_area(const struct scry_fiber_area *area)
+{
+	return area->guard_bytes && area->guard_bytes <= GUARD_MAX && area->low % ARENA;
 }
 
 /* --- marks ------------------------------------------------------------------------------------ */

@@ -13,8 +13,6 @@
 
 #define NAMES_BYTES (64u << 20)
 #define STACKS_BYTES (512u << 20)
-#define ARENA (64u << 20)      /* glibc's heaps begin at multiples of it */
-#define GUARD_MAX (64u << 20)  /* what is longer is room that somebody has reserved */
 #define STACK_MAX (1ull << 30) /* of one whose switch is not known */
 #define TOP_BYTES 8192u	       /* that have to have a return address */
 #define RUNS 64u
@@ -219,7 +217,7 @@ bool scry_fibers_claim(struct scry_fibers *f, uint64_t address)
 	struct scry_fiber_area *area = scry_fiber_area_at(&f->marks, address);
 	bool was = area && area->is_taken;
 
-	if (area && area->guard_bytes)
+	if (area && scry_fiber_has_own_area(area)) /* an arena has many */
 		area->is_taken = true;
 	return was;
 }
@@ -280,16 +278,26 @@ static int see_tasks(struct scry_fibers *f)
 }
 
 /* Who has run since: where it was then is not where it is. */
-static void count_running(struct scry_fibers *f)
+static size_t count_running(const struct scry_fibers *f)
 {
+	size_t count = 0;
+
 	for (size_t i = 0; i < f->task_count; i++) {
 		struct scry_fiber_task now = f->tasks[i];
 
 		if (!f->space.core)
 			read_task(f, f->tasks[i].tid, &now);
-		f->sums.threads_running += now.is_running || f->tasks[i].is_running ||
-					   now.switches != f->tasks[i].switches;
+		count += now.is_running || f->tasks[i].is_running ||
+			 now.switches != f->tasks[i].switches;
 	}
+	return count;
+}
+
+bool scry_fibers_has_run(struct scry_fibers *f)
+{
+	if (!f->sums.threads_running)
+		f->sums.threads_running = count_running(f);
+	return f->sums.threads_running != 0;
 }
 
 /* The first task with its stack pointer in [low, top). */
@@ -347,8 +355,7 @@ static bool has_return(struct scry_fibers *f, const struct scry_fiber_area *area
 /* Guarded memory that looks like a stack. */
 static bool is_stack(struct scry_fibers *f, const struct scry_fiber_area *area)
 {
-	return area->guard_bytes && area->guard_bytes <= GUARD_MAX &&
-	       area->top - area->low <= STACK_MAX && area->low % ARENA &&
+	return scry_fiber_has_own_area(area) && area->top - area->low <= STACK_MAX &&
 	       area->highest == area->top && has_return(f, area);
 }
 
@@ -361,7 +368,7 @@ static void find_others(struct scry_fibers *f)
 					     .bounds = {area->low, area->top}};
 
 		f->sums.thread_stacks += area->is_thread;
-		if (area->is_thread || area->is_taken || !area->guard_bytes)
+		if (area->is_thread || area->is_taken || !scry_fiber_has_own_area(area))
 			continue;
 		if (scry_fibers_take_running(f, &add) || is_stack(f, area))
 			scry_fibers_add(f, &add);
@@ -439,7 +446,7 @@ static int look(struct scry_fibers *f)
 	scry_fibers_find_contexts(f);
 	scry_fibers_find_blocks(f);
 	find_others(f);
-	count_running(f);
+	f->sums.threads_running = count_running(f);
 	return 0;
 }
 

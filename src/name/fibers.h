@@ -82,7 +82,8 @@ struct scry_fibers_sums {
 	uint64_t spare_stacks;	  /* of a pool: nobody has them */
 	uint64_t spare_bytes;
 	uint64_t stale;	     /* marks that are no suspended context's */
-	uint64_t several;    /* stacks with more than one context that fits: the uppermost counts */
+	uint64_t several;    /* stacks with more than one context that may be theirs */
+	uint64_t unled;	     /* stacks with contexts that nobody leads to: not fibers */
 	uint64_t unlisted;   /* beyond SCRY_FIBERS_MAX: in their groups, not in `all` */
 	uint64_t lost;	     /* no memory, or no room in the groups */
 	uint64_t bad;	     /* of a registry, or of a Ruby's: did not make sense */

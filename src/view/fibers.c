@@ -278,13 +278,31 @@ static void push_nearest(const struct scry_fibers_report *r, struct scry_doc *do
 
 /* --- what is missing, or not sure ------------------------------------------------------------- */
 
+/* The verb that `rest` begins with, of one thing. */
+static const char *verb_of_one(const char *rest, size_t *ret_length)
+{
+	static const char *const verbs[][2] = {
+		{"have ", "has "}, {"were ", "was "}, {"are ", "is "}};
+
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+		if (strncmp(rest, verbs[i][0], strlen(verbs[i][0])) == 0) {
+			*ret_length = strlen(verbs[i][0]);
+			return verbs[i][1];
+		}
+	*ret_length = 0;
+	return "";
+}
+
 static void push_count(struct scry_doc *doc, struct scry_buf *buf, uint64_t count,
 		       const char *things, const char *rest)
 {
+	size_t skip = 0;
+	const char *verb = count == 1 ? verb_of_one(rest, &skip) : "";
+
 	if (!count)
 		return;
 	scry_text_things(buf, count, things);
-	scry_buf_printf(buf, " %s", rest);
+	scry_buf_printf(buf, " %s%s", verb, rest + skip);
 	push_note(doc, buf);
 }
 
@@ -327,6 +345,9 @@ static void push_doubts(const struct scry_fibers_report *r, struct scry_doc *doc
 		"have no guard below their stack: an overflow goes into other memory in silence");
 	push_count(doc, buf, r->several, "stacks",
 		   "have several saved contexts that fit: which one is theirs is not known");
+	push_count(doc, buf, r->unled, "stacks",
+		   "have saved contexts that nothing in its memory leads to: what was given back "
+		   "looks so; not counted");
 	push_count(doc, buf, r->unreadable, "places",
 		   r->core ? "for fibers of libscryfiber are not in the core: gdb's own cores end "
 			     "at the first guard; fix: one of the kernel's"
@@ -395,6 +416,7 @@ static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc
 		 news(r->spare_bytes)},
 		{"stale_marks", NULL, SCRY_CELL_COUNT, 0, data(r->stale)},
 		{"ambiguous", NULL, SCRY_CELL_COUNT, 0, data(r->several)},
+		{"unreferenced", NULL, SCRY_CELL_COUNT, 0, data(r->unled)},
 		{"senseless", NULL, SCRY_CELL_COUNT, 0, data(r->bad)},
 		{"unreadable", NULL, SCRY_CELL_COUNT, 0, data(r->unreadable)},
 		{"lost", NULL, SCRY_CELL_COUNT, 0, data(r->lost)},

@@ -114,9 +114,10 @@ ucontext_is_as_told() { # KIND PROGRAM
 	json_is "$T/fibers.json" "rows.size == 4 && r['totals']['lost'] == 0"
 }
 
-@test "contexts of Boost: the uppermost block is the one, dead ones below are not" {
-	for kind in guarded heap; do
-		standing fibers_boost 30 64 "$kind"
+@test "contexts of Boost: the block that is led to is the one, dead ones below and above are not" {
+	for kind in guarded "guarded room" heap "heap room"; do
+		# shellcheck disable=SC2086
+		standing fibers_boost 30 64 $kind
 		looks --all
 		json_is "$T/fibers.json" "n = ->(s) { rows.select { |x| x['place'].include?(s) && x['state'] == 'suspended' }.sum { |x| x['count'] } }; n['wait_shallow'] == $(told shallow) && n['wait_deep'] == $(told deep)"
 		[ "$(in_state fibers)" = 30 ]
@@ -124,6 +125,13 @@ ucontext_is_as_told() { # KIND PROGRAM
 		json_is "$T/fibers.json" "rows.all? { |x| x['stack'].first['symbol'].include?('fiber_entry') }"
 	done
 	[ "$(in_state unguarded)" = 30 ]
+}
+
+@test "a thread that waits within a context of Boost on a stack of malloc: it runs, on a stack of that size" {
+	standing fibers_boost 6 64 heap within
+	wait_for 10 eval "looks; json_is $T/fibers.json \"r['totals']['running'] == 1\""
+	[ "$(in_state fibers)" = 7 ]
+	json_is "$T/fibers.json" "x = rows.find { |y| y['state'] == 'running' }; x['kind'] == 'boost' && x['size_max_bytes'] == 65536 && x['stack'].any? { |y| y['symbol'].include?('wait_for_end') }"
 }
 
 @test "fibers of Boost.Fiber, of two threads" {
