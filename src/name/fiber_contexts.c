@@ -527,33 +527,6 @@ static bool take_fits(struct scry_fibers *f, const struct fits *l, const struct 
 
 /* --- those that run --------------------------------------------------------------------------- */
 
-/* Threads that wait within a context of Boost's, by where it was entered: a heap's stacks cannot be
- * told apart otherwise. Their stacks, at most one for each thread, into `ret`: their count. */
-static size_t take_threads(struct scry_fibers *f, uint64_t *ret)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < f->task_count; i++) {
-		const struct scry_fiber_task *t = &f->tasks[i];
-		const struct scry_fiber_area *area = scry_fiber_area_at(&f->marks, t->sp);
-		struct scry_fiber_add add = {.kind = SCRY_FIBER_BOOST, .bounds.low = t->sp};
-		struct block b = {.address = t->sp};
-
-		if (!t->sp || !area || area->is_thread || area->is_taken)
-			continue;
-		add.bounds.top = area->top;
-		if (scry_fiber_walk(&f->walker, t->at, add.bounds) != SCRY_FIBER_ENTRY_BOOST)
-			continue;
-		b.entry_sp = f->walker.entry_sp;
-		/* it is what it is also where its lower end is not known */
-		scry_fibers_take_running(f, &add);
-		bound(f, &b, &add.bounds);
-		scry_fibers_add(f, &add);
-		ret[count++] = b.entry_sp;
-	}
-	return count;
-}
-
 static bool is_among(const uint64_t *words, size_t count, uint64_t word)
 {
 	while (count > 0 && words[count - 1] != word)
@@ -561,11 +534,44 @@ static bool is_among(const uint64_t *words, size_t count, uint64_t word)
 	return count > 0;
 }
 
+/* Threads that wait within a context of Boost's, by where it was entered: a heap's stacks cannot be
+ * told apart otherwise. Their stacks, at most one for each stand, into `ret`: their count. */
+static size_t take_threads(struct scry_fibers *f, uint64_t *ret)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < f->stand_count; i++) {
+		const struct scry_fiber_stand *s = &f->stands[i];
+		const struct scry_fiber_area *area = scry_fiber_area_with_guard(&f->marks, s->sp);
+		struct scry_fiber_add add = {.kind = SCRY_FIBER_BOOST, .bounds.low = s->sp};
+		struct block b = {.address = s->sp};
+
+		if (!area || area->is_thread || area->is_taken)
+			continue;
+		add.bounds.top = area->top;
+		if (scry_fiber_walk(&f->walker, s->task->at,
+				    s->is_interrupted ? (struct scry_fiber_bounds){0, UINT64_MAX}
+						      : add.bounds) != SCRY_FIBER_ENTRY_BOOST ||
+		    f->walker.entry_sp < s->sp || f->walker.entry_sp > area->top ||
+		    is_among(ret, count, f->walker.entry_sp))
+			continue;
+		b.entry_sp = f->walker.entry_sp;
+		/* it is what it is also where its lower end is not known */
+		scry_fibers_take_running(f, &add);
+		if (area->low > s->sp)
+			b.address = area->low;
+		bound(f, &b, &add.bounds);
+		scry_fibers_add(f, &add);
+		ret[count++] = b.entry_sp;
+	}
+	return count;
+}
+
 /* Areas are claimed when all blocks are seen, as a heap has many stacks. */
 void scry_fibers_find_blocks(struct scry_fibers *f)
 {
 	struct fits l = {0};
-	uint64_t *running = calloc(f->task_count + 1, sizeof(*running));
+	uint64_t *running = calloc(f->stand_count + 1, sizeof(*running));
 	uint64_t low = UINT64_MAX; /* of the stack that was taken last */
 	size_t end, running_count = running ? take_threads(f, running) : 0;
 

@@ -109,7 +109,8 @@ static void take_run(struct scry_fiber_marks *m, struct scry_fiber_area *area,
 		m->swapped_bytes += run->end - run->start;
 }
 
-struct scry_fiber_area *scry_fiber_area_at(const struct scry_fiber_marks *m, uint64_t address)
+/* The first one that ends above `address`; NULL. */
+static struct scry_fiber_area *area_above(const struct scry_fiber_marks *m, uint64_t address)
 {
 	size_t low = 0, high = m->area_count;
 
@@ -121,7 +122,22 @@ struct scry_fiber_area *scry_fiber_area_at(const struct scry_fiber_marks *m, uin
 		else
 			low = mid + 1;
 	}
-	return low < m->area_count && m->areas[low].low <= address ? &m->areas[low] : NULL;
+	return low < m->area_count ? &m->areas[low] : NULL;
+}
+
+struct scry_fiber_area *scry_fiber_area_at(const struct scry_fiber_marks *m, uint64_t address)
+{
+	struct scry_fiber_area *area = area_above(m, address);
+
+	return area && area->low <= address ? area : NULL;
+}
+
+struct scry_fiber_area *scry_fiber_area_with_guard(const struct scry_fiber_marks *m,
+						   uint64_t address)
+{
+	struct scry_fiber_area *area = area_above(m, address);
+
+	return area && area->low - area->guard_bytes <= address ? area : NULL;
 }
 
 bool scry_fiber_has_own_area(const struct scry_fiber_area *area)

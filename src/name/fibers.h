@@ -104,6 +104,12 @@ struct scry_fiber_task { /* a thread, as it was seen before the finders ran */
 	uint64_t switches; /* on and off processors, so far */
 };
 
+struct scry_fiber_stand { /* a place of a stack where a thread is */
+	uint64_t sp;
+	const struct scry_fiber_task *task;
+	bool is_interrupted; /* by a signal, whose handler it is in: perhaps on another stack */
+};
+
 struct scry_fibers {
 	struct scry_space space;
 	struct scry_mem mem;
@@ -123,8 +129,10 @@ struct scry_fibers {
 	size_t group_room;
 	struct scry_fiber *all;
 	size_t count, room;
-	struct scry_fiber_task *tasks; /* ascending by sp */
+	struct scry_fiber_task *tasks;
 	size_t task_count;
+	struct scry_fiber_stand *stands; /* ascending by sp */
+	size_t stand_count;
 	struct scry_fibers_sums sums;
 	struct scry_fibers_nearest nearest;
 	uint64_t total;	       /* fibers, with those that are not in `all` */

@@ -194,6 +194,33 @@ RUBY
 	done
 }
 
+# dies WAY: a program with six suspended contexts has died of a seventh; its core is $CORE.
+dies() {
+	grep -qE '^core[.%a-z]*$' /proc/sys/kernel/core_pattern || skip "the kernel gives cores to a program: kernel.core_pattern"
+	mkdir -p "$T/core" && rm -f "$T"/core/*
+	cd "$T/core"
+	ulimit -S -c unlimited
+	start dies "$TARGETS/target_fibers_ucontext" 6 64 guarded "$1"
+	wait_for 20 ended "$PID" || true
+	CORE=$(echo "$T"/core/core*)
+}
+
+@test "a core of an overflow: the fiber that stands in its guard is the one that runs" {
+	dies overflow
+	"$SCRY" fibers --core "$CORE" --json >"$T/fibers.json"
+	json_is "$T/fibers.json" "x = rows.select { |y| y['state'] == 'running' }; x.size == 1 && x[0]['count'] == 1 && x[0]['place'].start_with?('overflow') && x[0]['kind'] == 'ucontext'"
+	[ "$(waits wait_shallow)" = 4 ]
+	[ "$(in_state fibers)" = 9 ]
+}
+
+@test "a core of a handler on a stack of its own: the fiber that it has interrupted runs" {
+	dies abort
+	"$SCRY" fibers --core "$CORE" --json >"$T/fibers.json"
+	json_is "$T/fibers.json" "x = rows.select { |y| y['state'] == 'running' }; x.size == 1 && x[0]['stack'].map { |y| y['symbol'] }.values_at(0, 1) == %w[wait_and_crash crash] && x[0]['stack'].any? { |y| y['symbol'] == 'give_up' }"
+	[ "$(waits wait_shallow)" = 4 ]
+	[ "$(in_state fibers)" = 9 ]
+}
+
 @test "a core that gdb has made says what it lacks" {
 	command -v gcore >/dev/null || skip "no gcore: install gdb"
 	standing fibers_scry 20 64
