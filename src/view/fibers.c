@@ -633,6 +633,8 @@ int scry_fibers_push(const struct scry_fibers_report *r, struct scry_doc *doc)
 	int err;
 
 	judge(r, doc, &buf);
+	if (r->lack)
+		doc->ops->note(doc, r->lack, strlen(r->lack));
 	err = push_places(r, doc, &buf);
 	push_nearest(r, doc, &buf);
 	push_doubts(r, doc, &buf);

@@ -65,6 +65,7 @@ struct scry_fibers_report {
 	uint64_t read_bytes, swapped_bytes, unread_bytes, stale, several, unled, unlisted, lost,
 		bad, unreadable;
 	uint64_t took_ns;
+	const char *lack;	  /* what it could not be seen with, for the second line; NULL */
 	const char *const *notes; /* the caller's own */
 	size_t note_count;
 };

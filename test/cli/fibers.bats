@@ -194,15 +194,29 @@ RUBY
 	done
 }
 
-# dies WAY: a program with six suspended contexts has died of a seventh; its core is $CORE.
+# dies WAY [PROGRAM]: a program with six suspended contexts has died of a seventh; its core is $CORE.
 dies() {
 	grep -qE '^core[.%a-z]*$' /proc/sys/kernel/core_pattern || skip "the kernel gives cores to a program: kernel.core_pattern"
 	mkdir -p "$T/core" && rm -f "$T"/core/*
 	cd "$T/core"
 	ulimit -S -c unlimited
-	start dies "$TARGETS/target_fibers_ucontext" 6 64 guarded "$1"
+	start dies "${2:-$TARGETS/target_fibers_ucontext}" 6 64 guarded "$1"
 	wait_for 20 ended "$PID" || true
 	CORE=$(echo "$T"/core/core*)
+}
+
+@test "a core whose program is gone, or was replaced, says so in the second line; --exe mends it" {
+	cp "$TARGETS/target_fibers_ucontext" "$T/program"
+	dies abort "$T/program"
+	mv "$T/program" "$T/kept"
+	"$SCRY" fibers --core "$CORE" --json >"$T/fibers.json"
+	json_is "$T/fibers.json" "r['notes'][1].include?(\"'$T/program', which cannot be read\") && r['notes'][1].include?('--exe')"
+	cp "$TARGETS/target_fibers_scry" "$T/program"
+	"$SCRY" fibers --core "$CORE" --json >"$T/fibers.json"
+	json_is "$T/fibers.json" "r['notes'][1].include?('which was replaced since')"
+	"$SCRY" fibers --core "$CORE" --exe "$T/kept" --json >"$T/fibers.json"
+	json_is "$T/fibers.json" "r['notes'].none? { |x| x.include?('--exe') }"
+	[ "$(waits wait_shallow)" = 4 ]
 }
 
 @test "a core of an overflow: the fiber that stands in its guard is the one that runs" {
