@@ -3,10 +3,12 @@
  * frames in guarded memory that is no thread's own, and is not the one that its thread is in now.
  *
  * The VM keeps no list of fibers, so contexts are looked for in memory (fiber_marks) and judged by
- * what is learned of this Ruby. Where such a fiber waits natively a word behind its context says:
- * the stack pointer of its coroutine (coroutine/amd64/Context.S), at which lie r15 to r12, rbx, rbp
- * and where it goes on. Which word that is, the walk from there decides. A fiber that has not begun
- * or has ended has no stack in Ruby, and is not found.
+ * what is learned of this Ruby. One that has frames, but no method's or block's, has ended: of
+ * those that were entered by Fiber#transfer the VM keeps the stack. Where such a fiber waits
+ * natively a word behind its context says: the stack pointer of its coroutine
+ * (coroutine/amd64/Context.S), at which lie r15 to r12, rbx, rbp and where it goes on. Which word
+ * that is, the walk from there decides. A fiber that has not begun or has ended has no stack in
+ * Ruby, and is not found.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -88,8 +90,8 @@ static bool walk_native(struct finder *k, uint64_t ec, struct scry_fiber_bounds 
 	return false;
 }
 
-/* Both kinds of frames, woven, into f->frames: their count. */
-static size_t weave(struct finder *k)
+/* Both kinds of frames, woven, into f->frames: their count, and how many are Ruby's. */
+static size_t weave(struct finder *k, size_t *ret_rubys)
 {
 	struct scry_fibers *f = k->f;
 	const struct scry_native_stack native = {f->walker.frames, f->walker.count,
@@ -99,6 +101,7 @@ static size_t weave(struct finder *k)
 
 	scry_symbols_turn(&f->symbols);
 	scry_symbols_name(&f->symbols, f->ruby, &k->walk, k->named);
+	*ret_rubys = 0;
 	count = scry_weave(&k->weaver, &k->walk, &native, k->woven, &how);
 	for (size_t i = 0; i < count && kept < SCRY_FIBER_FRAMES_MAX; i++) {
 		const struct scry_named_frame *r = &k->named[k->woven[i].at];
@@ -106,9 +109,11 @@ static size_t weave(struct finder *k)
 
 		if (k->woven[i].is_native)
 			f->frames[kept++] = n->pc | (n->is_exact ? SCRY_FIBER_FRAME_EXACT : 0);
-		else if (!r->is_hidden)
+		else if (!r->is_hidden) {
 			f->frames[kept++] = SCRY_FIBER_FRAME_RUBY |
 					    (uint64_t)(r->symbol & 0x3fffffff) << 32 | r->line;
+			++*ret_rubys;
+		}
 	}
 	return kept;
 }
@@ -120,6 +125,7 @@ static void take_fiber(struct finder *k, uint64_t ec, const struct scry_ruby_thr
 	struct scry_fiber_bounds frames;
 	struct scry_fiber_area *area = area_of(k, ec, &frames);
 	enum scry_walk_verdict verdict;
+	size_t rubys = 0;
 	uint64_t *seen = area ? scry_map_ref(&k->seen, area->low) : NULL;
 
 	if (!seen || *seen)
@@ -148,7 +154,12 @@ static void take_fiber(struct finder *k, uint64_t ec, const struct scry_ruby_thr
 	if (verdict == SCRY_WALK_REPAIRED && add.state != SCRY_FIBER_RUNNING)
 		add.state = SCRY_FIBER_CHANGED;
 	else
-		add.frame_count = weave(k);
+		add.frame_count = weave(k, &rubys);
+	if (add.state == SCRY_FIBER_SUSPENDED && !rubys) {
+		add.state = SCRY_FIBER_ENDED;
+		add.frame_count = 0;
+		add.is_cut = false;
+	}
 	scry_fibers_add(k->f, &add);
 }
 

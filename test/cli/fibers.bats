@@ -194,6 +194,20 @@ RUBY
 	done
 }
 
+@test "fibers of a Ruby that were entered by transfer and have ended are no suspended ones" {
+	start transfers "$RUBY" -rfiber -e 'main = Fiber.current
+GC.disable
+20.times { Fiber.new { 1 }.transfer }
+kept = 4.times.map { Fiber.new { main.transfer }.tap(&:transfer) }
+puts "pid #{$$}"
+$stdout.flush
+sleep'
+	wait_for 20 in_file "^pid" "$T/transfers.out"
+	looks
+	[ "$(in_state suspended)" = 4 ]
+	[ "$(in_state ended)" = "$(($(in_state fibers) - 4))" ]
+}
+
 # dies WAY [PROGRAM]: a program with six suspended contexts has died of a seventh; its core is $CORE.
 dies() {
 	grep -qE '^core[.%a-z]*$' /proc/sys/kernel/core_pattern || skip "the kernel gives cores to a program: kernel.core_pattern"
