@@ -298,6 +298,7 @@ static int take(struct show *s, uint64_t took_ns)
 	r->threads_running = sums->threads_running;
 	r->thread_stacks = sums->thread_stacks;
 	r->on_fibers = sums->on_fibers;
+	r->unmanned = sums->unmanned;
 	r->spare_stacks = sums->spare_stacks;
 	r->spare_bytes = sums->spare_bytes;
 	r->stale = sums->stale;

@@ -118,6 +118,31 @@ static size_t weave(struct finder *k, size_t *ret_rubys)
 	return kept;
 }
 
+/* Is the thread on a processor, or gone from it since? Where it stands is not known then. */
+static bool may_run(const struct scry_fibers *f, int32_t tid)
+{
+	for (size_t i = 0; tid && i < f->task_count; i++)
+		if (f->tasks[i].tid == tid)
+			return !f->tasks[i].sp;
+	return false;
+}
+
+/* False: it is no fiber's, but the stack of one of Ruby's threads that wait without a thread of the
+ * system's (M:N threads, from 3.3 on): nobody stands on it. */
+static bool take_current(struct finder *k, const struct scry_ruby_thread *t,
+			 struct scry_fiber_add *add)
+{
+	const bool stands = scry_fibers_take_running(k->f, add);
+
+	if (!stands && !may_run(k->f, t->tid)) {
+		k->f->sums.unmanned++;
+		return false;
+	}
+	add->state = SCRY_FIBER_RUNNING;
+	add->tid = t->tid;
+	return true;
+}
+
 static void take_fiber(struct finder *k, uint64_t ec, const struct scry_ruby_thread *t)
 {
 	struct scry_fiber_add add = {.kind = SCRY_FIBER_RUBY, .tid = t->tid};
@@ -136,21 +161,20 @@ static void take_fiber(struct finder *k, uint64_t ec, const struct scry_ruby_thr
 		k->f->sums.stale++;
 		return;
 	}
-	*seen = 1;
 	area->is_taken = true;
-	k->pool_size = area->top - area->low;
 	add.bounds = (struct scry_fiber_bounds){area->low, area->top};
 	add.machine = frames.low - area->low < area->top - frames.top
 			      ? (struct scry_fiber_bounds){frames.top, area->top}
 			      : (struct scry_fiber_bounds){area->low, frames.low};
 	k->f->walker.count = 0;
 	if (k->walk.ec_now == ec) {
-		scry_fibers_take_running(k->f, &add);
-		add.state = SCRY_FIBER_RUNNING;
-		add.tid = t->tid;
+		if (!take_current(k, t, &add))
+			return;
 	} else if (!walk_native(k, ec, add.machine)) {
 		add.is_cut = true;
 	}
+	*seen = 1; /* what is no fiber's may have been mapped side by side with one that is */
+	k->pool_size = area->top - area->low;
 	if (verdict == SCRY_WALK_REPAIRED && add.state != SCRY_FIBER_RUNNING)
 		add.state = SCRY_FIBER_CHANGED;
 	else

@@ -79,6 +79,7 @@ struct scry_fibers_sums {
 	uint64_t thread_stacks;
 	uint64_t thread_contexts; /* contexts saved on threads' own stacks */
 	uint64_t on_fibers;	  /* threads that wait on a fiber's stack */
+	uint64_t unmanned;	  /* threads of a Ruby without one of the system */
 	uint64_t spare_stacks;	  /* of a pool: nobody has them */
 	uint64_t spare_bytes;
 	uint64_t stale;	     /* marks that are no suspended context's */

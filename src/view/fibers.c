@@ -348,6 +348,10 @@ static void push_doubts(const struct scry_fibers_report *r, struct scry_doc *doc
 	push_count(doc, buf, r->unled, "stacks",
 		   "have saved contexts that nothing in its memory leads to: what was given back "
 		   "looks so; not counted");
+	push_count(
+		doc, buf, r->unmanned, "threads",
+		"of its Ruby wait without a thread of the system's (M:N): their stacks, and fibers "
+		"that they are in, are not listed");
 	push_count(doc, buf, r->unreadable, "places",
 		   r->core ? "for fibers of libscryfiber are not in the core: gdb's own cores end "
 			     "at the first guard; fix: one of the kernel's"
@@ -414,6 +418,7 @@ static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc
 		 news(r->spare_stacks)},
 		{"spare_bytes", "bytes of memory in these", SCRY_CELL_COUNT, 0,
 		 news(r->spare_bytes)},
+		{"unmanned_threads", NULL, SCRY_CELL_COUNT, 0, data(r->unmanned)},
 		{"stale_marks", NULL, SCRY_CELL_COUNT, 0, data(r->stale)},
 		{"ambiguous", NULL, SCRY_CELL_COUNT, 0, data(r->several)},
 		{"unreferenced", NULL, SCRY_CELL_COUNT, 0, data(r->unled)},

@@ -60,7 +60,7 @@ struct scry_fibers_report {
 	uint64_t mapped_bytes, used_bytes, there_bytes;
 	bool has_nearest;
 	struct scry_fibers_row nearest; /* to the end of its stack */
-	uint64_t threads, threads_running, thread_stacks, on_fibers;
+	uint64_t threads, threads_running, thread_stacks, on_fibers, unmanned;
 	uint64_t spare_stacks, spare_bytes;
 	uint64_t read_bytes, swapped_bytes, unread_bytes, stale, several, unled, unlisted, lost,
 		bad, unreadable;

@@ -208,6 +208,23 @@ sleep'
 	[ "$(in_state ended)" = "$(($(in_state fibers) - 4))" ]
 }
 
+@test "threads of a Ruby that wait without a thread of the system's are no fibers" {
+	"$RUBY" -e 'exit RUBY_VERSION >= "3.3"' || skip "no Ruby with M:N threads: 3.3 or later"
+	export RUBY_MN_THREADS=1
+	start threads "$RUBY" -e 'kept = []
+5.times { q = Queue.new; Thread.new { kept << Fiber.new { Fiber.yield }.tap(&:resume); q << 1; sleep }; q.pop }
+Thread.pass until Thread.list.all? { |t| t == Thread.main || t.stop? }
+puts "pid #{$$}"
+$stdout.flush
+sleep'
+	unset RUBY_MN_THREADS
+	wait_for 20 in_file "^pid" "$T/threads.out"
+	looks
+	[ "$(in_state running)" = 0 ]
+	[ "$(in_state suspended)" = 5 ]
+	[ "$(in_state unmanned_threads)" -ge 1 ]
+}
+
 # dies WAY [PROGRAM]: a program with six suspended contexts has died of a seventh; its core is $CORE.
 dies() {
 	grep -qE '^core[.%a-z]*$' /proc/sys/kernel/core_pattern || skip "the kernel gives cores to a program: kernel.core_pattern"
