@@ -90,20 +90,19 @@ static bool walk_native(struct finder *k, uint64_t ec, struct scry_fiber_bounds 
 	return false;
 }
 
-/* Both kinds of frames, woven, into f->frames: their count, and how many are Ruby's. */
-static size_t weave(struct finder *k, size_t *ret_rubys)
+/* Both kinds of frames, woven, into f->frames and add; returns how many are Ruby's. */
+static size_t weave(struct finder *k, struct scry_fiber_add *add)
 {
 	struct scry_fibers *f = k->f;
 	const struct scry_native_stack native = {f->walker.frames, f->walker.count,
 						 SCRY_NATIVE_WHOLE};
 	enum scry_weave how;
-	size_t count, kept = 0;
+	size_t count, i, kept = 0, rubys = 0;
 
 	scry_symbols_turn(&f->symbols);
 	scry_symbols_name(&f->symbols, f->ruby, &k->walk, k->named);
-	*ret_rubys = 0;
 	count = scry_weave(&k->weaver, &k->walk, &native, k->woven, &how);
-	for (size_t i = 0; i < count && kept < SCRY_FIBER_FRAMES_MAX; i++) {
+	for (i = 0; i < count && kept < SCRY_FIBER_FRAMES_MAX; i++) {
 		const struct scry_named_frame *r = &k->named[k->woven[i].at];
 		const struct scry_native_frame *n = &f->walker.frames[k->woven[i].at];
 
@@ -112,10 +111,12 @@ static size_t weave(struct finder *k, size_t *ret_rubys)
 		else if (!r->is_hidden) {
 			f->frames[kept++] = SCRY_FIBER_FRAME_RUBY |
 					    (uint64_t)(r->symbol & 0x3fffffff) << 32 | r->line;
-			++*ret_rubys;
+			rubys++;
 		}
 	}
-	return kept;
+	add->frame_count = kept;
+	add->is_cut |= i < count || k->walk.is_cut;
+	return rubys;
 }
 
 /* Is the thread on a processor, or gone from it since? Where it stands is not known then. */
@@ -178,7 +179,7 @@ static void take_fiber(struct finder *k, uint64_t ec, const struct scry_ruby_thr
 	if (verdict == SCRY_WALK_REPAIRED && add.state != SCRY_FIBER_RUNNING)
 		add.state = SCRY_FIBER_CHANGED;
 	else
-		add.frame_count = weave(k, &rubys);
+		rubys = weave(k, &add);
 	if (add.state == SCRY_FIBER_SUSPENDED && !rubys) {
 		add.state = SCRY_FIBER_ENDED;
 		add.frame_count = 0;

@@ -101,21 +101,29 @@ static bool is_same(const struct scry_doc_frame *a, const struct scry_doc_frame 
 	       strcmp(a->method, b->method) == 0;
 }
 
-static bool has_ruby(const struct scry_fibers_group *g)
+static bool has_frame(const struct scry_fibers_group *g, bool is_native)
 {
 	for (size_t i = 0; i < g->frame_count; i++)
-		if (!g->frames[i].is_native)
+		if (g->frames[i].is_native == is_native)
 			return true;
 	return false;
+}
+
+/* Are there callers of the frames that are shown? A Ruby's may lack the native ones only: then it
+ * has none, and where it has them they go on beyond the oldest of Ruby's. */
+static bool lacks_callers(const struct scry_fibers_group *g)
+{
+	return g->is_cut && g->frame_count &&
+	       (!has_frame(g, false) || (has_frame(g, true) && !g->frames[0].is_native));
 }
 
 /* "main > serve (3 times) > http_read", the outermost first. */
 static void put_stack(const struct scry_fibers_group *g, struct scry_buf *buf)
 {
-	const bool is_ruby = has_ruby(g);
+	const bool is_ruby = has_frame(g, false);
 	size_t shown = 0;
 
-	if (g->is_cut && g->frame_count && !is_ruby)
+	if (lacks_callers(g))
 		scry_buf_printf(buf, "... > ");
 
 	for (size_t i = 0, next; i < g->frame_count; i = next) {
