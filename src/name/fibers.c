@@ -463,12 +463,25 @@ static size_t ruby_threads(struct scry_fibers *f, uint64_t **ret)
 	return (size_t)n;
 }
 
+/* Words and registers of a 32-bit program are others: all its memory lies below 4 GiB. */
+static int check_width(const struct scry_fibers *f)
+{
+	if (!f->maps.count || f->maps.entries[f->maps.count - 1].end > 1ull << 32)
+		return 0;
+	return scry_fail(-ENOTSUP,
+			 "process %d is a 32-bit program, and scry knows the stacks of x86_64 ones "
+			 "only",
+			 (int)f->space.pid);
+}
+
 static int look(struct scry_fibers *f)
 {
 	struct scry_fiber_look k = {.maps = &f->maps, .mem = &f->mem, .pages = &f->pages};
 	uint64_t *threads = NULL;
-	int err;
+	int err = check_width(f);
 
+	if (err)
+		return err;
 	open_ruby(f);
 	k.thread_count = ruby_threads(f, &threads);
 	k.threads = threads;

@@ -225,6 +225,32 @@ sleep'
 	[ "$(in_state unmanned_threads)" -ge 1 ]
 }
 
+@test "a stack of a Ruby with more frames than are kept says so" {
+	export RUBY_FIBER_VM_STACK_SIZE=1048576
+	start deep "$RUBY" -e 'def deep(n) = n == 0 ? Fiber.yield : deep(n - 1)
+kept = Fiber.new { deep(1600) }.tap(&:resume)
+puts "pid #{$$}"
+$stdout.flush
+sleep'
+	unset RUBY_FIBER_VM_STACK_SIZE
+	wait_for 20 in_file "^pid" "$T/deep.out"
+	looks
+	json_is "$T/fibers.json" "rows.size == 1 && rows[0]['state'] == 'suspended' && rows[0]['is_cut']"
+	"$SCRY" fibers -p "$PID" 2>/dev/null | grep -q '\.\.\. > Object#deep'
+}
+
+@test "a 32-bit program is refused" {
+	echo 'void _start(void) { for (;;) __asm__ volatile("int $0x80" : : "a"(29)); }' >"$T/narrow.c"
+	cc -m32 -nostdlib -static -fno-pie -no-pie -o "$T/narrow" "$T/narrow.c" 2>/dev/null || skip "cc makes no 32-bit programs"
+	"$T/narrow" & # forks before it runs: another program until then
+	PID=$!
+	wait_for 10 eval '[ "$(readlink /proc/$PID/exe)" = "$T/narrow" ]'
+	run "$SCRY" fibers -p "$PID"
+	kill "$PID"
+	[ "$status" = 4 ]
+	[[ "$output" == *"is a 32-bit program"* ]]
+}
+
 # dies WAY [PROGRAM]: a program with six suspended contexts has died of a seventh; its core is $CORE.
 dies() {
 	grep -qE '^core[.%a-z]*$' /proc/sys/kernel/core_pattern || skip "the kernel gives cores to a program: kernel.core_pattern"
