@@ -97,20 +97,6 @@ struct scry_fibers_nearest {	    /* to the end of its stack */
 	bool has_one;
 };
 
-struct scry_fiber_task { /* a thread, as it was seen before the finders ran */
-	int32_t tid;
-	bool is_running; /* where it is cannot be told */
-	uint64_t sp;	 /* 0: not known */
-	struct scry_unwind_state at;
-	uint64_t switches; /* on and off processors, so far */
-};
-
-struct scry_fiber_stand { /* a place of a stack where a thread is */
-	uint64_t sp;
-	const struct scry_fiber_task *task;
-	bool is_interrupted; /* by a signal, whose handler it is in: perhaps on another stack */
-};
-
 struct scry_fibers {
 	struct scry_space space;
 	struct scry_mem mem;

@@ -657,7 +657,7 @@ int scry_fibers_push(const struct scry_fibers_report *r, struct scry_doc *doc)
 	push_totals(r, doc);
 	if (r->group_count || doc->is_data)
 		err = push_groups(r, doc);
-	if (!err && r->is_all) {
+	if (!err && r->is_all && (r->count || doc->is_data)) {
 		doc->section = "fibers";
 		doc->title = "each of them";
 		scry_doc_table(doc, row_columns, sizeof(row_columns) / sizeof(row_columns[0]));
