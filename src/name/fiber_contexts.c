@@ -498,7 +498,8 @@ static void take_fit(struct scry_fibers *f, const struct fit *it, struct scry_fi
 }
 
 /* `count` blocks of one stack: the one that is led to. Where several are nobody knows which; where
- * none is, the stack was given back, or its fiber runs. False: it is nobody's. */
+ * none is, the stack was given back, its fiber runs, or a core lacks what leads there. False: it is
+ * nobody's. */
 static bool take_fits(struct scry_fibers *f, const struct fits *l, const struct fit *of,
 		      size_t count, struct scry_fiber_add *add)
 {
@@ -516,7 +517,7 @@ static bool take_fits(struct scry_fibers *f, const struct fits *l, const struct 
 		take_fit(f, &of[chosen], add);
 	else if (led > 1 || !l->knows_leads)
 		f->sums.several++;
-	else if (!l->missed_bytes && !scry_fibers_has_run(f)) {
+	else if (!l->missed_bytes && !f->space.core && !scry_fibers_has_run(f)) {
 		f->sums.unled++;
 		return false;
 	}
