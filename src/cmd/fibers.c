@@ -40,6 +40,7 @@ struct show { /* what the view is given */
 	struct scry_fibers_group *groups;
 	struct scry_intern names;
 	uint64_t frame_bytes;
+	char lack[NOTE_BYTES];
 	char notes[NOTES_MAX][NOTE_BYTES];
 	const char *note_list[NOTES_MAX];
 };
@@ -227,6 +228,47 @@ static bool has_greenlet(const struct scry_maps *maps)
 	return false;
 }
 
+/* A file of a core that is not what its process ran, its program before others; NULL. And how many
+ * there are. */
+static const struct scry_core_file *missing_file(const struct scry_core *core, size_t *ret_count)
+{
+	const struct scry_map_entry *m = scry_core_program(core);
+	const struct scry_core_file *program = m ? scry_core_file(core, m) : NULL, *first = NULL;
+
+	*ret_count = 0;
+	for (size_t i = 0; i < core->file_count; i++) {
+		const struct scry_core_file *file = &core->files[i];
+
+		if (!file->path || file->elf)
+			continue;
+		++*ret_count;
+		if (!first || file == program)
+			first = file;
+	}
+	return first;
+}
+
+/* Without the code there are no frames, and with them go fibers. */
+static void put_lack(struct show *s)
+{
+	const struct scry_core *core = s->fibers->space.core;
+	size_t count = 0;
+	const struct scry_core_file *file = core ? missing_file(core, &count) : NULL;
+	char others[64] = "";
+
+	if (!file)
+		return;
+	if (count > 1)
+		snprintf(others, sizeof(others), " (and %zu more files are not as they were)",
+			 count - 1);
+	snprintf(s->lack, sizeof(s->lack),
+		 "the core needs the file '%s', which %s%s: fibers may be missing, and where they "
+		 "wait; fix: put back what it ran, or say --exe FILE if it is the program",
+		 file->path,
+		 file->check == SCRY_CORE_OTHER ? "was replaced since" : "cannot be read", others);
+	s->report.lack = s->lack;
+}
+
 static void put_notes(struct show *s)
 {
 	const struct scry_fibers *f = s->fibers;
@@ -303,10 +345,12 @@ static int take(struct show *s, uint64_t took_ns)
 	r->threads_running = sums->threads_running;
 	r->thread_stacks = sums->thread_stacks;
 	r->on_fibers = sums->on_fibers;
+	r->unmanned = sums->unmanned;
 	r->spare_stacks = sums->spare_stacks;
 	r->spare_bytes = sums->spare_bytes;
 	r->stale = sums->stale;
 	r->several = sums->several;
+	r->unled = sums->unled;
 	r->unlisted = sums->unlisted;
 	r->lost = sums->lost + f->marks.lost;
 	r->unjudged = f->budget.unjudged;
@@ -316,6 +360,7 @@ static int take(struct show *s, uint64_t took_ns)
 	r->swapped_bytes = f->marks.swapped_bytes;
 	r->unread_bytes = f->marks.unread_bytes;
 	r->took_ns = took_ns;
+	put_lack(s);
 	put_notes(s);
 	r->notes = s->note_list;
 	return 0;

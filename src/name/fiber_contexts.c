@@ -7,14 +7,17 @@
  * it, or its entry frame has been left.
  *
  * Boost's block is on the stack itself, at the lowest live address. Blocks that were left behind
- * lie below it, as dead memory, and look the same: so the uppermost one that fits is the one. One
- * that fits stands behind a call of a function that stores control words, and leads to where
- * make_fcontext has begun the stack.
+ * look the same. They lie below it, as dead memory, and above it, in a live frame that did not
+ * write all of its room. So each one that fits is looked at: it stands behind a call of a function
+ * that stores control words, and leads to where make_fcontext has begun the stack. Of those of one
+ * stack it is the one that somebody leads to (fiber_leads).
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "name/fiber_finders.h"
+#include "name/fiber_leads.h"
 
 /* --- ucontext --------------------------------------------------------------------------------- */
 
@@ -305,7 +308,7 @@ struct block {
 	uint64_t address;
 	uint64_t words[BLOCK_WORDS_MAX];
 	size_t count;	   /* that are there: a smaller one may end where its stack does */
-	uint64_t entry_sp; /* by which stacks are told apart */
+	uint64_t entry_sp; /* where its context was entered: stacks are told apart by it */
 };
 
 /* A chain that comes back to a call of the switch is of another time: the switch calls nobody. */
@@ -353,7 +356,8 @@ static bool fits(struct scry_fibers *f, struct block *b, size_t words,
 	entry = scry_fiber_walk(&f->walker, at, (struct scry_fiber_bounds){b->address, area->top});
 	/* too deep to see its entry: its guard says that it is a stack */
 	if (entry != SCRY_FIBER_ENTRY_BOOST &&
-	    !(entry == SCRY_FIBER_ENTRY_DEEP && area->guard_bytes && site == SCRY_FIBER_SITE_JUMP))
+	    !(entry == SCRY_FIBER_ENTRY_DEEP && scry_fiber_has_own_area(area) &&
+	      site == SCRY_FIBER_SITE_JUMP))
 		return false;
 	if (!is_of_one_time(f))
 		return false;
@@ -373,54 +377,246 @@ static bool fits_any(struct scry_fibers *f, struct block *b, const struct scry_f
 	       (b->count == BLOCK_WORDS_MAX && fits(f, b, BLOCK_WORDS_MAX, area, add));
 }
 
-struct taken { /* the stack that was taken last */
-	struct scry_fiber_bounds bounds;
-	uint64_t entry_sp;
-	struct window window;
+/* --- which of them is it ---------------------------------------------------------------------- */
+
+#define FITS_MAX (1u << 20)
+
+struct fit { /* a block that fits */
+	struct block block;
+	uint64_t leads; /* words that lead to it */
 };
 
-/* False: it is no suspended context's. */
-static bool take_block(struct scry_fibers *f, uint64_t address, struct taken *t)
+struct fits {
+	struct fit *at;
+	size_t count, room;
+	uint64_t missed_bytes; /* that were not looked through for leads */
+	bool knows_leads;
+};
+
+static void push_fit(struct scry_fibers *f, struct fits *l, const struct block *b)
 {
-	struct scry_fiber_add add = {.kind = SCRY_FIBER_BOOST};
-	struct block b = {.address = address};
-	const struct scry_fiber_area *area = scry_fiber_area_at(&f->marks, address);
+	if (l->count == l->room) {
+		size_t room = l->room ? 2 * l->room : 256;
+		struct fit *more =
+			room > FITS_MAX ? NULL : reallocarray(l->at, room, sizeof(*more));
+
+		if (!more) {
+			f->sums.lost++;
+			return;
+		}
+		l->at = more;
+		l->room = room;
+	}
+	l->at[l->count++] = (struct fit){.block = *b};
+}
+
+static void gather_fits(struct scry_fibers *f, struct fits *ret)
+{
+	struct window window = {0};
+
+	for (size_t i = f->marks.blocks.count; i-- > 0;) {
+		struct scry_fiber_add add = {0};
+		struct block b = {.address = f->marks.blocks.at[i]};
+		const struct scry_fiber_area *area = scry_fiber_area_at(&f->marks, b.address);
+
+		if (!scry_fiber_may_judge(&f->budget))
+			continue;
+		if (area && !area->is_thread && !area->is_taken && read_block(f, &window, &b) &&
+		    scry_fiber_is_control(b.words[0]) && fits_any(f, &b, area, &add))
+			push_fit(f, ret, &b);
+		else
+			f->sums.stale++;
+	}
+}
+
+/* From the uppermost stack down, and in each from the uppermost block down. */
+static int by_place(const void *left, const void *right)
+{
+	const struct fit *a = left, *b = right;
+
+	if (a->block.entry_sp != b->block.entry_sp)
+		return a->block.entry_sp > b->block.entry_sp ? -1 : 1;
+	return (a->block.address < b->block.address) - (a->block.address > b->block.address);
+}
+
+static int by_address(const void *left, const void *right)
+{
+	const struct scry_fiber_lead *a = left, *b = right;
+
+	return (a->address > b->address) - (a->address < b->address);
+}
+
+/* With a shadow stack its pointer lies below the block, and is what is led to. */
+#define LEADS_PER_FIT 2u
+#define SHADOW_WORD 8u
+
+static void count_leads(struct scry_fibers *f, struct fits *l)
+{
+	const struct scry_fiber_look look = {.maps = &f->maps, .mem = &f->mem, .pages = &f->pages};
+	struct scry_fiber_lead *leads = calloc(l->count + 1, LEADS_PER_FIT * sizeof(*leads));
+	size_t count = 0;
+
+	for (size_t i = 0; leads && i < l->count; i++) {
+		const uint64_t address = l->at[i].block.address, stack = l->at[i].block.entry_sp;
+		struct scry_fiber_bounds bounds = {0};
+		uint64_t low = address;
+
+		if (read_record(f, address, stack, &bounds))
+			low = bounds.low;
+		for (size_t k = i; k < l->count && l->at[k].block.entry_sp == stack; k++)
+			low = l->at[k].block.address < low ? l->at[k].block.address : low;
+		leads[count++] = (struct scry_fiber_lead){address, low, 0};
+		leads[count++] = (struct scry_fiber_lead){address - SHADOW_WORD, low, 0};
+	}
+	if (count)
+		qsort(leads, count, sizeof(*leads), by_address);
+	l->knows_leads = leads && scry_fiber_leads_look(&look, leads, count, &l->missed_bytes) == 0;
+	for (size_t i = 0; l->knows_leads && i < l->count; i++) {
+		struct scry_fiber_lead key = {.address = l->at[i].block.address};
+		const struct scry_fiber_lead *lead =
+			bsearch(&key, leads, count, sizeof(*leads), by_address);
+
+		l->at[i].leads = lead->count;
+		key.address -= SHADOW_WORD;
+		lead = bsearch(&key, leads, count, sizeof(*leads), by_address);
+		l->at[i].leads += lead->count;
+	}
+	scry_error_clear();
+	free(leads);
+}
+
+static void bound(struct scry_fibers *f, const struct block *b, struct scry_fiber_bounds *ret)
+{
+	const struct scry_fiber_area *area = scry_fiber_area_at(&f->marks, b->address);
+
+	if (read_record(f, b->address, b->entry_sp, ret))
+		return;
+	*ret = scry_fiber_has_own_area(area) ? (struct scry_fiber_bounds){area->low, area->top}
+					     : (struct scry_fiber_bounds){0, b->entry_sp};
+}
+
+/* Its state and its frames, if it is still what it was. */
+static void take_fit(struct scry_fibers *f, const struct fit *it, struct scry_fiber_add *add)
+{
+	const struct scry_fiber_area *area = scry_fiber_area_at(&f->marks, it->block.address);
+	struct block b = {.address = it->block.address, .count = it->block.count};
+	const size_t size = b.count * sizeof(b.words[0]);
 	uint64_t again[BLOCK_WORDS_MAX];
 	bool has_changed;
 
-	if (!area || area->is_thread || area->is_taken ||
-	    (address >= t->bounds.low && address < t->bounds.top) ||
-	    !read_block(f, &t->window, &b) || !scry_fiber_is_control(b.words[0]) ||
-	    !fits_any(f, &b, area, &add) || b.entry_sp == t->entry_sp)
-		return false;
+	add->state = SCRY_FIBER_CHANGED;
+	if (scry_mem_read(&f->mem, b.address, b.words, size) ||
+	    memcmp(b.words, it->block.words, size) != 0 || !fits_any(f, &b, area, add))
+		return;
 	has_changed = scry_fiber_has_changed(&f->walker);
-	t->entry_sp = b.entry_sp;
-	if (!read_record(f, address, b.entry_sp, &add.bounds)) {
-		add.bounds = (struct scry_fiber_bounds){0, b.entry_sp};
-		if (area->guard_bytes)
-			add.bounds = (struct scry_fiber_bounds){area->low, area->top};
+	if (has_changed || scry_mem_read(&f->mem, b.address, again, size) ||
+	    memcmp(again, b.words, size) != 0)
+		add->state = SCRY_FIBER_CHANGED;
+}
+
+/* `count` blocks of one stack: the one that is led to. Where several are nobody knows which; where
+ * none is, the stack was given back, its fiber runs, or a core lacks what leads there. False: it is
+ * nobody's. */
+static bool take_fits(struct scry_fibers *f, const struct fits *l, const struct fit *of,
+		      size_t count, struct scry_fiber_add *add)
+{
+	size_t led = 0, chosen = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		led += of[i].leads != 0;
+		chosen = of[i].leads ? i : chosen;
 	}
-	t->bounds = add.bounds.low ? add.bounds : (struct scry_fiber_bounds){address, b.entry_sp};
-	if (!scry_fibers_take_running(f, &add) &&
-	    (has_changed || scry_mem_read(&f->mem, address, again, b.count * sizeof(again[0])) ||
-	     memcmp(again, b.words, b.count * sizeof(again[0])) != 0))
-		add.state = SCRY_FIBER_CHANGED;
-	if (add.state >= SCRY_FIBER_CHANGED)
-		add.frame_count = 0;
-	scry_fibers_add(f, &add);
+	bound(f, &of[chosen].block, &add->bounds);
+	if (scry_fibers_take_running(f, add))
+		return true;
+	add->state = SCRY_FIBER_UNKNOWN;
+	if (led == 1 || (!l->knows_leads && count == 1))
+		take_fit(f, &of[chosen], add);
+	else if (led > 1 || !l->knows_leads)
+		f->sums.several++;
+	else if (!l->missed_bytes && !f->space.core && !scry_fibers_has_run(f)) {
+		f->sums.unled++;
+		return false;
+	}
+	if (add->state >= SCRY_FIBER_CHANGED)
+		add->frame_count = 0;
 	return true;
 }
 
-/* From the uppermost down. Areas are claimed when all blocks are seen, as a heap has many stacks.
- */
+/* --- those that run --------------------------------------------------------------------------- */
+
+static bool is_among(const uint64_t *words, size_t count, uint64_t word)
+{
+	while (count > 0 && words[count - 1] != word)
+		count--;
+	return count > 0;
+}
+
+/* Threads that wait within a context of Boost's, by where it was entered: a heap's stacks cannot be
+ * told apart otherwise. Their stacks, at most one for each stand, into `ret`: their count. */
+static size_t take_threads(struct scry_fibers *f, uint64_t *ret)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < f->stand_count; i++) {
+		const struct scry_fiber_stand *s = &f->stands[i];
+		const struct scry_fiber_area *area = scry_fiber_area_with_guard(&f->marks, s->sp);
+		struct scry_fiber_add add = {.kind = SCRY_FIBER_BOOST, .bounds.low = s->sp};
+		struct block b = {.address = s->sp};
+
+		if (!area || area->is_thread || area->is_taken)
+			continue;
+		add.bounds.top = area->top;
+		if (scry_fiber_walk(&f->walker, s->task->at,
+				    s->is_interrupted ? (struct scry_fiber_bounds){0, UINT64_MAX}
+						      : add.bounds) != SCRY_FIBER_ENTRY_BOOST ||
+		    f->walker.entry_sp < s->sp || f->walker.entry_sp > area->top ||
+		    is_among(ret, count, f->walker.entry_sp))
+			continue;
+		b.entry_sp = f->walker.entry_sp;
+		/* it is what it is also where its lower end is not known */
+		scry_fibers_take_running(f, &add);
+		if (area->low > s->sp)
+			b.address = area->low;
+		bound(f, &b, &add.bounds);
+		scry_fibers_add(f, &add);
+		ret[count++] = b.entry_sp;
+	}
+	return count;
+}
+
+/* Areas are claimed when all blocks are seen, as a heap has many stacks. */
 void scry_fibers_find_blocks(struct scry_fibers *f)
 {
-	struct taken t = {0};
+	struct fits l = {0};
+	uint64_t *running = calloc(f->stand_count + 1, sizeof(*running));
+	uint64_t low = UINT64_MAX; /* of the stack that was taken last */
+	size_t end, running_count = running ? take_threads(f, running) : 0;
 
-	for (size_t i = f->marks.blocks.count; i-- > 0;)
-		if (scry_fiber_may_judge(&f->budget) && !take_block(f, f->marks.blocks.at[i], &t))
-			f->sums.stale++;
-	for (size_t i = 0; i < f->count; i++)
-		if (f->groups[f->all[i].group].kind == SCRY_FIBER_BOOST)
-			scry_fibers_claim(f, f->all[i].top - 1);
+	gather_fits(f, &l);
+	if (l.count) {
+		qsort(l.at, l.count, sizeof(*l.at), by_place);
+		count_leads(f, &l);
+	}
+	for (size_t i = 0; i < l.count; i = end) {
+		struct scry_fiber_add add = {.kind = SCRY_FIBER_BOOST};
+
+		for (end = i + 1;
+		     end < l.count && l.at[end].block.entry_sp == l.at[i].block.entry_sp; end++)
+			;
+		f->sums.stale += end - i;
+		if (l.at[i].block.address >= low ||
+		    is_among(running, running_count, l.at[i].block.entry_sp) ||
+		    !take_fits(f, &l, &l.at[i], end - i, &add))
+			continue;
+		f->sums.stale--;
+		low = add.bounds.low ? add.bounds.low : l.at[end - 1].block.address;
+		scry_fibers_add(f, &add);
+	}
+	for (size_t i = 0; i < l.count; i++)
+		scry_fibers_claim(f, l.at[i].block.address);
+	for (size_t i = 0; i < running_count; i++)
+		scry_fibers_claim(f, running[i] - 1);
+	free(running);
+	free(l.at);
 }

@@ -7,6 +7,20 @@
 
 #include "name/fibers.h"
 
+struct scry_fiber_task { /* a thread, as it was seen before the finders ran */
+	int32_t tid;
+	bool is_running; /* where it is cannot be told */
+	uint64_t sp;	 /* 0: not known */
+	struct scry_unwind_state at;
+	uint64_t switches; /* on and off processors, so far */
+};
+
+struct scry_fiber_stand { /* a place of a stack where a thread is */
+	uint64_t sp;
+	const struct scry_fiber_task *task;
+	bool is_interrupted; /* by a signal, whose handler it is in: perhaps on another stack */
+};
+
 struct scry_fiber_add {
 	enum scry_fiber_kind kind;
 	enum scry_fiber_state state;
@@ -39,5 +53,8 @@ void scry_fibers_find_blocks(struct scry_fibers *f);
 /* Does a thread wait on this stack? Then the fiber runs: into add->state, add->tid and its frames.
  */
 bool scry_fibers_take_running(struct scry_fibers *f, struct scry_fiber_add *add);
+
+/* Did a thread run since the look began, as far as is known now? */
+bool scry_fibers_has_run(struct scry_fibers *f);
 
 #endif

@@ -13,8 +13,10 @@
 #define RUNS 256u
 #define FLOAT_TO_SELF 200u /* ucontext_t: from the pointer, at 224, to what it leads to, at 424 */
 #define FLOAT_AT 224u
-#define SELF_AGAIN 16u /* tcbhead_t: tcb, dtv, self */
-#define BLOCK_PC 56u   /* from Boost 1.80 on a word further */
+#define SELF_AGAIN 16u	      /* tcbhead_t: tcb, dtv, self */
+#define ARENA (64u << 20)     /* glibc's heaps begin at multiples of it */
+#define GUARD_MAX (64u << 20) /* what is longer is room that somebody has reserved */
+#define BLOCK_PC 56u	      /* from Boost 1.80 on a word further */
 
 struct looker {
 	const struct scry_fiber_look *look;
@@ -107,7 +109,8 @@ static void take_run(struct scry_fiber_marks *m, struct scry_fiber_area *area,
 		m->swapped_bytes += run->end - run->start;
 }
 
-struct scry_fiber_area *scry_fiber_area_at(const struct scry_fiber_marks *m, uint64_t address)
+/* The first one that ends above `address`; NULL. */
+static struct scry_fiber_area *area_above(const struct scry_fiber_marks *m, uint64_t address)
 {
 	size_t low = 0, high = m->area_count;
 
@@ -119,7 +122,27 @@ struct scry_fiber_area *scry_fiber_area_at(const struct scry_fiber_marks *m, uin
 		else
 			low = mid + 1;
 	}
-	return low < m->area_count && m->areas[low].low <= address ? &m->areas[low] : NULL;
+	return low < m->area_count ? &m->areas[low] : NULL;
+}
+
+struct scry_fiber_area *scry_fiber_area_at(const struct scry_fiber_marks *m, uint64_t address)
+{
+	struct scry_fiber_area *area = area_above(m, address);
+
+	return area && area->low <= address ? area : NULL;
+}
+
+struct scry_fiber_area *scry_fiber_area_with_guard(const struct scry_fiber_marks *m,
+						   uint64_t address)
+{
+	struct scry_fiber_area *area = area_above(m, address);
+
+	return area && area->low - area->guard_bytes <= address ? area : NULL;
+}
+
+bool scry_fiber_has_own_area(const struct scry_fiber_area *area)
+{
+	return area->guard_bytes && area->guard_bytes <= GUARD_MAX && area->low % ARENA;
 }
 
 /* --- marks ------------------------------------------------------------------------------------ */

@@ -72,6 +72,14 @@ void scry_fiber_marks_done(struct scry_fiber_marks *m);
 /* The area that holds `address`; NULL: none. */
 struct scry_fiber_area *scry_fiber_area_at(const struct scry_fiber_marks *m, uint64_t address);
 
+/* The same, where a guard is part of the area above it. */
+struct scry_fiber_area *scry_fiber_area_with_guard(const struct scry_fiber_marks *m,
+						   uint64_t address);
+
+/* Is it nothing but one stack, by its guard? Guarded are arenas of malloc, too, by what they have
+ * reserved: these begin at multiples of 64 MiB. */
+bool scry_fiber_has_own_area(const struct scry_fiber_area *area);
+
 /* Do these eight bytes look like MXCSR and x87 control word? */
 bool scry_fiber_is_control(uint64_t word);
 

@@ -3,10 +3,12 @@
  * frames in guarded memory that is no thread's own, and is not the one that its thread is in now.
  *
  * The VM keeps no list of fibers, so contexts are looked for in memory (fiber_marks) and judged by
- * what is learned of this Ruby. Where such a fiber waits natively a word behind its context says:
- * the stack pointer of its coroutine (coroutine/amd64/Context.S), at which lie r15 to r12, rbx, rbp
- * and where it goes on. Which word that is, the walk from there decides. A fiber that has not begun
- * or has ended has no stack in Ruby, and is not found.
+ * what is learned of this Ruby. One that has frames, but no method's or block's, has ended: of
+ * those that were entered by Fiber#transfer the VM keeps the stack. Where such a fiber waits
+ * natively a word behind its context says: the stack pointer of its coroutine
+ * (coroutine/amd64/Context.S), at which lie r15 to r12, rbx, rbp and where it goes on. Which word
+ * that is, the walk from there decides. A fiber that has not begun or has ended has no stack in
+ * Ruby, and is not found.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -98,29 +100,58 @@ static enum native walk_native(struct finder *k, uint64_t ec, struct scry_fiber_
 	return has_changed ? NATIVE_CHANGED : NATIVE_NONE;
 }
 
-/* Both kinds of frames, woven, into f->frames: their count. */
-static size_t weave(struct finder *k)
+/* Both kinds of frames, woven, into f->frames and add; returns how many are Ruby's. */
+static size_t weave(struct finder *k, struct scry_fiber_add *add)
 {
 	struct scry_fibers *f = k->f;
 	const struct scry_native_stack native = {f->walker.frames, f->walker.count,
 						 SCRY_NATIVE_WHOLE};
 	enum scry_weave how;
-	size_t count, kept = 0;
+	size_t count, i, kept = 0, rubys = 0;
 
 	scry_symbols_turn(&f->symbols);
 	scry_symbols_name(&f->symbols, f->ruby, &k->walk, k->named);
 	count = scry_weave(&k->weaver, &k->walk, &native, k->woven, &how);
-	for (size_t i = 0; i < count && kept < SCRY_FIBER_FRAMES_MAX; i++) {
+	for (i = 0; i < count && kept < SCRY_FIBER_FRAMES_MAX; i++) {
 		const struct scry_named_frame *r = &k->named[k->woven[i].at];
 		const struct scry_native_frame *n = &f->walker.frames[k->woven[i].at];
 
 		if (k->woven[i].is_native)
 			f->frames[kept++] = n->pc | (n->is_exact ? SCRY_FIBER_FRAME_EXACT : 0);
-		else if (!r->is_hidden)
+		else if (!r->is_hidden) {
 			f->frames[kept++] = SCRY_FIBER_FRAME_RUBY |
 					    (uint64_t)(r->symbol & 0x3fffffff) << 32 | r->line;
+			rubys++;
+		}
 	}
-	return kept;
+	add->frame_count = kept;
+	add->is_cut |= i < count || k->walk.is_cut;
+	return rubys;
+}
+
+/* Is the thread on a processor, or gone from it since? Where it stands is not known then. */
+static bool may_run(const struct scry_fibers *f, int32_t tid)
+{
+	for (size_t i = 0; tid && i < f->task_count; i++)
+		if (f->tasks[i].tid == tid)
+			return !f->tasks[i].sp;
+	return false;
+}
+
+/* False: it is no fiber's, but the stack of one of Ruby's threads that wait without a thread of the
+ * system's (M:N threads, from 3.3 on): nobody stands on it. */
+static bool take_current(struct finder *k, const struct scry_ruby_thread *t,
+			 struct scry_fiber_add *add)
+{
+	const bool stands = scry_fibers_take_running(k->f, add);
+
+	if (!stands && !may_run(k->f, t->tid)) {
+		k->f->sums.unmanned++;
+		return false;
+	}
+	add->state = SCRY_FIBER_RUNNING;
+	add->tid = t->tid;
+	return true;
 }
 
 static void take_fiber(struct finder *k, uint64_t ec, const struct scry_ruby_thread *t)
@@ -131,6 +162,7 @@ static void take_fiber(struct finder *k, uint64_t ec, const struct scry_ruby_thr
 	struct scry_fiber_area *area = area_of(k, ec, &frames);
 	enum scry_walk_verdict verdict;
 	enum native native;
+	size_t rubys = 0;
 	uint64_t *seen = area ? scry_map_ref(&k->seen, area->low) : NULL;
 
 	if (!seen || *seen)
@@ -141,28 +173,32 @@ static void take_fiber(struct finder *k, uint64_t ec, const struct scry_ruby_thr
 		k->f->sums.stale++;
 		return;
 	}
-	*seen = 1;
 	area->is_taken = true;
-	k->pool_size = area->top - area->low;
 	add.bounds = (struct scry_fiber_bounds){area->low, area->top};
 	add.machine = frames.low - area->low < area->top - frames.top
 			      ? (struct scry_fiber_bounds){frames.top, area->top}
 			      : (struct scry_fiber_bounds){area->low, frames.low};
 	k->f->walker.count = 0;
 	if (k->walk.ec_now == ec) {
-		scry_fibers_take_running(k->f, &add);
-		add.state = SCRY_FIBER_RUNNING;
-		add.tid = t->tid;
+		if (!take_current(k, t, &add))
+			return;
 	} else {
 		native = walk_native(k, ec, add.machine);
 		add.is_cut = native == NATIVE_NONE;
 		if (native == NATIVE_CHANGED)
 			add.state = SCRY_FIBER_CHANGED;
 	}
+	*seen = 1; /* what is no fiber's may have been mapped side by side with one that is */
+	k->pool_size = area->top - area->low;
 	if (verdict == SCRY_WALK_REPAIRED && add.state != SCRY_FIBER_RUNNING)
 		add.state = SCRY_FIBER_CHANGED;
 	if (add.state != SCRY_FIBER_CHANGED)
-		add.frame_count = weave(k);
+		rubys = weave(k, &add);
+	if (add.state == SCRY_FIBER_SUSPENDED && !rubys) {
+		add.state = SCRY_FIBER_ENDED;
+		add.frame_count = 0;
+		add.is_cut = false;
+	}
 	scry_fibers_add(k->f, &add);
 }
 

@@ -13,8 +13,6 @@
 
 #define NAMES_BYTES (64u << 20)
 #define STACKS_BYTES (128u << 20)
-#define ARENA (64u << 20)      /* glibc's heaps begin at multiples of it */
-#define GUARD_MAX (64u << 20)  /* what is longer is room that somebody has reserved */
 #define STACK_MAX (1ull << 30) /* of one whose switch is not known */
 #define TOP_BYTES 8192u	       /* that have to have a return address */
 #define RUNS 64u
@@ -219,7 +217,7 @@ bool scry_fibers_claim(struct scry_fibers *f, uint64_t address)
 	struct scry_fiber_area *area = scry_fiber_area_at(&f->marks, address);
 	bool was = area && area->is_taken;
 
-	if (area && area->guard_bytes)
+	if (area && scry_fiber_has_own_area(area)) /* an arena has many */
 		area->is_taken = true;
 	return was;
 }
@@ -228,7 +226,7 @@ bool scry_fibers_claim(struct scry_fibers *f, uint64_t address)
 
 static int by_sp(const void *left, const void *right)
 {
-	const struct scry_fiber_task *a = left, *b = right;
+	const struct scry_fiber_stand *a = left, *b = right;
 
 	return (a->sp > b->sp) - (a->sp < b->sp);
 }
@@ -249,6 +247,34 @@ static void read_task(const struct scry_fibers *f, pid_t tid, struct scry_fiber_
 	ret->at = scry_unwinder_blocked(now.pc, now.sp);
 }
 
+/* Where a handler has interrupted the task, which may be on another stack than the handler; 0. */
+static uint64_t interrupted_sp(struct scry_fibers *f, const struct scry_fiber_task *t)
+{
+	const struct scry_fiber_area *area = scry_fiber_area_at(&f->marks, t->sp);
+
+	if (!t->sp || (area && area->is_thread))
+		return 0;
+	scry_fiber_walk(&f->walker, t->at, (struct scry_fiber_bounds){0, UINT64_MAX});
+	for (size_t i = 1; i < f->walker.count; i++)
+		if (f->walker.frames[i].is_exact)
+			return f->walker.frames[i].sp;
+	return 0;
+}
+
+static void see_stands(struct scry_fibers *f)
+{
+	for (size_t i = 0; i < f->task_count; i++) {
+		const struct scry_fiber_task *t = &f->tasks[i];
+		const uint64_t sp = interrupted_sp(f, t);
+
+		if (t->sp)
+			f->stands[f->stand_count++] = (struct scry_fiber_stand){t->sp, t, false};
+		if (sp)
+			f->stands[f->stand_count++] = (struct scry_fiber_stand){sp, t, true};
+	}
+	qsort(f->stands, f->stand_count, sizeof(*f->stands), by_sp);
+}
+
 static int see_tasks(struct scry_fibers *f)
 {
 	const struct scry_core *core = f->space.core;
@@ -259,7 +285,8 @@ static int see_tasks(struct scry_fibers *f)
 		return scry_fail((int)n, "cannot list the threads of process %d: %s",
 				 (int)f->space.pid, strerror((int)-n));
 	f->tasks = calloc((size_t)n + 1, sizeof(*f->tasks));
-	f->task_count = f->tasks ? (size_t)n : 0;
+	f->stands = calloc((size_t)n + 1, 2 * sizeof(*f->stands));
+	f->task_count = f->tasks && f->stands ? (size_t)n : 0;
 	for (size_t i = 0; i < f->task_count; i++) {
 		struct scry_fiber_task *t = &f->tasks[i];
 
@@ -272,54 +299,73 @@ static int see_tasks(struct scry_fibers *f)
 		t->sp = t->at.sp;
 	}
 	free(tids);
-	if (!f->tasks)
+	if (!f->tasks || !f->stands)
 		return scry_fail(-ENOMEM, "no memory for %zd threads", n);
-	qsort(f->tasks, f->task_count, sizeof(*f->tasks), by_sp);
+	see_stands(f);
 	f->sums.threads = f->task_count;
 	return 0;
 }
 
 /* Who has run since: where it was then is not where it is. */
-static void count_running(struct scry_fibers *f)
+static size_t count_running(const struct scry_fibers *f)
 {
+	size_t count = 0;
+
 	for (size_t i = 0; i < f->task_count; i++) {
 		struct scry_fiber_task now = f->tasks[i];
 
 		if (!f->space.core)
 			read_task(f, f->tasks[i].tid, &now);
-		f->sums.threads_running += now.is_running || f->tasks[i].is_running ||
-					   now.switches != f->tasks[i].switches;
+		count += now.is_running || f->tasks[i].is_running ||
+			 now.switches != f->tasks[i].switches;
 	}
+	return count;
 }
 
-/* The first task with its stack pointer in [low, top). */
-static const struct scry_fiber_task *task_on(const struct scry_fibers *f,
-					     struct scry_fiber_bounds bounds)
+bool scry_fibers_has_run(struct scry_fibers *f)
 {
-	size_t low = 0, high = f->task_count;
+	if (!f->sums.threads_running)
+		f->sums.threads_running = count_running(f);
+	return f->sums.threads_running != 0;
+}
+
+/* The first stand in [low, top). */
+static const struct scry_fiber_stand *stand_on(const struct scry_fibers *f,
+					       struct scry_fiber_bounds bounds)
+{
+	size_t low = 0, high = f->stand_count;
 
 	while (low < high) {
 		size_t mid = low + (high - low) / 2;
 
-		if (f->tasks[mid].sp >= bounds.low)
+		if (f->stands[mid].sp >= bounds.low)
 			high = mid;
 		else
 			low = mid + 1;
 	}
-	return bounds.low && low < f->task_count && f->tasks[low].sp < bounds.top ? &f->tasks[low]
-										  : NULL;
+	return bounds.low && low < f->stand_count && f->stands[low].sp < bounds.top
+		       ? &f->stands[low]
+		       : NULL;
 }
 
 bool scry_fibers_take_running(struct scry_fibers *f, struct scry_fiber_add *add)
 {
-	const struct scry_fiber_task *t = task_on(f, add->bounds);
+	const struct scry_fiber_area *area = scry_fiber_area_at(&f->marks, add->bounds.low);
+	struct scry_fiber_bounds bounds = add->bounds;
+	const struct scry_fiber_stand *s;
 	enum scry_fiber_entry entry;
 
-	if (!t)
+	/* who overflows it stands in its guard */
+	if (area && area->low == bounds.low && scry_fiber_has_own_area(area))
+		bounds.low -= area->guard_bytes;
+	s = stand_on(f, bounds);
+	if (!s)
 		return false;
-	entry = scry_fiber_walk(&f->walker, t->at, add->bounds);
+	if (s->is_interrupted) /* the handler's frames are on a stack of their own */
+		bounds = (struct scry_fiber_bounds){0, UINT64_MAX};
+	entry = scry_fiber_walk(&f->walker, s->task->at, bounds);
 	add->state = SCRY_FIBER_RUNNING;
-	add->tid = t->tid;
+	add->tid = s->task->tid;
 	/* it has gone on since */
 	add->frame_count = scry_fiber_has_changed(&f->walker) ? 0 : scry_fibers_take_walk(f);
 	add->is_cut = entry == SCRY_FIBER_ENTRY_NONE || entry == SCRY_FIBER_ENTRY_DEEP;
@@ -348,8 +394,7 @@ static bool has_return(struct scry_fibers *f, const struct scry_fiber_area *area
 /* Guarded memory that looks like a stack. */
 static bool is_stack(struct scry_fibers *f, const struct scry_fiber_area *area)
 {
-	return area->guard_bytes && area->guard_bytes <= GUARD_MAX &&
-	       area->top - area->low <= STACK_MAX && area->low % ARENA &&
+	return scry_fiber_has_own_area(area) && area->top - area->low <= STACK_MAX &&
 	       area->highest == area->top && has_return(f, area);
 }
 
@@ -362,7 +407,7 @@ static void find_others(struct scry_fibers *f)
 					     .bounds = {area->low, area->top}};
 
 		f->sums.thread_stacks += area->is_thread;
-		if (area->is_thread || area->is_taken || !area->guard_bytes ||
+		if (area->is_thread || area->is_taken || !scry_fiber_has_own_area(area) ||
 		    !scry_fiber_may_judge(&f->budget))
 			continue;
 		if (scry_fibers_take_running(f, &add) || is_stack(f, area))
@@ -420,13 +465,26 @@ static size_t ruby_threads(struct scry_fibers *f, uint64_t **ret)
 	return (size_t)n;
 }
 
+/* Words and registers of a 32-bit program are others: all its memory lies below 4 GiB. */
+static int check_width(const struct scry_fibers *f)
+{
+	if (!f->maps.count || f->maps.entries[f->maps.count - 1].end > 1ull << 32)
+		return 0;
+	return scry_fail(-ENOTSUP,
+			 "process %d is a 32-bit program, and scry knows the stacks of x86_64 ones "
+			 "only",
+			 (int)f->space.pid);
+}
+
 static int look(struct scry_fibers *f)
 {
 	struct scry_fiber_look k = {
 		.maps = &f->maps, .mem = &f->mem, .pages = &f->pages, .budget = &f->budget};
 	uint64_t *threads = NULL;
-	int err;
+	int err = check_width(f);
 
+	if (err)
+		return err;
 	open_ruby(f);
 	k.thread_count = ruby_threads(f, &threads);
 	k.threads = threads;
@@ -442,7 +500,7 @@ static int look(struct scry_fibers *f)
 	scry_fibers_find_contexts(f);
 	scry_fibers_find_blocks(f);
 	find_others(f);
-	count_running(f);
+	f->sums.threads_running = count_running(f);
 	return 0;
 }
 
@@ -501,6 +559,7 @@ void scry_fibers_close(struct scry_fibers *f)
 	scry_intern_done(&f->group_keys);
 	free(f->groups);
 	free(f->tasks);
+	free(f->stands);
 	free(f->all);
 	free(f);
 }

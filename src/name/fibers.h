@@ -81,10 +81,12 @@ struct scry_fibers_sums {
 	uint64_t thread_stacks;
 	uint64_t thread_contexts; /* contexts saved on threads' own stacks */
 	uint64_t on_fibers;	  /* threads that wait on a fiber's stack */
+	uint64_t unmanned;	  /* threads of a Ruby without one of the system */
 	uint64_t spare_stacks;	  /* of a pool: nobody has them */
 	uint64_t spare_bytes;
 	uint64_t stale;	     /* marks that are no suspended context's */
-	uint64_t several;    /* stacks with more than one context that fits: the uppermost counts */
+	uint64_t several;    /* stacks with more than one context that may be theirs */
+	uint64_t unled;	     /* stacks with contexts that nobody leads to: not fibers */
 	uint64_t unlisted;   /* beyond SCRY_FIBERS_MAX: in their groups, not in `all` */
 	uint64_t lost;	     /* no memory, or no room in the groups */
 	uint64_t bad;	     /* of a registry, or of a Ruby's: did not make sense */
@@ -95,14 +97,6 @@ struct scry_fibers_sums {
 struct scry_fibers_nearest {	    /* to the end of its stack */
 	uint64_t left_bytes, fiber; /* index; valid when has_one */
 	bool has_one;
-};
-
-struct scry_fiber_task { /* a thread, as it was seen before the finders ran */
-	int32_t tid;
-	bool is_running; /* where it is cannot be told */
-	uint64_t sp;	 /* 0: not known */
-	struct scry_unwind_state at;
-	uint64_t switches; /* on and off processors, so far */
 };
 
 struct scry_fibers {
@@ -124,8 +118,10 @@ struct scry_fibers {
 	size_t group_room;
 	struct scry_fiber *all;
 	size_t count, room;
-	struct scry_fiber_task *tasks; /* ascending by sp */
+	struct scry_fiber_task *tasks;
 	size_t task_count;
+	struct scry_fiber_stand *stands; /* ascending by sp */
+	size_t stand_count;
 	struct scry_fibers_sums sums;
 	struct scry_fibers_nearest nearest;
 	struct scry_fiber_budget budget;

@@ -104,21 +104,29 @@ static bool is_same(const struct scry_doc_frame *a, const struct scry_doc_frame 
 	       strcmp(a->method, b->method) == 0;
 }
 
-static bool has_ruby(const struct scry_fibers_group *g)
+static bool has_frame(const struct scry_fibers_group *g, bool is_native)
 {
 	for (size_t i = 0; i < g->frame_count; i++)
-		if (!g->frames[i].is_native)
+		if (g->frames[i].is_native == is_native)
 			return true;
 	return false;
+}
+
+/* Are there callers of the frames that are shown? A Ruby's may lack the native ones only: then it
+ * has none, and where it has them they go on beyond the oldest of Ruby's. */
+static bool lacks_callers(const struct scry_fibers_group *g)
+{
+	return g->is_cut && g->frame_count &&
+	       (!has_frame(g, false) || (has_frame(g, true) && !g->frames[0].is_native));
 }
 
 /* "main > serve (3 times) > http_read", the outermost first. */
 static void put_stack(const struct scry_fibers_group *g, struct scry_buf *buf)
 {
-	const bool is_ruby = has_ruby(g);
+	const bool is_ruby = has_frame(g, false);
 	size_t shown = 0;
 
-	if (g->is_cut && g->frame_count && !is_ruby)
+	if (lacks_callers(g))
 		scry_buf_printf(buf, "... > ");
 
 	for (size_t i = 0, next; i < g->frame_count; i = next) {
@@ -287,13 +295,31 @@ static void push_nearest(const struct scry_fibers_report *r, struct scry_doc *do
 
 /* --- what is missing, or not sure ------------------------------------------------------------- */
 
+/* The verb that `rest` begins with, of one thing. */
+static const char *verb_of_one(const char *rest, size_t *ret_length)
+{
+	static const char *const verbs[][2] = {
+		{"have ", "has "}, {"were ", "was "}, {"are ", "is "}};
+
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+		if (strncmp(rest, verbs[i][0], strlen(verbs[i][0])) == 0) {
+			*ret_length = strlen(verbs[i][0]);
+			return verbs[i][1];
+		}
+	*ret_length = 0;
+	return "";
+}
+
 static void push_count(struct scry_doc *doc, struct scry_buf *buf, uint64_t count,
 		       const char *things, const char *rest)
 {
+	size_t skip = 0;
+	const char *verb = count == 1 ? verb_of_one(rest, &skip) : "";
+
 	if (!count)
 		return;
 	scry_text_things(buf, count, things);
-	scry_buf_printf(buf, " %s", rest);
+	scry_buf_printf(buf, " %s%s", verb, rest + skip);
 	push_note(doc, buf);
 }
 
@@ -350,6 +376,13 @@ static void push_doubts(const struct scry_fibers_report *r, struct scry_doc *doc
 		"have no guard below their stack: an overflow goes into other memory in silence");
 	push_count(doc, buf, r->several, "stacks",
 		   "have several saved contexts that fit: which one is theirs is not known");
+	push_count(doc, buf, r->unled, "stacks",
+		   "have saved contexts that nothing in its memory leads to: what was given back "
+		   "looks so; not counted");
+	push_count(
+		doc, buf, r->unmanned, "threads",
+		"of its Ruby wait without a thread of the system's (M:N): their stacks, and fibers "
+		"that they are in, are not listed");
 	push_count(doc, buf, r->unreadable, "places",
 		   r->core ? "for fibers of libscryfiber are not in the core: gdb's own cores end "
 			     "at the first guard; fix: one of the kernel's"
@@ -408,8 +441,10 @@ static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc
 		 scry_cell_number(r->spare_stacks)},
 		{"spare_bytes", "bytes of memory in these", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(r->spare_bytes)},
+		{"unmanned_threads", NULL, SCRY_CELL_COUNT, 0, data(r->unmanned)},
 		{"stale_marks", NULL, SCRY_CELL_COUNT, 0, data(r->stale)},
 		{"ambiguous", NULL, SCRY_CELL_COUNT, 0, data(r->several)},
+		{"unreferenced", NULL, SCRY_CELL_COUNT, 0, data(r->unled)},
 		{"senseless", NULL, SCRY_CELL_COUNT, 0, data(r->bad)},
 		{"unreadable", NULL, SCRY_CELL_COUNT, 0, data(r->unreadable)},
 		{"lost", NULL, SCRY_CELL_COUNT, 0, data(r->lost)},
@@ -630,6 +665,8 @@ int scry_fibers_push(const struct scry_fibers_report *r, struct scry_doc *doc)
 	int err;
 
 	judge(r, doc, &buf);
+	if (r->lack)
+		doc->ops->note(doc, r->lack, strlen(r->lack));
 	err = push_places(r, doc, &buf);
 	push_nearest(r, doc, &buf);
 	push_doubts(r, doc, &buf);
@@ -639,7 +676,7 @@ int scry_fibers_push(const struct scry_fibers_report *r, struct scry_doc *doc)
 	push_totals(r, doc);
 	if (r->group_count || doc->is_data)
 		err = push_groups(r, doc);
-	if (!err && r->is_all) {
+	if (!err && r->is_all && (r->count || doc->is_data)) {
 		doc->section = "fibers";
 		doc->title = "each of them";
 		scry_doc_table(doc, row_columns, sizeof(row_columns) / sizeof(row_columns[0]));

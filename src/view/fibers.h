@@ -61,11 +61,12 @@ struct scry_fibers_report {
 	uint64_t mapped_bytes, used_bytes, there_bytes;
 	bool has_nearest;
 	struct scry_fibers_row nearest; /* to the end of its stack */
-	uint64_t threads, threads_running, thread_stacks, on_fibers;
+	uint64_t threads, threads_running, thread_stacks, on_fibers, unmanned;
 	uint64_t spare_stacks, spare_bytes;
-	uint64_t read_bytes, swapped_bytes, unread_bytes, stale, several, unlisted, lost, bad,
-		unreadable, unjudged;
+	uint64_t read_bytes, swapped_bytes, unread_bytes, stale, several, unled, unlisted, lost,
+		bad, unreadable, unjudged;
 	uint64_t took_ns;
+	const char *lack;	  /* what it could not be seen with, for the second line; NULL */
 	const char *const *notes; /* the caller's own */
 	size_t note_count;
 };

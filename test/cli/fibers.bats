@@ -122,9 +122,10 @@ ucontext_is_as_told() { # KIND PROGRAM
 	json_is "$T/fibers.json" "rows.size == 4 && r['totals']['lost'] == 0"
 }
 
-@test "contexts of Boost: the uppermost block is the one, dead ones below are not" {
-	for kind in guarded heap; do
-		standing fibers_boost 30 64 "$kind"
+@test "contexts of Boost: the block that is led to is the one, dead ones below and above are not" {
+	for kind in guarded "guarded room" heap "heap room"; do
+		# shellcheck disable=SC2086
+		standing fibers_boost 30 64 $kind
 		looks --all
 		json_is "$T/fibers.json" "n = ->(s) { rows.select { |x| x['place'].include?(s) && x['state'] == 'suspended' }.sum { |x| x['count'] } }; n['wait_shallow'] == $(told shallow) && n['wait_deep'] == $(told deep)"
 		[ "$(in_state fibers)" = 30 ]
@@ -132,6 +133,13 @@ ucontext_is_as_told() { # KIND PROGRAM
 		json_is "$T/fibers.json" "rows.all? { |x| x['stack'].first['symbol'].include?('fiber_entry') }"
 	done
 	[ "$(in_state unguarded)" = 30 ]
+}
+
+@test "a thread that waits within a context of Boost on a stack of malloc: it runs, on a stack of that size" {
+	standing fibers_boost 6 64 heap within
+	wait_for 10 eval "looks; json_is $T/fibers.json \"r['totals']['running'] == 1\""
+	[ "$(in_state fibers)" = 7 ]
+	json_is "$T/fibers.json" "x = rows.find { |y| y['state'] == 'running' }; x['kind'] == 'boost' && x['size_max_bytes'] == 65536 && x['stack'].any? { |y| y['symbol'].include?('wait_for_end') }"
 }
 
 @test "fibers of Boost.Fiber, of two threads" {
@@ -192,6 +200,104 @@ RUBY
 		"$RUBY" -rjson -e 'a, b = ARGV.map { |x| JSON.parse(File.read(x))["rows"].map { |y| y.values_at("count", "kind", "state", "place", "size_max_bytes", "used_max_bytes") }.sort_by(&:to_s) }; puts a.inspect, b.inspect; exit a == b' "$T/fibers.json" "$T/core.json"
 		json_is "$T/core.json" "r['totals']['core'] != nil"
 	done
+}
+
+@test "fibers of a Ruby that were entered by transfer and have ended are no suspended ones" {
+	start transfers "$RUBY" -rfiber -e 'main = Fiber.current
+GC.disable
+20.times { Fiber.new { 1 }.transfer }
+kept = 4.times.map { Fiber.new { main.transfer }.tap(&:transfer) }
+puts "pid #{$$}"
+$stdout.flush
+sleep'
+	wait_for 20 in_file "^pid" "$T/transfers.out"
+	looks
+	[ "$(in_state suspended)" = 4 ]
+	[ "$(in_state ended)" = "$(($(in_state fibers) - 4))" ]
+}
+
+@test "threads of a Ruby that wait without a thread of the system's are no fibers" {
+	"$RUBY" -e 'exit RUBY_VERSION >= "3.3"' || skip "no Ruby with M:N threads: 3.3 or later"
+	export RUBY_MN_THREADS=1
+	start threads "$RUBY" -e 'kept = []
+5.times { q = Queue.new; Thread.new { kept << Fiber.new { Fiber.yield }.tap(&:resume); q << 1; sleep }; q.pop }
+Thread.pass until Thread.list.all? { |t| t == Thread.main || t.stop? }
+puts "pid #{$$}"
+$stdout.flush
+sleep'
+	unset RUBY_MN_THREADS
+	wait_for 20 in_file "^pid" "$T/threads.out"
+	looks
+	[ "$(in_state running)" = 0 ]
+	[ "$(in_state suspended)" = 5 ]
+	[ "$(in_state unmanned_threads)" -ge 1 ]
+}
+
+@test "a stack of a Ruby with more frames than are kept says so" {
+	export RUBY_FIBER_VM_STACK_SIZE=1048576
+	start deep "$RUBY" -e 'def deep(n) = n == 0 ? Fiber.yield : deep(n - 1)
+kept = Fiber.new { deep(1600) }.tap(&:resume)
+puts "pid #{$$}"
+$stdout.flush
+sleep'
+	unset RUBY_FIBER_VM_STACK_SIZE
+	wait_for 20 in_file "^pid" "$T/deep.out"
+	looks
+	json_is "$T/fibers.json" "rows.size == 1 && rows[0]['state'] == 'suspended' && rows[0]['is_cut']"
+	"$SCRY" fibers -p "$PID" 2>/dev/null | grep -q '\.\.\. > Object#deep'
+}
+
+@test "a 32-bit program is refused" {
+	echo 'void _start(void) { for (;;) __asm__ volatile("int $0x80" : : "a"(29)); }' >"$T/narrow.c"
+	cc -m32 -nostdlib -static -fno-pie -no-pie -o "$T/narrow" "$T/narrow.c" 2>/dev/null || skip "cc makes no 32-bit programs"
+	"$T/narrow" & # forks before it runs: another program until then
+	PID=$!
+	wait_for 10 eval '[ "$(readlink /proc/$PID/exe)" = "$T/narrow" ]'
+	run "$SCRY" fibers -p "$PID"
+	kill "$PID"
+	[ "$status" = 4 ]
+	[[ "$output" == *"is a 32-bit program"* ]]
+}
+
+# dies WAY [PROGRAM]: a program with six suspended contexts has died of a seventh; its core is $CORE.
+dies() {
+	grep -qE '^core[.%a-z]*$' /proc/sys/kernel/core_pattern || skip "the kernel gives cores to a program: kernel.core_pattern"
+	mkdir -p "$T/core" && rm -f "$T"/core/*
+	cd "$T/core"
+	ulimit -S -c unlimited
+	start dies "${2:-$TARGETS/target_fibers_ucontext}" 6 64 guarded "$1"
+	wait_for 20 ended "$PID" || true
+	CORE=$(echo "$T"/core/core*)
+}
+
+@test "a core whose program is gone, or was replaced, says so in the second line; --exe mends it" {
+	cp "$TARGETS/target_fibers_ucontext" "$T/program"
+	dies abort "$T/program"
+	mv "$T/program" "$T/kept"
+	"$SCRY" fibers --core "$CORE" --json >"$T/fibers.json"
+	json_is "$T/fibers.json" "r['notes'][1].include?(\"'$T/program', which cannot be read\") && r['notes'][1].include?('--exe')"
+	cp "$TARGETS/target_fibers_scry" "$T/program"
+	"$SCRY" fibers --core "$CORE" --json >"$T/fibers.json"
+	json_is "$T/fibers.json" "r['notes'][1].include?('which was replaced since')"
+	"$SCRY" fibers --core "$CORE" --exe "$T/kept" --json >"$T/fibers.json"
+	json_is "$T/fibers.json" "r['notes'].none? { |x| x.include?('--exe') }"
+	[ "$(waits wait_shallow)" = 4 ]
+}
+
+@test "a core of an overflow: the fiber that stands in its guard is the one that runs" {
+	dies overflow
+	"$SCRY" fibers --core "$CORE" --json >"$T/fibers.json"
+	json_is "$T/fibers.json" "x = rows.select { |y| y['state'] == 'running' }; x.size == 1 && x[0]['count'] == 1 && x[0]['place'].start_with?('overflow') && x[0]['kind'] == 'ucontext'"
+	[ "$(waits wait_shallow)" = 4 ]
+	[ "$(in_state fibers)" = 9 ]
+}
+
+@test "a core of a handler on a stack of its own: the fiber that it has interrupted runs" {
+	dies abort
+	"$SCRY" fibers --core "$CORE" --json >"$T/fibers.json"
+	json_is "$T/fibers.json" "x = rows.select { |y| y['state'] == 'running' }; x.size == 1 && x[0]['stack'].map { |y| y['symbol'] }.values_at(0, 1) == %w[wait_and_crash crash] && x[0]['stack'].any? { |y| y['symbol'] == 'give_up' }"
+	[ "$(waits wait_shallow)" = 4 ]
+	[ "$(in_state fibers)" = 9 ]
 }
 
 @test "a core that gdb has made says what it lacks" {

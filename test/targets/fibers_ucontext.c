@@ -1,14 +1,17 @@
 /*
  * Contexts of <ucontext.h> that know where they wait.
  *
- *   fibers_ucontext COUNT SIZE_KIB guarded|heap|static [spin]
+ *   fibers_ucontext COUNT SIZE_KIB guarded|heap|static [spin|overflow|abort]
  *
  * Each of COUNT contexts descends: every third one frame deep, every third 10, the others 40, each
  * frame with 512 bytes of its own; then it waits by swapcontext. Those of the last kind wait in
  * wait_deep, the others in wait_shallow. One more has ended, one was never begun. `spin`: the last
- * context runs on, on a processor, for as long as the program does.
+ * context runs on, on a processor, for as long as the program does. `overflow`: one more waits in
+ * wait_shallow, and goes on to overflow its guarded stack. `abort`: to crash, with a handler on a
+ * stack of its own, which aborts.
  * Prints "pid N shallow A deep B ended 1 new 1", then waits for the end of its input.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +28,7 @@ static ucontext_t home;
 static struct fiber {
 	ucontext_t context;
 	int depth, is_deep;
-} * fibers;
+} * fibers, *last;
 
 __attribute__((noinline)) static void wait_shallow(struct fiber *f)
 {
@@ -68,6 +71,43 @@ __attribute__((noinline)) static void spin(void)
 {
 	for (volatile unsigned long i = 0;; i++)
 		;
+}
+
+__attribute__((noinline)) static int overflow(int depth)
+{
+	volatile char room[FRAME];
+
+	room[0] = (char)depth;
+	return depth < 0 ? 0 : overflow(depth + 1) + room[0];
+}
+
+static void wait_and_overflow(void)
+{
+	wait_shallow(last);
+	overflow(0);
+}
+
+static void give_up(int signal)
+{
+	(void)signal;
+	abort();
+}
+
+__attribute__((noinline)) static void crash(void)
+{
+	__asm__ volatile("ud2");
+}
+
+static void wait_and_crash(void)
+{
+	static char alternate[STATIC_BYTES];
+	const stack_t stack = {.ss_sp = alternate, .ss_size = sizeof(alternate)};
+	const struct sigaction action = {.sa_handler = give_up, .sa_flags = SA_ONSTACK};
+
+	sigaltstack(&stack, NULL);
+	sigaction(SIGILL, &action, NULL);
+	wait_shallow(last);
+	crash();
 }
 
 static char *stack_of(const char *kind, long i, size_t size)
@@ -119,9 +159,15 @@ int main(int argc, char **argv)
 	printf("pid %d shallow %ld deep %ld ended 1 new 1\n", (int)getpid(), count - deep, deep);
 	fflush(stdout);
 	if (argc > 4) {
-		make(&fibers[count + 2], stack_of("guarded", 0, size), size);
-		makecontext(&fibers[count + 2].context, spin, 0);
-		swapcontext(&home, &fibers[count + 2].context);
+		last = &fibers[count + 2];
+		make(last, stack_of("guarded", 0, size), size);
+		makecontext(&last->context,
+			    strcmp(argv[4], "spin") == 0       ? spin
+			    : strcmp(argv[4], "overflow") == 0 ? wait_and_overflow
+							       : wait_and_crash,
+			    0);
+		swapcontext(&home, &last->context);
+		swapcontext(&home, &last->context);
 	}
 	while (read(0, &byte, 1) > 0)
 		;
