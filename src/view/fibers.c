@@ -37,12 +37,16 @@ static bool is_switch(const struct scry_doc_frame *f)
 		"_ZNK5boost7context",
 		"_ZN5boost6fibers",
 		"_ZNK5boost6fibers",
+		"_ZN5boost10coroutines",  /* Boost.Coroutine */
+		"_ZN5boost11coroutines2", /* Boost.Coroutine2 */
+		"_ZN5boost4asio6detail",  /* Asio's coroutines by spawn */
+		"zend_fiber_",		  /* PHP */
 		"swapcontext",
 		"coroutine_",
 		"co_switch",
 	};
-	static const char *const objects[] = {"libboost_fiber.", "libboost_context.", "libpth.",
-					      "libscryfiber."};
+	static const char *const objects[] = {"libboost_fiber.", "libboost_context.",
+					      "libboost_coroutine.", "libpth.", "libscryfiber."};
 	const char *file = f->file ? strrchr(f->file, '/') : NULL;
 
 	for (size_t i = 0; file && i < sizeof(objects) / sizeof(objects[0]); i++)
