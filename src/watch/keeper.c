@@ -382,7 +382,7 @@ static int drain(struct scry_session *s)
 		if (!w->is_over && !w->target_gone && w->instrument->turn)
 			w->instrument->turn(w);
 		if (!w->is_over)
-			f = w->instrument->drain(w);
+			f = scry_watch_drain(w);
 
 		if (f < 0 && !w->is_over && has_others(s, w) && !has_short_recording(s)) {
 			end_damaged(s, w);

@@ -628,6 +628,20 @@ static int write_down(struct scry_watch *w, const struct ending *end)
 	return r;
 }
 
+int scry_watch_drain(struct scry_watch *w)
+{
+	struct scry_writer_stats before, after;
+	int r;
+
+	scry_writer_stats(w->writer, &before);
+	r = w->instrument->drain(w);
+	scry_writer_stats(w->writer, &after);
+	if (r >= 0 || (after.error == before.error && after.is_full == before.is_full))
+		return r;
+	scry_error_clear();
+	return 0;
+}
+
 int scry_watch_end(struct scry_watch *w, const char *why)
 {
 	struct scry_watch *first = scry_group_first(w), *one;

@@ -145,5 +145,6 @@ void scry_watch_note(struct scry_watch *w, const char *fmt, ...)
 void scry_watch_lost(struct scry_watch *w, uint64_t count, const char *why);
 void scry_watch_lost_some(struct scry_watch *w, const char *why);
 void scry_watch_waited(struct scry_watch *w, uint64_t waits);
-
+/* instrument->drain; a recording that is full from now on is not an error. */
+int scry_watch_drain(struct scry_watch *w);
 #endif

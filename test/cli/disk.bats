@@ -123,6 +123,23 @@ mallocs_are_cut() {
 	[ "$(stat -c %s "$T/max.scry")" -le 102400 ]
 }
 
+# Each call is an entry and a return; of each chunk that was not written all events are counted.
+@test "two instruments beyond --max-size: both watch to the end, and what is not written is counted" {
+	printf '%s\n' '#include <stdlib.h>' '#include <unistd.h>' '__attribute__((noipa)) void f(void *p) { (void)p; }' \
+		'int main(void) { for (int i = 0; i < 60000; i++) { void *p = malloc(100); f(p); free(p);' \
+		'if (i % 600 == 0) usleep(5000); } }' >"$T/big.c"
+	cc -O1 -g -o "$T/big" "$T/big.c"
+	scry_ends 0 record --max-size 300k -e malloc,calls -x f -o "$T/max.scry" -- "$T/big"
+	scry_ends 0 report --section malloc --json "$T/max.scry"
+	json_is "$T/scry.out" '(120_000..120_100) === r["honesty"]["events"] &&
+	  (0..100) === r["honesty"]["lost"] + (r["functions"] || []).sum { |f| f["calls"] } - 120_000'
+	scry_ends 0 report --section calls --json "$T/max.scry"
+	"$RUBY" -rjson -e '*calls, last = $stdin.each_line.map { |l| JSON.parse(l) }
+	  honesty = last["honesty"]
+	  puts calls.size, honesty
+	  exit (0..2000) === honesty["lost"] - 2 * (60_000 - calls.size) && honesty["watched_ns"] > 500_000_000' <"$T/scry.out"
+}
+
 @test "calls of malloc beyond a full disk: scry has failed, and says how the program ended" {
 	need_root "mounting a small tmpfs"
 	mkdir "$T/small"

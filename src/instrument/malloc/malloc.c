@@ -222,6 +222,7 @@ static void tell_full(struct scry_watch *w, const char *why)
 static int take(struct scry_watch *w, struct scry_malloc_watch *m)
 {
 	struct scry_tracks_taken taken = {0};
+	struct scry_writer_stats written;
 	struct scry_stream *stream = scry_malloc_stream(m->calls);
 	uint64_t now = scry_now_ns();
 	int r;
@@ -249,7 +250,8 @@ static int take(struct scry_watch *w, struct scry_malloc_watch *m)
 	}
 	if (r == 0 && !w->root && !w->target_gone && !scry_preload_has(w))
 		scry_malloc_late_look(&m->late, w, &m->hooks, m->family.module);
-	if (r == -ENOSPC || r == -ENOMEM) { /* what was taken so far is whole */
+	scry_writer_stats(w->writer, &written);
+	if ((r == -ENOSPC && !written.error) || r == -ENOMEM) { /* what was taken is whole */
 		m->is_full = true;
 		w->enough = "--memory is used up";
 		tell_full(w, *scry_error() ? scry_error() : "not enough memory");
