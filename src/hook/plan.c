@@ -48,8 +48,8 @@ static bool are_files_bytes(struct scry_hooks *h, size_t object, const struct sc
 static const char patched[] = "a patch of scry's is applied to it; fix: scry patch list names it";
 
 static const char watched[] =
-	"a watch of scry's has changed its first bytes; fix: scry ps says which, "
-	"end that first";
+	"a watch of scry's has changed its first bytes; fix: end the watch that scry ps names, or "
+	"scry undo -p PID if it was killed";
 
 static bool is_slab_of_agent(const struct scry_hooks *h, const struct scry_maps *maps,
 			     uint64_t address)

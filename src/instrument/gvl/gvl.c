@@ -307,10 +307,12 @@ static int check_ways(const struct scry_gvl *g)
 		if (!is_there)
 			return scry_fail(-ENOTSUP,
 					 "process %d (%s): its VM's calls of %s cannot be hooked: "
-					 "there is no slot that they go through; fix: scry stacks "
-					 "samples how much of the time threads wait for the GVL",
+					 "there is no slot that they go through; fix: scry undo -p "
+					 "%d if a scry was killed while it watched them, else scry "
+					 "stacks, which samples how much of the time threads wait "
+					 "for the GVL",
 					 g->watch->proc.pid, g->ruby->description,
-					 functions[i].function);
+					 functions[i].function, g->watch->proc.pid);
 	}
 	return 0;
 }
