@@ -321,7 +321,7 @@ PY
 	scry_ends 2 record -e calls,locks -- true
 	says "calls and locks|locks and calls"
 	scry_ends 2 record -e malloc,stacks -- true
-	says "no instrument 'stacks'"
+	says "'stacks' is not an instrument"
 	scry_ends 2 record -e malloc,log -x free -- true
 	says "malloc and log cannot be recorded together: both record in one table"
 	scry_ends 2 record -e malloc,count -- true

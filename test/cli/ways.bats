@@ -120,7 +120,7 @@ shaped() {
 
 @test "a slot that the program also reads as a pointer is left alone" {
 	scry_ends 125 patch count labs@libc.so.6 --via=got -- "$TARGETS/target_taken" 50
-	says "takes its address too"
+	says "its callers take its address too"
 	scry_ends 0 patch count abs@libc.so.6 --via=got -- "$TARGETS/target_taken" 50
 }
 
