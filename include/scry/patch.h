@@ -28,9 +28,10 @@
  *
  * A function can be changed by one patch at a time. Calls that the compiler has inlined are not
  * seen. SCRY_REPLACE is refused where a caller may know the function too well: in its own object
- * gcc -O2 counts on registers that it leaves alone (-fipa-ra), but for --no-ipa-ra; and in programs whose code unwinders run (C++ exceptions,
- * cancellation with clean-ups), or that import pthread_cancel (libc's own clean-ups give back the
- * locks of its FILEs), as no unwinder knows of this object, but for --no-exceptions.
+ * gcc -O2 counts on registers that it leaves alone (-fipa-ra), unless you pass --no-ipa-ra; and in
+ * programs whose code unwinders run (C++ exceptions, cancellation with clean-ups), or that import
+ * pthread_cancel (libc's own clean-ups give back the locks of its FILEs), because no unwinder knows
+ * this object, unless you pass --no-exceptions.
  * longjmp may pass. SCRY_BEFORE has neither limit, SCRY_WRAP the second; but no handler of any kind
  * may be left by an exception, or call what a cancelled thread ends in (write, read, nanosleep ...)
  * where threads are cancelled that have clean-ups: unwinding ends at it.
@@ -87,9 +88,10 @@ struct scry_patch_entry { /* the section "scry_patch" is an array of these */
 	SCRY_PATCH_ENTRY(function, kind, #function at_library, handler, &scry_original_##function)
 /* As SCRY_REPLACE, and all registers but that of the result are as the function would have left
  * them alone, and the control and status words of SSE and x87 as it left them: for functions that
- * are called within their own object. Only for functions whose arguments are all in registers (at most six integers and pointers, eight float and double, no
- * structs by value, no `...`), and whose result is an integer or a pointer, or of the VOID kind
- * nothing. scry cannot check that. It takes 3.5 KiB of the stack. */
+ * are called within their own object. Only for functions whose arguments are all in registers (at
+ * most six integers and pointers, eight float and double, no structs by value, no `...`), and whose
+ * result is an integer or a pointer, or of the VOID kind nothing. scry cannot check that. It takes
+ * 3.5 KiB of the stack. */
 #define SCRY_AROUND(function, handler) SCRY_AROUND_IN(function, "", handler)
 #define SCRY_AROUND_VOID(function, handler) SCRY_AROUND_VOID_IN(function, "", handler)
 #define SCRY_AROUND_IN(function, at_library, handler) \
