@@ -293,6 +293,7 @@ static void sort_parts(struct scry_core *core)
 
 static int read_tables(struct scry_core *core, Elf *elf, struct scry_core_names *names)
 {
+	uint64_t notes = 0; /* bytes: segments may be the same ones, again and again */
 	size_t count = 0;
 	int err = 0;
 
@@ -314,10 +315,15 @@ static int read_tables(struct scry_core *core, Elf *elf, struct scry_core_names 
 			continue;
 		if (p.p_type == PT_LOAD)
 			add_part(core, &p);
-		if (p.p_type != PT_NOTE || p.p_filesz > NOTES_MAX || p.p_offset >= core->size)
+		if (p.p_type != PT_NOTE || p.p_offset >= core->size)
 			continue;
 		if (p.p_filesz > core->size - p.p_offset)
 			p.p_filesz = core->size - p.p_offset;
+		if (p.p_filesz > NOTES_MAX - notes)
+			return scry_fail(-E2BIG,
+					 "the core has notes of more than the %u MiB that scry reads",
+					 NOTES_MAX >> 20);
+		notes += p.p_filesz;
 		data = elf_getdata_rawchunk(elf, (int64_t)p.p_offset, p.p_filesz,
 					    p.p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
 		if (data)

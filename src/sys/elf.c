@@ -41,8 +41,7 @@
 #define SECTION_MAX (512u << 20) /* bytes that are read of one, or of a segment */
 #define HELD_MAX (2ull << 30)	 /* of all files */
 
-/* What is read of one file, by the blocks that it takes up on its disk, which may compress: one of
- * gigabytes that is all hole costs nobody but us. Some file systems do not say. */
+/* scry_elf_room: the disk may compress, and some file systems do not say. */
 #define ROOM_LEAST (16ull << 20)
 #define ROOM_PER_BYTE 8u
 
@@ -528,6 +527,11 @@ int scry_elf_got_slot(struct scry_elf *elf, const char *name, uint64_t *ret)
 int scry_elf_fd(const struct scry_elf *elf)
 {
 	return elf->fd;
+}
+
+uint64_t scry_elf_room(const struct scry_elf *elf)
+{
+	return elf->room;
 }
 
 size_t scry_elf_build_id(struct scry_elf *elf, const uint8_t **ret)

@@ -70,6 +70,9 @@ size_t scry_elf_build_id(struct scry_elf *elf, const uint8_t **ret);
 bool scry_elf_has_debug_info(struct scry_elf *elf);
 /* The file itself, for readers of what is not read here (debug information). Owned by the elf. */
 int scry_elf_fd(const struct scry_elf *elf);
+/* How many bytes may be read of it, by the blocks that it takes up on its disk: a file of gigabytes
+ * that is all hole costs nobody but us. */
+uint64_t scry_elf_room(const struct scry_elf *elf);
 
 /* Bytes of the file as they are mapped at link-time address `addr`: 0 or -EFAULT. For comparing
  * memory with its file. */
