@@ -23,7 +23,7 @@ struct node { /* a frame, and who called it */
 };
 
 struct scry_native_stacks {
-	struct scry_native *native;
+	struct scry_modules *native;
 	struct scry_map numbers;   /* -> node */
 	struct scry_map by_frame;  /* address -> frame */
 	struct scry_map by_parent; /* parent << 32 | frame -> node */
@@ -33,7 +33,7 @@ struct scry_native_stacks {
 	uint32_t node_count, node_room;
 };
 
-struct scry_native_stacks *scry_native_stacks_new(struct scry_native *native)
+struct scry_native_stacks *scry_native_stacks_new(struct scry_modules *native)
 {
 	struct scry_native_stacks *s = calloc(1, sizeof(*s));
 
@@ -46,7 +46,7 @@ struct scry_native_stacks *scry_native_stacks_new(struct scry_native *native)
 	return s;
 }
 
-void scry_native_stacks_by(struct scry_native_stacks *s, struct scry_native *native)
+void scry_native_stacks_by(struct scry_native_stacks *s, struct scry_modules *native)
 {
 	s->native = native;
 }
@@ -169,13 +169,13 @@ void scry_native_stacks_look(struct scry_native_stacks *s)
 {
 	while (s->looked < s->frame_count) {
 		struct frame *f = &s->frames[++s->looked];
-		struct scry_native_name name;
+		struct scry_code_name name;
 		bool is_exact;
 
 		if (!f->address)
 			continue;
 		is_exact = (f->address & SCRY_UNWIND_EXACT) != 0;
-		scry_native_name(s->native, (f->address & ~SCRY_UNWIND_EXACT) + is_exact, &name);
+		scry_modules_name(s->native, (f->address & ~SCRY_UNWIND_EXACT) + is_exact, &name);
 		f->module = name.module;
 		f->symbol = name.symbol;
 		f->offset = name.offset - is_exact;

@@ -19,6 +19,8 @@
 
 struct scry_elf;
 
+#define SCRY_SYMBOL_LENGTH_MAX 16384u /* bytes; what is longer is no name */
+
 struct scry_sym {
 	uint64_t value; /* link-time address (add the bias), or TLS offset when type is STT_TLS */
 	uint64_t size;
@@ -30,10 +32,8 @@ struct scry_sym {
 
 /* Opens the file behind mapping `m` of process `pid`. 0 or -errno with a sentence. */
 int scry_elf_open_mapped(pid_t pid, const struct scry_map_entry *m, struct scry_elf **ret);
-/* Is it the vDSO of a 64-bit program? It is no file, but the kernel gives each the same one: ours
- * is copied. 0 or -errno with a sentence. */
+/* Is it the vDSO of a 64-bit program? It is no file (sys/elf_memory). */
 bool scry_elf_is_vdso(const struct scry_map_entry *m);
-int scry_elf_open_vdso(struct scry_elf **ret);
 /* Opens a file by path (tests, scry itself). */
 int scry_elf_open_path(const char *path, struct scry_elf **ret);
 void scry_elf_close(struct scry_elf *elf);

@@ -22,7 +22,7 @@
 #include "base/err.h"
 #include "base/intern.h"
 #include "instrument/gvl/gvl.h"
-#include "name/native.h"
+#include "sys/modules.h"
 #include "name/stacks.h"
 #include "vm/ruby_symbol.h"
 #include "vm/ruby_walk.h"
@@ -51,7 +51,7 @@ struct scry_gvl_blame {
 	struct row *rows;
 	size_t count, room;
 	uint64_t last_ns, samples, torn, unrecorded;
-	struct scry_native *native;
+	struct scry_modules *native;
 	struct scry_map
 		functions; /* of C methods -> their frame in `stacks`' terms, by place + 1 */
 	struct scry_stack_frame *libraries;
@@ -77,7 +77,7 @@ struct scry_gvl_blame *scry_gvl_blame_new(const struct scry_ruby *ruby)
 	}
 	scry_walk_watch_gc(&b->walk, ruby);
 	scry_map_init(&b->functions, FUNCTIONS_MAX);
-	b->native = scry_native_new(ruby->pid); /* NULL: then libraries have no names */
+	b->native = scry_modules_new(ruby->pid); /* NULL: then libraries have no names */
 	return b;
 }
 
@@ -92,7 +92,7 @@ void scry_gvl_blame_free(struct scry_gvl_blame *b)
 	scry_walk_done(&b->walk);
 	scry_map_done(&b->keys);
 	scry_map_done(&b->functions);
-	scry_native_free(b->native);
+	scry_modules_free(b->native);
 	free(b->libraries);
 	free(b->named);
 	free(b->rows);
@@ -151,7 +151,7 @@ static struct scry_stack_frame library_frame(struct scry_gvl_blame *b, const str
 					     uint64_t function)
 {
 	struct scry_stack_frame frame = {0};
-	struct scry_native_name name;
+	struct scry_code_name name;
 	uint64_t *at = scry_map_ref(&b->functions, function);
 
 	if (at && *at)
@@ -160,8 +160,8 @@ static struct scry_stack_frame library_frame(struct scry_gvl_blame *b, const str
 		return frame;
 	/* What was mapped there at the last look may have gone: Ruby maps the files that it reads,
 	 * and libraries come where they were. From the first call on a library stays. */
-	scry_native_see(b->native);
-	scry_native_name(b->native, function + 1, &name); /* of the byte before */
+	scry_modules_see(b->native);
+	scry_modules_name(b->native, function + 1, &name); /* of the byte before */
 	if (name.module && name.module[0] == '/' && strcmp(name.module, ruby->module))
 		frame = (struct scry_stack_frame){
 			.path = name_id(b, name.module),
