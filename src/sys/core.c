@@ -320,9 +320,10 @@ static int read_tables(struct scry_core *core, Elf *elf, struct scry_core_names 
 		if (p.p_filesz > core->size - p.p_offset)
 			p.p_filesz = core->size - p.p_offset;
 		if (p.p_filesz > NOTES_MAX - notes)
-			return scry_fail(-E2BIG,
-					 "the core has notes of more than the %u MiB that scry reads",
-					 NOTES_MAX >> 20);
+			return scry_fail(
+				-E2BIG,
+				"the core has notes of more than the %u MiB that scry reads",
+				NOTES_MAX >> 20);
 		notes += p.p_filesz;
 		data = elf_getdata_rawchunk(elf, (int64_t)p.p_offset, p.p_filesz,
 					    p.p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);

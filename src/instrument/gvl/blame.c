@@ -69,7 +69,7 @@ struct scry_gvl_blame *scry_gvl_blame_new(const struct scry_ruby *ruby)
 	b->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 	b->named = calloc(SCRY_WALK_FRAMES_MAX, sizeof(*b->named));
 	scry_map_init(&b->keys, ROWS_MAX);
-	scry_stacks_init(&b->stacks);
+	scry_stacks_init(&b->stacks, SCRY_STACKS_MAX);
 	if (b->timer < 0 || !b->named || scry_symbols_init(&b->symbols) < 0 ||
 	    scry_walk_init(&b->walk) < 0 || timerfd_settime(b->timer, 0, &each, NULL) < 0) {
 		scry_gvl_blame_free(b);
