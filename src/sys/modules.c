@@ -18,12 +18,12 @@
 #include "sys/dynamic.h"
 #include "sys/elf_memory.h"
 
-#define MODULES_MAX 1024u	 /* others are not looked into */
-#define SEEN_FIRST 64u		 /* files, opened at once */
-#define COPIES_MAX 64u		 /* of memory */
-#define FUNCTIONS_MAX (4u << 20) /* of a file; what has more is named in part */
-#define SYMBOL_COMPARED_MAX 64u	 /* of two as long, of the same bytes */
-#define MAPPINGS_MAX 64u	 /* of one object, from its header on */
+#define MODULES_MAX 512u	  /* open at once; others are not looked into */
+#define SEEN_FIRST 64u		  /* files, opened at once */
+#define COPIES_BYTES (256u << 20) /* of memory: behind them no more is copied */
+#define FUNCTIONS_MAX (4u << 20)  /* of a file; what has more is named in part */
+#define SYMBOL_COMPARED_MAX 64u	  /* of two as long, of the same bytes */
+#define MAPPINGS_MAX 64u	  /* of one object, from its header on */
 #define PATIENCE_NS 4000000ull
 
 struct function {
@@ -60,7 +60,8 @@ struct scry_modules {
 	struct scry_mem mem;   /* of the program that the look was at; .pid 0: none */
 	struct place *places;  /* for each mapping */
 	struct scry_module *modules[MODULES_MAX];
-	size_t count, copies;
+	size_t count;
+	uint64_t copied; /* bytes */
 	uint64_t looked_ns, patience_ns;
 	unsigned int shares; /* beside the first one's */
 };
@@ -277,6 +278,7 @@ static struct scry_module *copy_memory(struct scry_modules *t, const struct scry
 {
 	const struct scry_map_entry *first = m;
 	struct scry_module *f;
+	struct stat st;
 
 	while (first->offset && first > t->maps.entries && m - first < MAPPINGS_MAX)
 		first--;
@@ -290,13 +292,13 @@ static struct scry_module *copy_memory(struct scry_modules *t, const struct scry
 			return f;
 		}
 	}
-	f = t->copies < COPIES_MAX ? add(t, m) : NULL;
+	f = t->copied < COPIES_BYTES ? add(t, m) : NULL;
 	if (!f)
 		return NULL;
-	t->copies++;
 	f->copied_from = first->start;
 	if (scry_elf_open_memory(&t->mem, first->start, &f->elf, &f->copied_bias) < 0)
 		return NULL;
+	t->copied += fstat(scry_elf_fd(f->elf), &st) == 0 ? (uint64_t)st.st_blocks * 512 : 0;
 	*ret_bias = f->copied_bias;
 	return f;
 }
