@@ -144,16 +144,30 @@ int scry_core_elf(const struct scry_core *core, const struct scry_map_entry *m,
 	return open_regular(file->path, ret);
 }
 
+/* Sections are no part of what is loaded: strip(1) takes them away. */
+static void forget_sections(char *page)
+{
+	Elf64_Ehdr head;
+
+	memcpy(&head, page, sizeof(head));
+	head.e_shoff = 0;
+	head.e_shnum = head.e_shstrndx = 0;
+	memcpy(page, &head, sizeof(head));
+}
+
 /* Is the page that the process had at `addr` that of the file? */
 static enum scry_core_check check_file(const struct scry_core *core, uint64_t addr, int fd)
 {
 	const struct scry_core_part *p = part_at(core, addr);
-	char theirs[PAGE], ours[PAGE];
-	ssize_t n = pread(fd, ours, sizeof(ours), 0);
+	char theirs[PAGE], ours[PAGE] = {0};
+	ssize_t n;
 
 	if (!p || p->filed - (addr - p->start) < PAGE || p->filed < addr - p->start ||
 	    read_at(core->fd, p->offset + (addr - p->start), theirs, PAGE))
 		return SCRY_CORE_UNCHECKED;
+	n = pread(fd, ours, sizeof(ours), 0);
+	forget_sections(theirs);
+	forget_sections(ours);
 	return n > 0 && memcmp(theirs, ours, (size_t)n) == 0 ? SCRY_CORE_SAME : SCRY_CORE_OTHER;
 }
 

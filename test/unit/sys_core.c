@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,6 +106,10 @@ static void test_other_file(void **state)
 	struct scry_core *core;
 	struct scry_mem mem;
 
+	bytes[2 * CORE_PAGE + offsetof(Elf64_Ehdr, e_shoff)] ^= 8; /* stripped since */
+	assert_int_equal(open_bytes(bytes, size, &core), 0);
+	assert_int_equal(core->files[0].check, SCRY_CORE_SAME);
+	scry_core_close(core);
 	bytes[2 * CORE_PAGE + 900] ^= 1; /* its first page was another */
 	assert_int_equal(open_bytes(bytes, size, &core), 0);
 	assert_int_equal(core->files[0].check, SCRY_CORE_OTHER);
