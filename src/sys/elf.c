@@ -364,10 +364,11 @@ int scry_elf_each_symbol(struct scry_elf *elf, int (*fn)(const struct scry_sym *
 			 void *arg)
 {
 	for (size_t t = 0; t < 2; t++) {
+		struct scry_elf *from = t && elf->debug ? elf->debug : elf;
 		struct scry_sym sym;
 
-		for (size_t i = 1; i < elf->tables[t].count; i++) {
-			int r = symbol_get(elf, &elf->tables[t], i, &sym) ? fn(&sym, arg) : 0;
+		for (size_t i = 1; i < from->tables[t].count; i++) {
+			int r = symbol_get(from, &from->tables[t], i, &sym) ? fn(&sym, arg) : 0;
 
 			if (r)
 				return r;

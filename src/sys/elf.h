@@ -43,8 +43,8 @@ int scry_elf_symbol(struct scry_elf *elf, const char *name, struct scry_sym *ret
 /* The function symbol that covers link-time address `addr`, or -ENOENT. */
 int scry_elf_symbol_at(struct scry_elf *elf, uint64_t addr, struct scry_sym *ret);
 
-/* Calls `fn` for each defined and named symbol, .dynsym first (names may come twice), until it
- * returns other than 0, which is returned. */
+/* Calls `fn` for each defined and named symbol, .dynsym, then .symtab or one that was lent (names
+ * may come twice), until it returns other than 0, which is returned. */
 int scry_elf_each_symbol(struct scry_elf *elf, int (*fn)(const struct scry_sym *, void *),
 			 void *arg);
 

@@ -40,7 +40,6 @@ struct scry_module {
 	uint64_t copied_from; /* memory at this header; 0: it is a file */
 	uint64_t copied_bias;
 	struct scry_elf *elf;	    /* NULL: cannot be read */
-	struct scry_elf *debug;	    /* its separate symbols, or NULL */
 	struct function *functions; /* by value, then names; made at the first question */
 	size_t count, room;
 	struct scry_cfi cfi;
@@ -370,7 +369,6 @@ static void free_module(struct scry_module *f)
 	scry_cfi_done(&f->cfi);
 	scry_fde_done(&f->fdes);
 	free(f->functions);
-	scry_elf_close(f->debug);
 	scry_elf_close(f->elf);
 	free(f);
 }
@@ -470,17 +468,16 @@ static int compare_functions(const void *a, const void *b)
 	return strncmp(x->name, y->name, SYMBOL_COMPARED_MAX);
 }
 
-/* The function that covers link-time address `at`, or NULL. */
-static const struct function *function_at(struct scry_module *f, uint64_t at)
+/* The function that covers link-time address `at`, or NULL. `path`: for its debug file. */
+static const struct function *function_at(struct scry_module *f, const char *path, uint64_t at)
 {
 	size_t low = 0, high;
 
 	if (!f->is_sorted) {
+		scry_debug_file_lend(f->elf, path);
 		scry_elf_each_symbol(f->elf, gather, f);
 		if (!f->count)
 			gather_dynamic(f);
-		if (scry_debug_file_elf(f->elf, &f->debug) == 0)
-			scry_elf_each_symbol(f->debug, gather, f);
 		if (f->count)
 			qsort(f->functions, f->count, sizeof(*f->functions), compare_functions);
 		f->is_sorted = true;
@@ -519,7 +516,7 @@ void scry_modules_name(struct scry_modules *t, uint64_t address, struct scry_cod
 	if (!f)
 		return;
 	ret->offset = ret->object_offset = address - bias;
-	function = function_at(f, address - 1 - bias);
+	function = function_at(f, m->path, address - 1 - bias);
 	if (!function)
 		return;
 	ret->symbol = function->name;
