@@ -60,37 +60,37 @@ static void push_thread(struct scry_gvl_view *g, const struct scry_ev_gvl_thread
 static void push_threads(struct scry_gvl_view *g)
 {
 	const struct scry_column columns[] = {
-		{g->processes > 1 ? "pid" : NULL, "pid", SCRY_CELL_NUMBER, false},
-		{NULL, "thread", SCRY_CELL_NUMBER, false},
-		{"tid", "tid", SCRY_CELL_NUMBER, false},
-		{"others lost s", "lost_ns", SCRY_CELL_TIME, false},
-		{"held s", "held_ns", SCRY_CELL_TIME, false},
-		{"waited s", NULL, SCRY_CELL_TIME, false},
-		{NULL, "wanted_ns", SCRY_CELL_TIME, false},
-		{NULL, "granted_ns", SCRY_CELL_TIME, false},
-		{"without s", "without_ns", SCRY_CELL_TIME, false},
-		{NULL, "unknown_ns", SCRY_CELL_TIME, false},
-		{NULL, "takes", SCRY_CELL_COUNT, false},
-		{"waits", "waits", SCRY_CELL_COUNT, false},
-		{"p50 s", "wait_p50_ns", SCRY_CELL_TIME, false},
-		{NULL, "wait_p90_ns", SCRY_CELL_TIME, false},
-		{"p99 s", "wait_p99_ns", SCRY_CELL_TIME, false},
-		{"max s", "wait_max_ns", SCRY_CELL_TIME, false},
-		{NULL, "older_wait_ns", SCRY_CELL_TIME, false},
-		{NULL, "open_wait_ns", SCRY_CELL_TIME, false},
-		{"yields", "yields", SCRY_CELL_COUNT, false},
-		{NULL, "taken_back", SCRY_CELL_COUNT, false},
-		{"forced", "forced", SCRY_CELL_COUNT, false},
-		{NULL, "passes", SCRY_CELL_COUNT, false},
-		{NULL, "overtakes", SCRY_CELL_COUNT, false},
-		{NULL, "convoys", SCRY_CELL_COUNT, false},
-		{NULL, "convoys_ns", SCRY_CELL_TIME, false},
-		{NULL, "convoy_max_ns", SCRY_CELL_TIME, false},
-		{NULL, "convoy_max_takes", SCRY_CELL_COUNT, false},
-		{NULL, "threads", SCRY_CELL_COUNT, false},
-		{NULL, "has_ended", SCRY_CELL_BOOL, false},
-		{"name", NULL, SCRY_CELL_TEXT, false},
-		{NULL, "name", SCRY_CELL_TEXT, false},
+		{g->processes > 1 ? "pid" : NULL, "pid", SCRY_CELL_NUMBER, NULL, 0},
+		{NULL, "thread", SCRY_CELL_NUMBER, NULL, 0},
+		{"tid", "tid", SCRY_CELL_NUMBER, NULL, 0},
+		{"others lost s", "lost_ns", SCRY_CELL_TIME, NULL, 0},
+		{"held s", "held_ns", SCRY_CELL_TIME, NULL, 0},
+		{"waited s", NULL, SCRY_CELL_TIME, NULL, 0},
+		{NULL, "wanted_ns", SCRY_CELL_TIME, NULL, 0},
+		{NULL, "granted_ns", SCRY_CELL_TIME, NULL, 0},
+		{"without s", "without_ns", SCRY_CELL_TIME, NULL, 0},
+		{NULL, "unknown_ns", SCRY_CELL_TIME, NULL, 0},
+		{NULL, "takes", SCRY_CELL_COUNT, NULL, 0},
+		{"waits", "waits", SCRY_CELL_COUNT, NULL, 0},
+		{"p50 s", "wait_p50_ns", SCRY_CELL_TIME, NULL, 0},
+		{NULL, "wait_p90_ns", SCRY_CELL_TIME, NULL, 0},
+		{"p99 s", "wait_p99_ns", SCRY_CELL_TIME, NULL, 0},
+		{"max s", "wait_max_ns", SCRY_CELL_TIME, NULL, 0},
+		{NULL, "older_wait_ns", SCRY_CELL_TIME, NULL, 0},
+		{NULL, "open_wait_ns", SCRY_CELL_TIME, NULL, 0},
+		{"yields", "yields", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "taken_back", SCRY_CELL_COUNT, NULL, 0},
+		{"forced", "forced", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "passes", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "overtakes", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "convoys", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "convoys_ns", SCRY_CELL_TIME, NULL, 0},
+		{NULL, "convoy_max_ns", SCRY_CELL_TIME, NULL, 0},
+		{NULL, "convoy_max_takes", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "threads", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "has_ended", SCRY_CELL_BOOL, NULL, 0},
+		{"name", NULL, SCRY_CELL_TEXT, NULL, 0},
+		{NULL, "name", SCRY_CELL_TEXT, NULL, 0},
 	};
 	uint64_t top = scry_view_top(g->opts, g->doc), shown = 0, hidden = 0;
 
@@ -115,12 +115,12 @@ static void push_threads(struct scry_gvl_view *g)
 static void push_pairs(struct scry_gvl_view *g)
 {
 	static const struct scry_column columns[] = {
-		{NULL, "pid", SCRY_CELL_NUMBER, false},
-		{"lost s", "lost_ns", SCRY_CELL_TIME, false},
-		{NULL, "waiter", SCRY_CELL_NUMBER, false},
-		{NULL, "holder", SCRY_CELL_NUMBER, false},
-		{"waited", NULL, SCRY_CELL_TEXT, false},
-		{"while it was held by", NULL, SCRY_CELL_TEXT, false},
+		{NULL, "pid", SCRY_CELL_NUMBER, NULL, 0},
+		{"lost s", "lost_ns", SCRY_CELL_TIME, NULL, 0},
+		{NULL, "waiter", SCRY_CELL_NUMBER, NULL, 0},
+		{NULL, "holder", SCRY_CELL_NUMBER, NULL, 0},
+		{"waited", NULL, SCRY_CELL_TEXT, NULL, 0},
+		{"while it was held by", NULL, SCRY_CELL_TEXT, NULL, 0},
 	};
 	uint64_t top = scry_view_top(g->opts, g->doc), shown = 0, hidden = 0;
 	struct scry_buf holder = {0};
@@ -278,28 +278,28 @@ static void push_rows(struct scry_gvl_view *g, const struct scry_gvl_lines *l,
 {
 	const bool has_waits = are_waits(g, l), is_waiting = l == &g->waited;
 	const struct scry_column columns[COLUMNS] = {
-		[C_LOST] = {kind->lost, "lost_ns", SCRY_CELL_TIME, false},
-		[C_TENTHS] = {"%", NULL, SCRY_CELL_TENTHS, false},
-		[C_SHARE] = {NULL, "share_pct", SCRY_CELL_NUMBER, false},
+		[C_LOST] = {kind->lost, "lost_ns", SCRY_CELL_TIME, NULL, 0},
+		[C_TENTHS] = {"%", NULL, SCRY_CELL_TENTHS, NULL, 0},
+		[C_SHARE] = {NULL, "share_pct", SCRY_CELL_NUMBER, NULL, 0},
 		[C_SAMPLES] = {is_by_thread(g) || has_waits ? NULL : "samples", "samples",
-			       SCRY_CELL_COUNT, false},
+			       SCRY_CELL_COUNT, NULL, 0},
 		[C_WAITS] = {has_waits ? "waits" : NULL, is_waiting ? "waits" : NULL,
-			     SCRY_CELL_COUNT, false},
+			     SCRY_CELL_COUNT, NULL, 0},
 		[C_MAX] = {has_waits ? "max s" : NULL, is_waiting ? "wait_max_ns" : NULL,
-			   SCRY_CELL_TIME, false},
-		[C_TEXT] = {kind->head, NULL, SCRY_CELL_TEXT, false},
-		[C_STACK] = {NULL, "stack", SCRY_CELL_FRAMES, false}, /* its callers */
-		[C_FILE] = {NULL, "file", SCRY_CELL_TEXT, false},
-		[C_LINE] = {NULL, "line", SCRY_CELL_NUMBER, false},
-		[C_METHOD] = {NULL, "method", SCRY_CELL_TEXT, false},
-		[C_IS_C] = {NULL, "is_c", SCRY_CELL_BOOL, false},
-		[C_IS_NATIVE] = {NULL, "is_native", SCRY_CELL_BOOL, false},
-		[C_OFFSET] = {NULL, "offset", SCRY_CELL_NUMBER, false},
-		[C_LIBRARY] = {NULL, "library", SCRY_CELL_TEXT, false},
-		[C_FUNCTION] = {NULL, "function", SCRY_CELL_SYMBOL, false},
-		[C_GEM] = {NULL, "gem", SCRY_CELL_TEXT, false},
-		[C_PID] = {NULL, "pid", SCRY_CELL_NUMBER, false},
-		[C_THREAD] = {NULL, "thread", SCRY_CELL_NUMBER, false},
+			   SCRY_CELL_TIME, NULL, 0},
+		[C_TEXT] = {kind->head, NULL, SCRY_CELL_TEXT, NULL, 0},
+		[C_STACK] = {NULL, "stack", SCRY_CELL_FRAMES, NULL, 0}, /* its callers */
+		[C_FILE] = {NULL, "file", SCRY_CELL_TEXT, NULL, 0},
+		[C_LINE] = {NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
+		[C_METHOD] = {NULL, "method", SCRY_CELL_TEXT, NULL, 0},
+		[C_IS_C] = {NULL, "is_c", SCRY_CELL_BOOL, NULL, 0},
+		[C_IS_NATIVE] = {NULL, "is_native", SCRY_CELL_BOOL, NULL, 0},
+		[C_OFFSET] = {NULL, "offset", SCRY_CELL_NUMBER, NULL, 0},
+		[C_LIBRARY] = {NULL, "library", SCRY_CELL_TEXT, NULL, 0},
+		[C_FUNCTION] = {NULL, "function", SCRY_CELL_SYMBOL, NULL, 0},
+		[C_GEM] = {NULL, "gem", SCRY_CELL_TEXT, NULL, 0},
+		[C_PID] = {NULL, "pid", SCRY_CELL_NUMBER, NULL, 0},
+		[C_THREAD] = {NULL, "thread", SCRY_CELL_NUMBER, NULL, 0},
 	};
 	uint64_t top = scry_view_top(g->opts, g->doc), shown = 0, hidden = 0;
 	struct scry_frame_row scratch = {0};
@@ -356,9 +356,9 @@ void scry_gvl_push_stacks(struct scry_gvl_view *g)
 static void push_runnable(struct scry_gvl_view *g)
 {
 	static const struct scry_column columns[] = {
-		{"threads", "threads", SCRY_CELL_NUMBER, false},
-		{"seconds", "time_ns", SCRY_CELL_TIME, false},
-		{"%", NULL, SCRY_CELL_TENTHS, false},
+		{"threads", "threads", SCRY_CELL_NUMBER, NULL, 0},
+		{"seconds", "time_ns", SCRY_CELL_TIME, NULL, 0},
+		{"%", NULL, SCRY_CELL_TENTHS, NULL, 0},
 	};
 	const struct scry_ev_gvl *s = &g->sum;
 	const uint64_t known = scry_gvl_known_ns(g);
