@@ -200,7 +200,7 @@ static void choose_columns(const struct diff *d, struct scry_column columns[COLU
 	if (has_ages(d))
 		columns[COLUMN_AGE].title = "GC age";
 	if (d->opts->stacks)
-		columns[COLUMN_STACK].key = "stack";
+		columns[COLUMN_STACK].key = "frames";
 }
 
 static struct scry_cell growth_cell(uint64_t from, uint64_t to)
@@ -275,8 +275,7 @@ static void push_row(struct diff *d, const struct diff_row *row, struct scry_buf
 	cells[COLUMN_GEM] = scry_name_text(key->names, key->gem);
 	cells[COLUMN_INTERNAL] = scry_cell_number(key->is_internal);
 	fill_counts(d, row, cells);
-	cells[COLUMN_STACK] =
-		scry_frames_cell(&d->tables.frames, &d->tables.names, key->stack, &d->frames);
+	cells[COLUMN_STACK] = scry_object_frames(&d->tables, key, &d->frames);
 	cells[COLUMN_TEXT_METHOD] =
 		by == SCRY_VIEW_BY_GEM ? cells[COLUMN_GEM] : cells[COLUMN_METHOD];
 	cells[COLUMN_TEXT_PLACE] = scry_cell_text(scry_buf_str(place), place->len);

@@ -511,7 +511,7 @@ static const struct scry_column group_columns[] = {
 	{NULL, "guard_unknown", SCRY_CELL_COUNT, NULL, 0},
 	{"in", "place", SCRY_CELL_TEXT, NULL, SCRY_COLUMN_CUT_AT_END},
 	{"stack", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
-	{NULL, "stack", SCRY_CELL_FRAMES, NULL, 0},
+	{NULL, "frames", SCRY_CELL_FRAMES, NULL, 0},
 	{NULL, "is_cut", SCRY_CELL_BOOL, NULL, 0},
 };
 

@@ -213,8 +213,6 @@ enum {
 	C_LINE,
 	C_METHOD,
 	C_IS_C,
-	C_IS_NATIVE,
-	C_OFFSET,
 	C_LIBRARY,
 	C_FUNCTION,
 	C_GEM,
@@ -223,24 +221,20 @@ enum {
 	COLUMNS
 };
 
-/* In folded form the library's function is the newest frame; else it stands beside the line. */
 static void set_frame(struct scry_gvl_view *g, uint32_t what, struct scry_frame_row *scratch,
 		      struct scry_cell cells[COLUMNS])
 {
+	const struct scry_frame leaf = scry_frames_get(&g->frames, what);
 	uint32_t library;
-	struct scry_frame frame = scry_gvl_ruby_frame(g, what, &library), above = {0};
-	const bool is_native = library && g->doc->is_folded;
+	struct scry_frame frame = scry_gvl_ruby_frame(g, what, &library),
+			  above = scry_frames_get(&g->frames, library);
 
-	above = scry_frames_get(&g->frames, library);
-	if (is_native)
-		frame = above;
-	cells[C_STACK] = scry_frames_cell(&g->frames, &g->names, frame.parent, scratch);
+	if (g->opts->by == SCRY_VIEW_BY_LINE)
+		cells[C_STACK] = scry_frames_cell(&g->frames, &g->names, &leaf, scratch);
 	cells[C_FILE] = scry_name_text(&g->names, frame.file);
-	cells[C_LINE] = scry_cell_known(frame.line, frame.line && !is_native);
+	cells[C_LINE] = scry_cell_known(frame.line, frame.line != 0);
 	cells[C_METHOD] = scry_name_text(&g->names, frame.method);
 	cells[C_IS_C] = scry_cell_number((frame.flags & SCRY_STACK_C) != 0);
-	cells[C_IS_NATIVE] = scry_cell_number(is_native);
-	cells[C_OFFSET] = scry_cell_known(frame.line, is_native);
 	cells[C_LIBRARY] = scry_name_text(&g->names, above.file);
 	cells[C_FUNCTION] = scry_name_text(&g->names, above.method);
 }
@@ -288,13 +282,11 @@ static void push_rows(struct scry_gvl_view *g, const struct scry_gvl_lines *l,
 		[C_MAX] = {has_waits ? "max s" : NULL, is_waiting ? "wait_max_ns" : NULL,
 			   SCRY_CELL_TIME, NULL, 0},
 		[C_TEXT] = {kind->head, NULL, SCRY_CELL_TEXT, NULL, 0},
-		[C_STACK] = {NULL, "stack", SCRY_CELL_FRAMES, NULL, 0}, /* its callers */
+		[C_STACK] = {NULL, "frames", SCRY_CELL_FRAMES, NULL, 0},
 		[C_FILE] = {NULL, "file", SCRY_CELL_TEXT, NULL, 0},
 		[C_LINE] = {NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
 		[C_METHOD] = {NULL, "method", SCRY_CELL_TEXT, NULL, 0},
 		[C_IS_C] = {NULL, "is_c", SCRY_CELL_BOOL, NULL, 0},
-		[C_IS_NATIVE] = {NULL, "is_native", SCRY_CELL_BOOL, NULL, 0},
-		[C_OFFSET] = {NULL, "offset", SCRY_CELL_NUMBER, NULL, 0},
 		[C_LIBRARY] = {NULL, "library", SCRY_CELL_TEXT, NULL, 0},
 		[C_FUNCTION] = {NULL, "function", SCRY_CELL_SYMBOL, NULL, 0},
 		[C_GEM] = {NULL, "gem", SCRY_CELL_TEXT, NULL, 0},

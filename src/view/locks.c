@@ -407,7 +407,7 @@ static void push_rows(struct locks *l, bool conditions)
 		{NULL, "offset", SCRY_CELL_HEX, NULL, 0},
 		{NULL, "function", SCRY_CELL_TEXT, NULL, 0},
 		{"waited in", NULL, SCRY_CELL_TEXT, NULL, 0},
-		{NULL, "stack", SCRY_CELL_FRAMES, NULL, 0},
+		{NULL, "frames", SCRY_CELL_FRAMES, NULL, 0},
 		{NULL, "owner_tid", SCRY_CELL_NUMBER, NULL, 0},
 		{NULL, "owned_ns", SCRY_CELL_NUMBER, NULL, 0},
 	};

@@ -175,6 +175,7 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 				 ? scry_native_frames_frames(&v->sum.stacks, v->reader,
 							     c->name.stack, frames)
 				 : 0;
+	struct scry_doc_frame *caller = &frames[0];
 	struct scry_malloc_growth growth = {0};
 	uint64_t half = 0;
 	const bool grows = scry_malloc_caller_growth(p, c, &growth),
@@ -210,6 +211,14 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 	};
 
 	cells[6].mark = grows ? '+' : ' ';
+	if (!depth && v->places.by == SCRY_VIEW_BY_STACK) { /* recorded without: the caller alone */
+		*caller = (struct scry_doc_frame){.is_native = true, .offset = c->name.offset};
+		caller->file =
+			scry_reader_string(v->reader, c->name.module_str, &caller->file_length);
+		caller->method =
+			scry_reader_string(v->reader, c->name.symbol_str, &caller->method_length);
+		cells[23] = (struct scry_cell){.number = 1, .frames = frames};
+	}
 	v->doc->ops->row(v->doc, cells);
 }
 
@@ -244,7 +253,7 @@ static int push_callers(struct malloc_view *v)
 		{NULL, "file", SCRY_CELL_TEXT, NULL, 0},
 		{NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
 		{NULL, "method", SCRY_CELL_TEXT, NULL, 0},
-		{NULL, "stack", SCRY_CELL_FRAMES, NULL, 0},
+		{NULL, "frames", SCRY_CELL_FRAMES, NULL, 0},
 		{"caller", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
 	};
 	const struct scry_malloc_process *p = v->process;

@@ -296,7 +296,7 @@ static void set_columns(const struct scry_syscall_view *v, struct scry_column *c
 		[COL_LINE_NUMBER] = {NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
 		[COL_LINE_METHOD] = {NULL, "method", SCRY_CELL_TEXT, NULL, 0},
 		[COL_LINE_SHARE] = {NULL, "line_share", SCRY_CELL_VALUE, NULL, 0},
-		[COL_LINE_FRAMES] = {NULL, "line_frames", SCRY_CELL_FRAMES, NULL, 0},
+		[COL_LINE_FRAMES] = {NULL, "ruby_frames", SCRY_CELL_FRAMES, NULL, 0},
 		[COL_CALLER] = {"called by", "caller", SCRY_CELL_TEXT, NULL,
 				SCRY_COLUMN_CUT_AT_END},
 		[COL_FRAMES] = {NULL, "frames", SCRY_CELL_FRAMES, NULL, 0},
