@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "view/gvl.h"
+#include "view/table.h"
 #include "view/verdict.h"
 
 #define ROWS_MAX (1u << 20)
@@ -349,9 +350,9 @@ static void push_table(struct diff *d, const struct table *t, const char *title)
 	scry_doc_table(d->doc, columns, COLUMNS);
 	for (size_t i = 0; i < t->changed && (!top || i < top); i++)
 		push_pair(d, t, &t->pairs[i]);
-	if (top && t->changed > top)
-		scry_doc_remark(d->doc, "%zu more rows have changed; --top 0 shows them",
-				t->changed - (size_t)top);
+	scry_left_out_push(
+		&(struct scry_left_out){.by_top = top && t->changed > top ? t->changed - top : 0},
+		d->doc);
 	d->doc->title = NULL;
 }
 

@@ -17,6 +17,7 @@
 #include "view/frames.h"
 #include "view/grep.h"
 #include "view/honesty.h"
+#include "view/table.h"
 #include "view/verdict.h"
 #include "view/view.h"
 
@@ -601,7 +602,8 @@ static void push_row(struct stacks *v, const struct row *row)
 
 static void push_rows(struct stacks *v, const struct scry_grep *grep)
 {
-	uint64_t top = scry_view_top(v->opts, v->doc), shown = 0, left = 0;
+	uint64_t top = scry_view_top(v->opts, v->doc), shown = 0;
+	struct scry_left_out left_out = {0};
 
 	for (size_t i = 0; i < v->row_count; i++) {
 		const struct row *row = &v->rows[i];
@@ -612,18 +614,16 @@ static void push_rows(struct stacks *v, const struct scry_grep *grep)
 		place = place_at(v, row);
 		scry_buf_clear(&v->line);
 		put_place(v, &place, &v->line);
-		if (!scry_grep_matches(grep, scry_buf_str(&v->line)))
-			continue;
-		if (top && shown == top) {
-			left++;
-			continue;
+		if (!scry_grep_matches(grep, scry_buf_str(&v->line))) {
+			left_out.by_grep++;
+		} else if (top && shown == top) {
+			left_out.by_top++;
+		} else {
+			shown++;
+			push_row(v, row);
 		}
-		shown++;
-		push_row(v, row);
 	}
-	if (left)
-		scry_doc_remark(v->doc, "%llu more rows are not shown; --top 0 shows them",
-				(unsigned long long)left);
+	scry_left_out_push(&left_out, v->doc);
 }
 
 static int push(struct stacks *v)

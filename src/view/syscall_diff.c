@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "view/syscalls.h"
+#include "view/table.h"
 #include "view/verdict.h"
 
 #define ROWS_MAX (1u << 20)
@@ -205,9 +206,9 @@ static void push_rows(const struct diff *d, size_t changed)
 		for (int k = 0; k < 3; k++)
 			scry_buf_done(&text[k]);
 	}
-	if (top && changed > top)
-		scry_doc_remark(d->doc, "%zu more rows have changed; --top 0 shows them",
-				changed - top);
+	scry_left_out_push(
+		&(struct scry_left_out){.by_top = top && changed > top ? changed - top : 0},
+		d->doc);
 }
 
 static int push(struct diff *d)
