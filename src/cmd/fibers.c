@@ -369,7 +369,7 @@ static int take(struct show *s, uint64_t took_ns)
 static int print(struct show *s)
 {
 	struct scry_report_opts form = SCRY_REPORT_OPTS_DEFAULT;
-	struct scry_doc doc = {.view = "fibers", .schema = 1, .talk = stderr};
+	struct scry_doc doc = {.view = "fibers", .schema = 2, .talk = stderr};
 	struct scry_output o;
 	int err = scry_output_stream(&o, s->opts->output, s->opts->force);
 

@@ -330,15 +330,16 @@ static void push_table(struct diff *d, const struct table *t, const char *title)
 	const bool has_waits = t == &d->threads;
 	const struct scry_column columns[COLUMNS] = {
 		[C_BEFORE] = {has_waits ? "waited ms/s" : "others lost ms/s", NULL, SCRY_CELL_TEXT,
-			      false},
-		[C_AFTER] = {"then", NULL, SCRY_CELL_TEXT, false},
-		[C_CHANGE] = {"change", NULL, SCRY_CELL_TEXT, false},
-		[C_NUMBER] = {NULL, "before_ns_per_s", SCRY_CELL_VALUE, false},
-		[C_THEN] = {NULL, "after_ns_per_s", SCRY_CELL_VALUE, false},
-		[C_WAITS] = {has_waits ? "waits" : NULL, "waits_before", SCRY_CELL_COUNT, false},
-		[C_WAITS_THEN] = {has_waits ? "then" : NULL, "waits_after", SCRY_CELL_COUNT, false},
+			      NULL, 0},
+		[C_AFTER] = {"then", NULL, SCRY_CELL_TEXT, NULL, 0},
+		[C_CHANGE] = {"change", NULL, SCRY_CELL_TEXT, NULL, 0},
+		[C_NUMBER] = {NULL, "before_ns_per_s", SCRY_CELL_VALUE, NULL, 0},
+		[C_THEN] = {NULL, "after_ns_per_s", SCRY_CELL_VALUE, NULL, 0},
+		[C_WAITS] = {has_waits ? "waits" : NULL, "waits_before", SCRY_CELL_COUNT, NULL, 0},
+		[C_WAITS_THEN] = {has_waits ? "then" : NULL, "waits_after", SCRY_CELL_COUNT, NULL,
+				  0},
 		[C_WHAT] = {has_waits ? "thread" : "while the GVL was held", "what", SCRY_CELL_TEXT,
-			    false},
+			    NULL, 0},
 	};
 	uint64_t top = scry_view_top(d->opts, d->doc);
 

@@ -60,37 +60,37 @@ static void push_thread(struct scry_gvl_view *g, const struct scry_ev_gvl_thread
 static void push_threads(struct scry_gvl_view *g)
 {
 	const struct scry_column columns[] = {
-		{g->processes > 1 ? "pid" : NULL, "pid", SCRY_CELL_NUMBER, false},
-		{NULL, "thread", SCRY_CELL_NUMBER, false},
-		{"tid", "tid", SCRY_CELL_NUMBER, false},
-		{"others lost s", "lost_ns", SCRY_CELL_TIME, false},
-		{"held s", "held_ns", SCRY_CELL_TIME, false},
-		{"waited s", NULL, SCRY_CELL_TIME, false},
-		{NULL, "wanted_ns", SCRY_CELL_TIME, false},
-		{NULL, "granted_ns", SCRY_CELL_TIME, false},
-		{"without s", "without_ns", SCRY_CELL_TIME, false},
-		{NULL, "unknown_ns", SCRY_CELL_TIME, false},
-		{NULL, "takes", SCRY_CELL_COUNT, false},
-		{"waits", "waits", SCRY_CELL_COUNT, false},
-		{"p50 s", "wait_p50_ns", SCRY_CELL_TIME, false},
-		{NULL, "wait_p90_ns", SCRY_CELL_TIME, false},
-		{"p99 s", "wait_p99_ns", SCRY_CELL_TIME, false},
-		{"max s", "wait_max_ns", SCRY_CELL_TIME, false},
-		{NULL, "older_wait_ns", SCRY_CELL_TIME, false},
-		{NULL, "open_wait_ns", SCRY_CELL_TIME, false},
-		{"yields", "yields", SCRY_CELL_COUNT, false},
-		{NULL, "taken_back", SCRY_CELL_COUNT, false},
-		{"forced", "forced", SCRY_CELL_COUNT, false},
-		{NULL, "passes", SCRY_CELL_COUNT, false},
-		{NULL, "overtakes", SCRY_CELL_COUNT, false},
-		{NULL, "convoys", SCRY_CELL_COUNT, false},
-		{NULL, "convoys_ns", SCRY_CELL_TIME, false},
-		{NULL, "convoy_max_ns", SCRY_CELL_TIME, false},
-		{NULL, "convoy_max_takes", SCRY_CELL_COUNT, false},
-		{NULL, "threads", SCRY_CELL_COUNT, false},
-		{NULL, "has_ended", SCRY_CELL_BOOL, false},
-		{"name", NULL, SCRY_CELL_TEXT, false},
-		{NULL, "name", SCRY_CELL_TEXT, false},
+		{g->processes > 1 ? "pid" : NULL, "pid", SCRY_CELL_NUMBER, NULL, 0},
+		{NULL, "thread", SCRY_CELL_NUMBER, NULL, 0},
+		{"tid", "tid", SCRY_CELL_NUMBER, NULL, 0},
+		{"others lost s", "lost_ns", SCRY_CELL_TIME, NULL, 0},
+		{"held s", "held_ns", SCRY_CELL_TIME, NULL, 0},
+		{"waited s", NULL, SCRY_CELL_TIME, NULL, 0},
+		{NULL, "wanted_ns", SCRY_CELL_TIME, NULL, 0},
+		{NULL, "granted_ns", SCRY_CELL_TIME, NULL, 0},
+		{"without s", "without_ns", SCRY_CELL_TIME, NULL, 0},
+		{NULL, "unknown_ns", SCRY_CELL_TIME, NULL, 0},
+		{NULL, "takes", SCRY_CELL_COUNT, NULL, 0},
+		{"waits", "waits", SCRY_CELL_COUNT, NULL, 0},
+		{"p50 s", "wait_p50_ns", SCRY_CELL_TIME, NULL, 0},
+		{NULL, "wait_p90_ns", SCRY_CELL_TIME, NULL, 0},
+		{"p99 s", "wait_p99_ns", SCRY_CELL_TIME, NULL, 0},
+		{"max s", "wait_max_ns", SCRY_CELL_TIME, NULL, 0},
+		{NULL, "older_wait_ns", SCRY_CELL_TIME, NULL, 0},
+		{NULL, "open_wait_ns", SCRY_CELL_TIME, NULL, 0},
+		{"yields", "yields", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "taken_back", SCRY_CELL_COUNT, NULL, 0},
+		{"forced", "forced", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "passes", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "overtakes", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "convoys", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "convoys_ns", SCRY_CELL_TIME, NULL, 0},
+		{NULL, "convoy_max_ns", SCRY_CELL_TIME, NULL, 0},
+		{NULL, "convoy_max_takes", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "threads", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "has_ended", SCRY_CELL_BOOL, NULL, 0},
+		{"name", NULL, SCRY_CELL_TEXT, NULL, 0},
+		{NULL, "name", SCRY_CELL_TEXT, NULL, 0},
 	};
 	uint64_t top = scry_view_top(g->opts, g->doc), shown = 0, hidden = 0;
 
@@ -115,12 +115,12 @@ static void push_threads(struct scry_gvl_view *g)
 static void push_pairs(struct scry_gvl_view *g)
 {
 	static const struct scry_column columns[] = {
-		{NULL, "pid", SCRY_CELL_NUMBER, false},
-		{"lost s", "lost_ns", SCRY_CELL_TIME, false},
-		{NULL, "waiter", SCRY_CELL_NUMBER, false},
-		{NULL, "holder", SCRY_CELL_NUMBER, false},
-		{"waited", NULL, SCRY_CELL_TEXT, false},
-		{"while it was held by", NULL, SCRY_CELL_TEXT, false},
+		{NULL, "pid", SCRY_CELL_NUMBER, NULL, 0},
+		{"lost s", "lost_ns", SCRY_CELL_TIME, NULL, 0},
+		{NULL, "waiter", SCRY_CELL_NUMBER, NULL, 0},
+		{NULL, "holder", SCRY_CELL_NUMBER, NULL, 0},
+		{"waited", NULL, SCRY_CELL_TEXT, NULL, 0},
+		{"while it was held by", NULL, SCRY_CELL_TEXT, NULL, 0},
 	};
 	uint64_t top = scry_view_top(g->opts, g->doc), shown = 0, hidden = 0;
 	struct scry_buf holder = {0};
@@ -213,8 +213,6 @@ enum {
 	C_LINE,
 	C_METHOD,
 	C_IS_C,
-	C_IS_NATIVE,
-	C_OFFSET,
 	C_LIBRARY,
 	C_FUNCTION,
 	C_GEM,
@@ -223,24 +221,20 @@ enum {
 	COLUMNS
 };
 
-/* In folded form the library's function is the newest frame; else it stands beside the line. */
 static void set_frame(struct scry_gvl_view *g, uint32_t what, struct scry_frame_row *scratch,
 		      struct scry_cell cells[COLUMNS])
 {
+	const struct scry_frame leaf = scry_frames_get(&g->frames, what);
 	uint32_t library;
-	struct scry_frame frame = scry_gvl_ruby_frame(g, what, &library), above = {0};
-	const bool is_native = library && g->doc->is_folded;
+	struct scry_frame frame = scry_gvl_ruby_frame(g, what, &library),
+			  above = scry_frames_get(&g->frames, library);
 
-	above = scry_frames_get(&g->frames, library);
-	if (is_native)
-		frame = above;
-	cells[C_STACK] = scry_frames_cell(&g->frames, &g->names, frame.parent, scratch);
+	if (g->opts->by == SCRY_VIEW_BY_LINE)
+		cells[C_STACK] = scry_frames_cell(&g->frames, &g->names, &leaf, scratch);
 	cells[C_FILE] = scry_name_text(&g->names, frame.file);
-	cells[C_LINE] = scry_cell_known(frame.line, frame.line && !is_native);
+	cells[C_LINE] = scry_cell_known(frame.line, frame.line != 0);
 	cells[C_METHOD] = scry_name_text(&g->names, frame.method);
 	cells[C_IS_C] = scry_cell_number((frame.flags & SCRY_STACK_C) != 0);
-	cells[C_IS_NATIVE] = scry_cell_number(is_native);
-	cells[C_OFFSET] = scry_cell_known(frame.line, is_native);
 	cells[C_LIBRARY] = scry_name_text(&g->names, above.file);
 	cells[C_FUNCTION] = scry_name_text(&g->names, above.method);
 }
@@ -278,28 +272,26 @@ static void push_rows(struct scry_gvl_view *g, const struct scry_gvl_lines *l,
 {
 	const bool has_waits = are_waits(g, l), is_waiting = l == &g->waited;
 	const struct scry_column columns[COLUMNS] = {
-		[C_LOST] = {kind->lost, "lost_ns", SCRY_CELL_TIME, false},
-		[C_TENTHS] = {"%", NULL, SCRY_CELL_TENTHS, false},
-		[C_SHARE] = {NULL, "share_pct", SCRY_CELL_NUMBER, false},
+		[C_LOST] = {kind->lost, "lost_ns", SCRY_CELL_TIME, NULL, 0},
+		[C_TENTHS] = {"%", NULL, SCRY_CELL_TENTHS, NULL, 0},
+		[C_SHARE] = {NULL, "share_pct", SCRY_CELL_NUMBER, NULL, 0},
 		[C_SAMPLES] = {is_by_thread(g) || has_waits ? NULL : "samples", "samples",
-			       SCRY_CELL_COUNT, false},
+			       SCRY_CELL_COUNT, NULL, 0},
 		[C_WAITS] = {has_waits ? "waits" : NULL, is_waiting ? "waits" : NULL,
-			     SCRY_CELL_COUNT, false},
+			     SCRY_CELL_COUNT, NULL, 0},
 		[C_MAX] = {has_waits ? "max s" : NULL, is_waiting ? "wait_max_ns" : NULL,
-			   SCRY_CELL_TIME, false},
-		[C_TEXT] = {kind->head, NULL, SCRY_CELL_TEXT, false},
-		[C_STACK] = {NULL, "stack", SCRY_CELL_FRAMES, false}, /* its callers */
-		[C_FILE] = {NULL, "file", SCRY_CELL_TEXT, false},
-		[C_LINE] = {NULL, "line", SCRY_CELL_NUMBER, false},
-		[C_METHOD] = {NULL, "method", SCRY_CELL_TEXT, false},
-		[C_IS_C] = {NULL, "is_c", SCRY_CELL_BOOL, false},
-		[C_IS_NATIVE] = {NULL, "is_native", SCRY_CELL_BOOL, false},
-		[C_OFFSET] = {NULL, "offset", SCRY_CELL_NUMBER, false},
-		[C_LIBRARY] = {NULL, "library", SCRY_CELL_TEXT, false},
-		[C_FUNCTION] = {NULL, "function", SCRY_CELL_SYMBOL, false},
-		[C_GEM] = {NULL, "gem", SCRY_CELL_TEXT, false},
-		[C_PID] = {NULL, "pid", SCRY_CELL_NUMBER, false},
-		[C_THREAD] = {NULL, "thread", SCRY_CELL_NUMBER, false},
+			   SCRY_CELL_TIME, NULL, 0},
+		[C_TEXT] = {kind->head, NULL, SCRY_CELL_TEXT, NULL, 0},
+		[C_STACK] = {NULL, "frames", SCRY_CELL_FRAMES, NULL, 0},
+		[C_FILE] = {NULL, "file", SCRY_CELL_TEXT, NULL, 0},
+		[C_LINE] = {NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
+		[C_METHOD] = {NULL, "method", SCRY_CELL_TEXT, NULL, 0},
+		[C_IS_C] = {NULL, "is_c", SCRY_CELL_BOOL, NULL, 0},
+		[C_LIBRARY] = {NULL, "library", SCRY_CELL_TEXT, NULL, 0},
+		[C_FUNCTION] = {NULL, "function", SCRY_CELL_SYMBOL, NULL, 0},
+		[C_GEM] = {NULL, "gem", SCRY_CELL_TEXT, NULL, 0},
+		[C_PID] = {NULL, "pid", SCRY_CELL_NUMBER, NULL, 0},
+		[C_THREAD] = {NULL, "thread", SCRY_CELL_NUMBER, NULL, 0},
 	};
 	uint64_t top = scry_view_top(g->opts, g->doc), shown = 0, hidden = 0;
 	struct scry_frame_row scratch = {0};
@@ -356,9 +348,9 @@ void scry_gvl_push_stacks(struct scry_gvl_view *g)
 static void push_runnable(struct scry_gvl_view *g)
 {
 	static const struct scry_column columns[] = {
-		{"threads", "threads", SCRY_CELL_NUMBER, false},
-		{"seconds", "time_ns", SCRY_CELL_TIME, false},
-		{"%", NULL, SCRY_CELL_TENTHS, false},
+		{"threads", "threads", SCRY_CELL_NUMBER, NULL, 0},
+		{"seconds", "time_ns", SCRY_CELL_TIME, NULL, 0},
+		{"%", NULL, SCRY_CELL_TENTHS, NULL, 0},
 	};
 	const struct scry_ev_gvl *s = &g->sum;
 	const uint64_t known = scry_gvl_known_ns(g);

@@ -23,7 +23,7 @@
 #define NAMES_MAX (1u << 20)
 #define NAMES_BYTES (256u << 20)
 
-enum { STACK, FILE_, LINE, METHOD, WEIGHT, IS_C, IS_NATIVE, OFFSET, PARTS };
+enum { STACK, WEIGHT, PARTS };
 
 struct flame {
 	struct scry_intern names;
@@ -117,8 +117,7 @@ static void flame_totals(struct scry_doc *doc, const struct scry_pair *pairs, si
 static void flame_table(struct scry_doc *doc)
 {
 	struct flame *flame = doc->renderer;
-	const char *keys[PARTS] = {"stack",	"file", "line",	     "method",
-				   doc->weight, "is_c", "is_native", "offset"};
+	const char *keys[PARTS] = {"frames", doc->weight};
 
 	for (size_t part = 0; part < PARTS; part++) {
 		flame->columns[part] = doc->column_count;
@@ -176,26 +175,14 @@ static void flame_row(struct scry_doc *doc, const struct scry_cell *cells)
 {
 	struct flame *flame = doc->renderer;
 	const struct scry_cell *stack = &cells[flame->columns[STACK]];
-	const struct scry_cell *file = &cells[flame->columns[FILE_]];
-	const struct scry_cell *method = &cells[flame->columns[METHOD]];
 	const struct scry_cell *weight = &cells[flame->columns[WEIGHT]];
-	const struct scry_doc_frame newest = {
-		.file = file->bytes,
-		.file_length = file->length,
-		.line = (uint32_t)cells[flame->columns[LINE]].number,
-		.method = method->bytes,
-		.method_length = method->length,
-		.is_c = cells[flame->columns[IS_C]].number,
-		.is_native = cells[flame->columns[IS_NATIVE]].number,
-		.offset = cells[flame->columns[OFFSET]].number,
-	};
 
 	if (weight->is_unknown || !weight->number)
 		return;
 	fprintf(doc->out, "[%" PRIu64 ",[", weight->number);
 	for (uint64_t i = 0; i < stack->number && !stack->is_unknown; i++)
-		fprintf(doc->out, "%" PRIu32 ",", name_of(flame, &stack->frames[i]));
-	fprintf(doc->out, "%" PRIu32 "]],\n", name_of(flame, &newest));
+		fprintf(doc->out, "%s%" PRIu32, i ? "," : "", name_of(flame, &stack->frames[i]));
+	fputs("]],\n", doc->out);
 }
 
 static void flame_remark(struct scry_doc *doc, const char *remark)

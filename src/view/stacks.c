@@ -61,8 +61,8 @@ struct stacks {
 	struct row *rows;
 	size_t row_count;
 	uint64_t total_ns;
-	uint64_t cpu_unknown_ns;       /* of threads that were not seen while they ran */
-	struct scry_frame_row callers; /* scratch */
+	uint64_t cpu_unknown_ns; /* of threads that were not seen while they ran */
+	struct scry_frame_row scratch;
 	struct scry_buf line;
 };
 
@@ -438,13 +438,12 @@ static struct place place_at(const struct stacks *v, const struct row *row)
 	return place;
 }
 
-/* The callers of a stack's newest frame: there may be none. */
-static struct scry_cell callers_cell(struct stacks *v, uint32_t stack)
+/* The whole stack; one without frames has a nameless one. */
+static struct scry_cell frames_cell(struct stacks *v, uint32_t stack)
 {
-	uint32_t parent = scry_frames_get(&v->frames, stack).parent;
+	const struct scry_frame leaf = scry_frames_get(&v->frames, stack);
 
-	return parent ? scry_frames_cell(&v->frames, &v->names, parent, &v->callers)
-		      : (struct scry_cell){0};
+	return scry_frames_cell(&v->frames, &v->names, &leaf, &v->scratch);
 }
 
 static void put_place(const struct stacks *v, const struct place *p, struct scry_buf *buf)
@@ -594,7 +593,7 @@ static void push_row(struct stacks *v, const struct row *row)
 		[C_OFFSET] = scry_cell_known(place.line, is_native),
 	};
 
-	cells[C_STACK] = v->opts->stacks ? callers_cell(v, row->id) : scry_cell_unknown();
+	cells[C_STACK] = v->opts->stacks ? frames_cell(v, row->id) : scry_cell_unknown();
 	for (int i = 0; i < SCRY_STATES; i++)
 		cells[C_STATES + i] = scry_cell_number(row->state_ns[i]);
 	v->doc->ops->row(v->doc, cells);
@@ -630,41 +629,41 @@ static void push_rows(struct stacks *v, const struct scry_grep *grep)
 static int push(struct stacks *v)
 {
 	static const struct scry_column lines[COLUMNS] = {
-		{"% own", NULL, SCRY_CELL_TENTHS, false},
-		{"own s", "self_ns", SCRY_CELL_TIME, false},
-		{"% with callees", NULL, SCRY_CELL_TENTHS, false},
-		{"s", "total_ns", SCRY_CELL_TIME, false},
-		{"samples", "samples", SCRY_CELL_COUNT, false},
-		{"file:line  method", NULL, SCRY_CELL_TEXT, true},
-		{NULL, NULL, SCRY_CELL_FRAMES, false},
-		{NULL, "file", SCRY_CELL_TEXT, false},
-		{NULL, "line", SCRY_CELL_NUMBER, false},
-		{NULL, "method", SCRY_CELL_TEXT, false},
-		{NULL, "is_c", SCRY_CELL_BOOL, false},
-		{NULL, "is_native", SCRY_CELL_BOOL, false},
-		{NULL, "offset", SCRY_CELL_NUMBER, false},
+		{"% own", NULL, SCRY_CELL_TENTHS, NULL, 0},
+		{"own s", "self_ns", SCRY_CELL_TIME, NULL, 0},
+		{"% with callees", NULL, SCRY_CELL_TENTHS, NULL, 0},
+		{"s", "total_ns", SCRY_CELL_TIME, NULL, 0},
+		{"samples", "samples", SCRY_CELL_COUNT, NULL, 0},
+		{"file:line  method", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
+		{NULL, NULL, SCRY_CELL_FRAMES, NULL, 0},
+		{NULL, "file", SCRY_CELL_TEXT, NULL, 0},
+		{NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
+		{NULL, "method", SCRY_CELL_TEXT, NULL, 0},
+		{NULL, "is_c", SCRY_CELL_BOOL, NULL, 0},
+		{NULL, "is_native", SCRY_CELL_BOOL, NULL, 0},
+		{NULL, "offset", SCRY_CELL_NUMBER, NULL, 0},
 	};
 	static const struct scry_column stacks[COLUMNS] = {
-		{"%", NULL, SCRY_CELL_TENTHS, false},
-		{"s", "self_ns", SCRY_CELL_TIME, false},
-		{NULL, NULL, SCRY_CELL_TENTHS, false},
-		{NULL, NULL, SCRY_CELL_TIME, false},
-		{"samples", "samples", SCRY_CELL_COUNT, false},
-		{"newest frame of the stack", NULL, SCRY_CELL_TEXT, true},
-		{NULL, "stack", SCRY_CELL_FRAMES, false},
-		{NULL, "file", SCRY_CELL_TEXT, false},
-		{NULL, "line", SCRY_CELL_NUMBER, false},
-		{NULL, "method", SCRY_CELL_TEXT, false},
-		{NULL, "is_c", SCRY_CELL_BOOL, false},
-		{NULL, "is_native", SCRY_CELL_BOOL, false},
-		{NULL, "offset", SCRY_CELL_NUMBER, false},
-		{NULL, "unknown_ns", SCRY_CELL_COUNT, false},
-		{NULL, "cpu_ns", SCRY_CELL_COUNT, false},
-		{NULL, "runnable_ns", SCRY_CELL_COUNT, false},
-		{NULL, "gvl_ns", SCRY_CELL_COUNT, false},
-		{NULL, "blocked_ns", SCRY_CELL_COUNT, false},
-		{NULL, "sleeping_ns", SCRY_CELL_COUNT, false},
-		{NULL, "gc_ns", SCRY_CELL_COUNT, false},
+		{"%", NULL, SCRY_CELL_TENTHS, NULL, 0},
+		{"s", "self_ns", SCRY_CELL_TIME, NULL, 0},
+		{NULL, NULL, SCRY_CELL_TENTHS, NULL, 0},
+		{NULL, NULL, SCRY_CELL_TIME, NULL, 0},
+		{"samples", "samples", SCRY_CELL_COUNT, NULL, 0},
+		{"newest frame of the stack", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
+		{NULL, "frames", SCRY_CELL_FRAMES, NULL, 0},
+		{NULL, "file", SCRY_CELL_TEXT, NULL, 0},
+		{NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
+		{NULL, "method", SCRY_CELL_TEXT, NULL, 0},
+		{NULL, "is_c", SCRY_CELL_BOOL, NULL, 0},
+		{NULL, "is_native", SCRY_CELL_BOOL, NULL, 0},
+		{NULL, "offset", SCRY_CELL_NUMBER, NULL, 0},
+		{NULL, "unknown_ns", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "cpu_ns", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "runnable_ns", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "gvl_ns", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "blocked_ns", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "sleeping_ns", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "gc_ns", SCRY_CELL_COUNT, NULL, 0},
 	};
 	struct scry_grep grep;
 	int err = make_rows(v);
@@ -711,6 +710,6 @@ int scry_view_stacks(struct scry_reader *reader, const struct scry_view_opts *op
 	scry_intern_done(&v.names);
 	free(v.samples);
 	free(v.rows);
-	free(v.callers.frames);
+	free(v.scratch.frames);
 	return err;
 }

@@ -165,14 +165,14 @@ static void push_rows(const struct diff *d, size_t changed)
 {
 	const char *unit = d->is_by_run ? "calls" : d->is_exact ? "calls/s" : "time %";
 	const struct scry_column columns[] = {
-		{unit, NULL, SCRY_CELL_TEXT, false},
-		{"then", NULL, SCRY_CELL_TEXT, false},
-		{"change", NULL, SCRY_CELL_TEXT, false},
-		{NULL, "before", SCRY_CELL_VALUE, false},
-		{NULL, "after", SCRY_CELL_VALUE, false},
-		{NULL, "count_before", SCRY_CELL_COUNT, false},
-		{NULL, "count_after", SCRY_CELL_COUNT, false},
-		{"what", "what", SCRY_CELL_TEXT, false},
+		{unit, NULL, SCRY_CELL_TEXT, NULL, 0},
+		{"then", NULL, SCRY_CELL_TEXT, NULL, 0},
+		{"change", NULL, SCRY_CELL_TEXT, NULL, 0},
+		{NULL, "before", SCRY_CELL_VALUE, NULL, 0},
+		{NULL, "after", SCRY_CELL_VALUE, NULL, 0},
+		{NULL, "count_before", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "count_after", SCRY_CELL_COUNT, NULL, 0},
+		{"what", "what", SCRY_CELL_TEXT, NULL, 0},
 	};
 	uint64_t top = scry_view_top(d->opts, d->doc);
 

@@ -389,7 +389,7 @@ PY
 @test "locks beside another instrument has places as scry locks has them" {
 	"$SCRY" record -e locks,malloc --force -o "$T/x.scry" -- "$TARGETS/target_contended" hold 3 300 >"$T/out" 2>&1 3>&-
 	"$SCRY" report "$T/x.scry" --section locks --json >"$T/x.json"
-	json_is "$T/x.json" 'rows.any? { |x| x["stack"].to_a.any? { |f| f["symbol"] == "take_queue" } }'
+	json_is "$T/x.json" 'rows.any? { |x| x["frames"].to_a.any? { |f| f["name"] == "take_queue" } }'
 }
 
 @test "an option of an instrument that is not in the list is refused" {
