@@ -43,6 +43,7 @@ struct stacks {
 	uint64_t duration_ns, rate;
 	int names; /* enum scry_sampling_names */
 	int engine;
+	int by; /* as the option has it */
 	bool native, pause, quiet, help, follow;
 	int verbose;
 	/* the run */
@@ -452,6 +453,11 @@ static int run(struct stacks *s)
 
 static int check(struct stacks *s, int argc, char **argv, int rest_at)
 {
+	static const int by[] = {SCRY_VIEW_BY_LINE, SCRY_VIEW_BY_METHOD, SCRY_VIEW_BY_GEM,
+				 SCRY_VIEW_BY_THREAD, SCRY_VIEW_BY_PROCESS};
+
+	s->o.report.rows.by = by[s->by];
+	s->o.report.by_given = s->by;
 	if (rest_at < argc)
 		s->o.command = argv + rest_at;
 	if (!s->pids.count == !s->o.command)
@@ -497,7 +503,8 @@ int scry_cmd_stacks(int argc, char **argv)
 		{'f', "follow", SCRY_OPT_FLAG, &s.follow, NULL,
 		 "sample its child processes too, and what they run", NULL},
 		{'o', "output", SCRY_OPT_STRING, &s.o.output, "FILE",
-		 "keep the recording (x.scry), or render at once (x.html, x.folded, x.json, x.txt)",
+		 "keep the recording (x.scry), or render at once (x.html, x.folded, "
+		 "x.speedscope.json, x.json, x.txt)",
 		 NULL},
 		{0, "native", SCRY_OPT_FLAG, &s.native, NULL,
 		 "native frames too, of C code, merged with Ruby's", NULL},
@@ -509,6 +516,9 @@ int scry_cmd_stacks(int argc, char **argv)
 		 "made",
 		 "auto|read|probe"},
 		SCRY_VIEW_STACKS_OPT_ROWS(&s.o.report.rows),
+		{0, "by", SCRY_OPT_CHOICE, &s.by, NULL,
+		 "a row for each line (default), method, gem, thread or process",
+		 "line|method|gem|thread|process"},
 		{0, "top", SCRY_OPT_U64, &s.o.report.rows.top, "N",
 		 "show N rows, 0 all (default 30; all in JSON)", NULL},
 		{0, "grep", SCRY_OPT_STRING, &s.o.report.rows.grep, "TEXT",
