@@ -9,6 +9,7 @@
 #include "base/demangle.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "view/gem.h"
 
 static const char *verdict_word(enum scry_walk_verdict verdict)
 {
@@ -71,8 +72,11 @@ static void put_head(const struct scry_dump *d, size_t at, struct scry_buf *buf)
 
 static void put_frame(const struct scry_dump_frame *f, struct scry_buf *buf)
 {
+	const char *path;
+
 	scry_buf_printf(buf, "    ");
-	scry_text_escape(buf, f->path, strlen(f->path));
+	path = scry_gem_path(f->path);
+	scry_text_escape(buf, path, strlen(path));
 	if (f->line)
 		scry_buf_printf(buf, ":%" PRIu32, f->line);
 	scry_buf_printf(buf, "%s", f->path[0] ? "  " : "");

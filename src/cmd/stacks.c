@@ -370,7 +370,10 @@ static int sample(struct stacks *s)
 	note_stopped(s);
 	scry_writer_flush(s->o.writer);
 	if (!s->quiet && !s->o.command && !s->duration_ns)
-		scry_log_say("watching process %d; ^C stops and reports", (int)s->pid);
+		scry_log_say(s->pids.count > 1
+				     ? "watching process %d and %zu more; ^C stops and reports"
+				     : "watching process %d; ^C stops and reports",
+			     (int)s->pid, s->pids.count - 1);
 	s->run.began_ns = scry_now_ns();
 	s->seed = s->run.began_ns | 1;
 	s->why = "duration";
@@ -415,6 +418,8 @@ static int watch(struct stacks *s)
 		scry_outside_head(&s->o, "stacks");
 		err = scry_descendants_begin(s->kin, first, s->pid);
 	}
+	for (size_t i = 1; i < s->pids.count && !err; i++)
+		err = scry_descendants_add(s->kin, (pid_t)s->pids.values[i]);
 	if (!err)
 		note_start(s);
 	if (!err)
@@ -466,11 +471,10 @@ static int check(struct stacks *s, int argc, char **argv, int rest_at)
 						  : "say what to watch: -p PID, or -- CMD; "
 						    "usage: scry stacks [OPTIONS] -p PID | -- "
 						    "CMD...");
-	if (s->pids.count > 1)
-		return scry_fail(-EINVAL, "one process at a time; fix: a scry for each");
-	if (s->pids.count && (!s->pids.values[0] || s->pids.values[0] > 4194304))
-		return scry_fail(-EINVAL, "%llu is not a process id",
-				 (unsigned long long)s->pids.values[0]);
+	for (size_t i = 0; i < s->pids.count; i++)
+		if (!s->pids.values[i] || s->pids.values[i] > 4194304) /* PID_MAX_LIMIT */
+			return scry_fail(-EINVAL, "%llu is not a process id",
+					 (unsigned long long)s->pids.values[i]);
 	if (s->pause && s->engine == ENGINE_BPF)
 		return scry_fail(-EINVAL, "--pause reads from outside; fix: it, or --engine=bpf");
 	if (s->rate == UINT64_MAX)
@@ -490,7 +494,9 @@ int scry_cmd_stacks(int argc, char **argv)
 	static const char usage[] = "scry stacks [OPTIONS] -p PID | -- CMD...";
 	struct stacks s = {.rate = UINT64_MAX, .o = SCRY_OUTSIDE_INIT};
 	const struct scry_opt rows[] = {
-		{'p', "pid", SCRY_OPT_U64_LIST, &s.pids, "PID", "watch this live process", NULL},
+		{'p', "pid", SCRY_OPT_U64_LIST, &s.pids, "PID",
+		 "watch this live process; may be given again, and have several: \"$(pgrep puma)\"",
+		 NULL},
 		{'d', "duration", SCRY_OPT_DURATION, &s.duration_ns, "TIME",
 		 "stop after 30s, 5m, ...; 0 (default): at ^C, or when it ends", NULL},
 		{'r', "rate", SCRY_OPT_U64, &s.rate, "N",

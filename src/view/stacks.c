@@ -18,6 +18,7 @@
 #include "view/gem.h"
 #include "view/grep.h"
 #include "view/honesty.h"
+#include "view/stack_processes.h"
 #include "view/stack_sums.h"
 #include "view/stack_threads.h"
 #include "view/verdict.h"
@@ -54,6 +55,7 @@ struct stacks {
 	struct scry_intern names, places;
 	struct scry_frames frames;
 	struct scry_stack_threads threads;
+	struct scry_stack_processes processes;
 	struct sample *samples;
 	size_t count, room;
 	struct scry_stack_sums sums;
@@ -324,6 +326,8 @@ static int make_rows(struct stacks *v)
 		v->total_ns += ns;
 		if (!ns)
 			continue;
+		if (scry_stack_processes_add(&v->processes, s->pid, ns, s->count))
+			return -ENOMEM;
 		if (!v->opts->stacks && s->stack && v->opts->by != SCRY_VIEW_BY_THREAD &&
 		    v->opts->by != SCRY_VIEW_BY_PROCESS) {
 			if (add_to_places(v, (uint32_t)i + 1, s, ns))
@@ -691,6 +695,8 @@ static int push(struct stacks *v)
 	scry_stack_sums_note(&v->sums, v->doc);
 	push_totals(v);
 	v->doc->weight = "self_ns";
+	if (v->opts->by == SCRY_VIEW_BY_LINE && !v->opts->stacks)
+		scry_stack_processes_push(&v->processes, v->total_ns, v->doc);
 	memcpy(columns, v->opts->stacks ? stacks : lines, sizeof(columns));
 	name_columns(v, columns);
 	scry_doc_table(v->doc, columns, COLUMNS);
@@ -723,5 +729,6 @@ int scry_view_stacks(struct scry_reader *reader, const struct scry_view_opts *op
 	free(v.samples);
 	free(v.rows);
 	free(v.scratch.frames);
+	free(v.processes.rows);
 	return err;
 }

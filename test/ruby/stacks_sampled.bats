@@ -131,6 +131,28 @@ idle_program='Thread.new { Thread.current.name = "idle"; Queue.new.pop }
 	[[ "$output" == *"stacks are by line, method, gem, thread or process"* ]]
 }
 
+@test "several processes: a list with line breaks, a table by process, the sums of each" {
+	local pids=()
+	for _ in 1 2 3; do
+		start many "$RUBY" -e '$stdout.syswrite("ready"); loop { 3000.times { |i| i.to_s }; sleep 0.002 }'
+		wait_for 10 in_file ready "$T/many.out"
+		pids+=("$PID")
+	done
+	for engine in read auto; do
+		"$SCRY" stacks -q --engine="$engine" -d 500ms --force -o "$T/m.scry" -p "$(printf '%s\n' "${pids[@]}")"
+		"$SCRY" report --json "$T/m.scry" >"$T/m.json"
+		json_is "$T/m.json" "r['processes'].map { |x| x['pid'] }.sort == [${pids[0]}, ${pids[1]}, ${pids[2]}].sort &&
+			r['processes'].sum { |x| x['total_ns'] } == r['totals']['wall_ns']"
+		"$SCRY" report --json --pid "${pids[1]}" "$T/m.scry" >"$T/one.json"
+		[ "$(json "$T/one.json" 'r["totals"]["wall_ns"]')" = "$(json "$T/m.json" "r['processes'].find { |x| x['pid'] == ${pids[1]} }['total_ns']")" ]
+		json_is "$T/one.json" '!r.key?("processes")'
+	done
+	"$SCRY" stacks -q -d 300ms -p "${pids[0]}" -p "${pids[2]}" >"$T/out"
+	[ "$(grep -cE "^ *[0-9.]+ .* (${pids[0]}|${pids[2]})$" "$T/out")" -eq 2 ]
+	run "$SCRY" stacks -q -d 300ms -p "${pids[0]}" -p 4194303
+	[ "$status" -eq 5 ]
+}
+
 @test "a program whose threads are all idle is shown as it is" {
 	start idle "$RUBY" -e '$stdout.syswrite("ready"); sleep'
 	wait_for 10 in_file ready "$T/idle.out"
