@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "base/opt.h"
 #include "cmd/cmd.h"
 #include "cmd/fibers.h"
@@ -30,7 +31,7 @@
 struct fibers_opts {
 	uint64_t pid, top, most_ns;
 	const char *core, *exe, *output;
-	bool json, all, force, help, count;
+	bool json, all, force, verbose, help, count;
 };
 
 struct show { /* what the view is given */
@@ -478,6 +479,8 @@ int scry_cmd_fibers(int argc, char **argv)
 		{'o', "output", SCRY_OPT_STRING, &o.output, "FILE",
 		 "write the report there: x.json, x.txt", NULL},
 		{0, "force", SCRY_OPT_FLAG, &o.force, NULL, "overwrite the output file", NULL},
+		{'v', "verbose", SCRY_OPT_FLAG, &o.verbose, NULL,
+		 "all totals, one a line, those that are 0 too", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &o.help, NULL, "this help", NULL},
 	};
 	size_t count = sizeof(rows) / sizeof(rows[0]);
@@ -497,6 +500,7 @@ int scry_cmd_fibers(int argc, char **argv)
 	}
 	if (!err)
 		err = check_opts(&o, rest < argc, usage);
+	scry_log_setup(o.verbose, SCRY_LOG_COLOR_AUTO);
 	if (!err)
 		err = o.core ? show_core(&o) : show_process(&o);
 	return scry_front_status(err);

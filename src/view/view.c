@@ -43,7 +43,7 @@ const struct scry_view scry_views[] = {
 	{"calls", "calls", "each call of a traced function, one a line", 2, true, scry_view_calls,
 	 CALLS},
 	{"calls-sums", "calls", "calls and times of each traced function", 1, false,
-	 scry_view_calls_sums, SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID},
+	 scry_view_calls_sums, FUNCTIONS},
 	{"gvl", "gvl", "who held a Ruby's VM lock (GVL), and who waited for it", 2, false,
 	 scry_view_gvl, FUNCTIONS | SCRY_VIEW_TAKES_BY | SCRY_VIEW_TAKES_STACKS},
 	{"locks", "locks", "which mutexes and conditions threads waited for, and where", 2, false,

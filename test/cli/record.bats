@@ -148,6 +148,22 @@ takes_of() {
 	json "$T/x.json" 'r["threads"].map { |t| t["takes"] }.max'
 }
 
+@test "diff compares the section of gvl where it is asked for, and where one has no objects" {
+	local loop='2.times.map { Thread.new { 20_000.times { |i| i.to_s } } }.each(&:join)'
+	"$SCRY" record -e objects,gvl -o "$T/a.scry" -- "$RUBY" -e "$loop"
+	"$SCRY" record -e gvl,malloc -o "$T/b.scry" -- "$RUBY" -e "$loop"
+	"$SCRY" diff "$T/a.scry" "$T/a.scry" --json >"$T/x.json"
+	json_is "$T/x.json" 'r["schema"] == "scry.diff/2"'
+	"$SCRY" diff "$T/a.scry" "$T/a.scry" --section gvl --json >"$T/x.json"
+	json_is "$T/x.json" 'r["schema"] == "scry.gvl_diff/1" && r["totals"]["changed"] == 0 && r["totals"]["waits_before"] == r["totals"]["waits_after"]'
+	"$SCRY" diff "$T/a.scry" "$T/b.scry" --json >"$T/x.json"
+	json_is "$T/x.json" 'r["schema"] == "scry.gvl_diff/1"'
+	scry_ends 1 diff "$T/a.scry" "$T/b.scry" --section objects
+	says "objects was not recorded"
+	scry_ends 1 diff "$T/a.scry" "$T/b.scry" --section malloc
+	says "sections of 'malloc' are not compared"
+}
+
 @test "gvl beside objects, malloc and calls: each gives the counts that it gives alone" {
 	local takes calls objects list
 	rounds
