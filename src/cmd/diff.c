@@ -350,7 +350,7 @@ int scry_cmd_diff(int argc, char **argv)
 		err = scry_report_opts_check(&opts.report, opts.output);
 	if (!err)
 		err = scry_output_check_ending(opts.output, "txt json");
-	if (!err && (opts.report.folded || opts.report.flame))
+	if (!err && (opts.report.folded || opts.report.flame || opts.report.speedscope))
 		err = scry_fail(-EINVAL, "'%s': growth has no stacks to draw", opts.output);
 	if (!err)
 		err = sides_parse(sides, &opts, &words);

@@ -9,6 +9,7 @@
 #include "base/demangle.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "view/gem.h"
 
 static const char *verdict_word(enum scry_walk_verdict verdict)
 {
@@ -62,11 +63,7 @@ static void put_head(const struct scry_dump *d, size_t at, struct scry_buf *buf)
 			continue;
 		if (shown++)
 			scry_buf_printf(buf, ", ");
-		scry_buf_printf(buf, "%d", (int)d->threads[i].ruby.tid);
-		if (d->threads[i].name[0]) {
-			scry_buf_printf(buf, " ");
-			scry_text_quote(buf, d->threads[i].name, strlen(d->threads[i].name));
-		}
+		scry_dump_put_thread(&d->threads[i], buf);
 	}
 	scry_buf_printf(buf, ": ");
 	put_state(d, t, buf);
@@ -75,8 +72,11 @@ static void put_head(const struct scry_dump *d, size_t at, struct scry_buf *buf)
 
 static void put_frame(const struct scry_dump_frame *f, struct scry_buf *buf)
 {
+	const char *path;
+
 	scry_buf_printf(buf, "    ");
-	scry_text_escape(buf, f->path, strlen(f->path));
+	path = scry_gem_path(f->path);
+	scry_text_escape(buf, path, strlen(path));
 	if (f->line)
 		scry_buf_printf(buf, ":%" PRIu32, f->line);
 	scry_buf_printf(buf, "%s", f->path[0] ? "  " : "");
@@ -158,6 +158,7 @@ static void put_thread(const struct scry_dump *d, size_t at, uint64_t depth, str
 	const struct scry_dump_thread *t = &d->threads[at];
 
 	put_head(d, at, buf);
+	scry_dump_put_lock(d, t, buf);
 	put_frames(t, depth, buf);
 	if (t->is_cut)
 		scry_buf_printf(buf, "    ... deeper than %u frames\n", SCRY_WALK_FRAMES_MAX);
@@ -248,6 +249,7 @@ void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
 		put_core(d, &buf);
 	else
 		put_stopped(d, &buf);
+	scry_dump_put_deadlocks(d, &buf);
 	for (size_t i = 0; i < d->count; i++) {
 		if (d->threads[i].same_as != i)
 			continue;
@@ -332,6 +334,7 @@ static void json_thread(struct scry_json *j, const struct scry_dump *d,
 	scry_json_text(j, scry_thread_state_words(t->state));
 	scry_json_key(j, "wait");
 	scry_json_text(j, t->wait[0] ? t->wait : NULL);
+	scry_dump_json_lock(j, d, t);
 	scry_json_key(j, "has_signal");
 	scry_json_bool(j, t->has_signal);
 	scry_json_key(j, "verdict");
@@ -377,6 +380,7 @@ int scry_dump_json(const struct scry_dump *d, FILE *out)
 	json_core(&j, d);
 	scry_json_key(&j, "other_threads");
 	scry_json_u64(&j, d->others);
+	scry_dump_json_deadlocks(&j, d);
 	scry_json_key(&j, "threads");
 	scry_json_array_begin(&j);
 	for (size_t i = 0; i < d->count; i++)

@@ -9,6 +9,7 @@
 
 #include "sample/rows.h"
 #include "vm/ruby_gvl.h"
+#include "vm/ruby_locks.h"
 
 #define LIST_NS 20000000u /* the list of threads is read again after so long */
 #define ASK_NS 20000000u  /* the kernel's own count is asked again after so long */
@@ -83,10 +84,11 @@ static void tell_thread(struct scry_samples *s, struct scry_samples_thread *t)
 	struct scry_ev_thread ev = {.thread = ++s->numbers,
 				    .pid = (uint32_t)s->ruby->pid,
 				    .tid = (uint32_t)t->ruby.tid};
-	char name[32];
+	char name[256];
 
 	t->number = ev.thread;
-	scry_task_name(s->ruby->pid, t->ruby.tid, name, sizeof(name));
+	if (!scry_ruby_thread_name(s->ruby, &t->ruby, name, sizeof(name)))
+		scry_task_name(s->ruby->pid, t->ruby.tid, name, sizeof(name));
 	scry_writer_string(s->writer, name, strlen(name), &ev.name_str);
 	scry_writer_payload(s->writer, &(struct scry_event){.type = SCRY_EVENT_THREAD}, &ev,
 			    sizeof(ev));

@@ -26,7 +26,7 @@
 #define CALLS (SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_STYLE)
 #define STACKS                                                                 \
 	(SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_STACKS | \
-	 SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_TIMES)
+	 SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_TIMES | SCRY_VIEW_TAKES_BY)
 
 const struct scry_view scry_views[] = {
 	{"objects", "objects", "which line makes objects of which class, and how many live", 2,
