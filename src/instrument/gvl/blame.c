@@ -21,7 +21,7 @@
 
 #include "base/err.h"
 #include "base/intern.h"
-#include "instrument/gvl/gvl.h"
+#include "instrument/gvl/past.h"
 #include "name/native.h"
 #include "name/stacks.h"
 #include "vm/ruby_symbol.h"
@@ -36,7 +36,7 @@
 #define FIRST 0xffffffffu /* holder: who had it before the first event */
 
 struct row {
-	uint32_t holder, stack; /* of the agent's table; a frame's number, 0: not read */
+	uint32_t holder, stack; /* as past.h names threads; a frame's number, 0: not read */
 	uint32_t samples, pad;
 	uint64_t weight; /* ns, times those that waited */
 };
@@ -276,9 +276,9 @@ uint32_t scry_gvl_blame_take(struct scry_gvl *g, const struct scry_walk_copy *co
 	return stack;
 }
 
-static void add(struct scry_gvl_blame *b, uint32_t holder, uint32_t stack, uint64_t weight)
+static void add(struct scry_gvl_blame *b, const struct row *sample)
 {
-	uint64_t *at = scry_map_ref(&b->keys, (uint64_t)holder << 32 | stack);
+	uint64_t *at = scry_map_ref(&b->keys, (uint64_t)sample->holder << 32 | sample->stack);
 	const size_t room = b->room ? 2 * b->room : 256;
 	struct row *more = b->rows;
 
@@ -292,25 +292,35 @@ static void add(struct scry_gvl_blame *b, uint32_t holder, uint32_t stack, uint6
 		return;
 	}
 	if (!*at) {
-		b->rows[b->count++] = (struct row){.holder = holder, .stack = stack};
+		b->rows[b->count++] =
+			(struct row){.holder = sample->holder, .stack = sample->stack};
 		*at = b->count;
 	}
-	b->rows[*at - 1].samples++;
-	b->rows[*at - 1].weight += weight;
+	b->rows[*at - 1].samples += sample->samples;
+	b->rows[*at - 1].weight += sample->weight;
+}
+
+void scry_gvl_blame_regroup(struct scry_gvl *g)
+{
+	struct scry_gvl_blame *b = g->blame;
+	struct row *before = b->rows;
+	const size_t count = b->count;
+
+	b->rows = NULL;
+	b->count = b->room = 0;
+	scry_map_done(&b->keys);
+	scry_map_init(&b->keys, ROWS_MAX);
+	for (size_t i = 0; i < count; i++) {
+		before[i].holder = scry_gvl_past_who(g->past, before[i].holder);
+		add(b, &before[i]);
+	}
+	free(before);
 }
 
 struct holding { /* as it is now */
 	uint32_t holder, waiting;
-	uint64_t th;
+	uint64_t th, since; /* since: when it got the lock */
 };
-
-/* A row of the table; FIRST: there was no event yet. */
-static uint32_t holder_of(const struct scry_gvl *g)
-{
-	const volatile struct scry_gvl_table *t = g->table;
-
-	return !t->sequence && g->since ? FIRST : t->owner % SCRY_GVL_THREADS;
-}
 
 static bool is_held_first(struct scry_gvl *g, struct holding *ret)
 {
@@ -322,16 +332,29 @@ static bool is_held_first(struct scry_gvl *g, struct holding *ret)
 	return g->has_first_look && s->owner && s->count;
 }
 
+/* FIRST: there was no event yet. */
 static bool is_held(struct scry_gvl *g, struct holding *ret)
 {
 	const volatile struct scry_gvl_table *t = g->table;
-	const uint32_t row = holder_of(g);
+	const uint32_t row = t->owner % SCRY_GVL_THREADS;
+	const volatile struct scry_gvl_row *r = &t->row[row];
 
-	if (row == FIRST)
+	if (!t->sequence && g->since)
 		return is_held_first(g, ret);
-	*ret = (struct holding){row, t->wanting, t->row[row].th};
+	*ret = (struct holding){.holder = SCRY_GVL_WHO(row, r->uses),
+				.waiting = t->wanting,
+				.th = r->th,
+				.since = r->since};
 	return row && ret->waiting && ret->waiting <= SCRY_GVL_THREADS && ret->th &&
-	       t->row[row].state == SCRY_GVL_HOLDS;
+	       r->state == SCRY_GVL_HOLDS;
+}
+
+/* Since it was found to, without an end: each take begins at another moment. */
+static bool is_held_still(struct scry_gvl *g, const struct holding *was)
+{
+	struct holding now;
+
+	return is_held(g, &now) && now.holder == was->holder && now.since == was->since;
 }
 
 void scry_gvl_blame_look(struct scry_gvl *g)
@@ -339,30 +362,34 @@ void scry_gvl_blame_look(struct scry_gvl *g)
 	struct scry_gvl_blame *b = g->blame;
 	const uint64_t now = scry_now_ns(), gap = now - b->last_ns,
 		       stands_ns = gap < GAP_MAX_NS ? gap : GAP_MAX_NS;
+	struct row sample = {.samples = 1};
 	struct holding held;
 	uint64_t ticks;
-	uint32_t stack;
 
 	if (read(b->timer, &ticks, sizeof(ticks)) != sizeof(ticks) && gap < PERIOD_NS)
 		return;
 	b->last_ns = now;
 	if (is_held(g, &held)) {
-		stack = scry_gvl_blame_walk(g, held.th);
-		if (holder_of(g) != held.holder) /* its stack may be of when it had it no more */
-			stack = 0;
+		sample.holder = held.holder;
+		sample.stack = scry_gvl_blame_walk(g, held.th);
+		sample.weight = stands_ns * held.waiting;
+		if (!is_held_still(g, &held)) /* its stack may be of when it had it no more */
+			sample.stack = 0;
 		b->samples++;
-		add(b, held.holder, stack, stands_ns * held.waiting);
+		add(b, &sample);
 	}
 	scry_gvl_waiters_look(g, stands_ns);
 }
 
-void scry_gvl_blame_settle(struct scry_gvl *g, uint32_t first_holder)
+void scry_gvl_blame_settle(struct scry_gvl *g, const struct scry_gvl_table *t,
+			   uint32_t first_holder)
 {
 	struct scry_gvl_blame *b = g->blame;
 
 	for (size_t i = 0; i < b->count; i++)
-		if (b->rows[i].holder == FIRST)
-			b->rows[i].holder = first_holder;
+		b->rows[i].holder = b->rows[i].holder == FIRST
+					    ? first_holder
+					    : scry_gvl_past_number(t, b->rows[i].holder);
 }
 
 /* The holder's samples share what others lost because of it. */
