@@ -112,6 +112,11 @@ comers() {
 	comers 5008 --stacks
 }
 
+@test "a call that gives the lock away is not blamed for what others wait, beside those that take the processors" {
+	"$SCRY" gvl --json -o "$T/gvl.json" --force -- "$RUBY" "$GVL/gives.rb" 8
+	judged gives
+}
+
 @test "the lock held asleep: how long the process ran is said beside it" {
 	need_root "entering a process that is not a child of scry"
 	"$RUBY" -e 'require "fiddle"' || skip "ruby has no fiddle"

@@ -182,7 +182,7 @@ static void look_for_movers(struct scry_gvl *g)
 	g->mover_ns = now;
 }
 
-static struct scry_gvl_person *person_of(struct scry_gvl *g, uint64_t th)
+static struct scry_gvl_person *make_person(struct scry_gvl *g, uint64_t th)
 {
 	uint64_t *at = scry_map_ref(&g->by_th, th);
 
@@ -204,6 +204,13 @@ static struct scry_gvl_person *person_of(struct scry_gvl *g, uint64_t th)
 		*at = g->count;
 	}
 	return &g->people[*at - 1];
+}
+
+struct scry_gvl_person *scry_gvl_person_of(const struct scry_gvl *g, uint64_t th)
+{
+	uint64_t at;
+
+	return scry_map_get(&g->by_th, th, &at) && at ? &g->people[at - 1] : NULL;
 }
 
 /* Those that have a thread. One that ends between two looks is not seen. */
@@ -244,7 +251,7 @@ void scry_gvl_look_at_people(struct scry_gvl *g)
 	}
 	for (ssize_t i = 0; i < n; i++) {
 		struct scry_gvl_person *p =
-			threads[i].ractor == g->lock ? person_of(g, threads[i].th) : NULL;
+			threads[i].ractor == g->lock ? make_person(g, threads[i].th) : NULL;
 
 		if (!p)
 			continue;

@@ -94,12 +94,6 @@ struct scry_gvl_blame *scry_gvl_blame_new(const struct scry_ruby *ruby);
 void scry_gvl_blame_free(struct scry_gvl_blame *b);
 int scry_gvl_blame_fd(const struct scry_gvl_blame *b);
 void scry_gvl_blame_look(struct scry_gvl *g);
-/* Samples of threads whose rows were given back are their groups' from now on. */
-void scry_gvl_blame_regroup(struct scry_gvl *g);
-/* Holders have numbers from now on, by a copy of the table; who held it before the first event has
- * that one. Before the first report. */
-void scry_gvl_blame_settle(struct scry_gvl *g, const struct scry_gvl_table *t,
-			   uint32_t first_holder);
 /* Writes the lines of a holder, by its number, because of which others lost so much. */
 void scry_gvl_blame_report(struct scry_gvl *g, uint32_t holder, uint64_t lost_ns);
 
@@ -121,11 +115,6 @@ void scry_gvl_waiters_look_last(struct scry_gvl *g);
 /* With stacks: reads what the agent says still, and says of how many waits the stack is not known,
  * as it was too deep or could not be read. Before the first report. */
 uint64_t scry_gvl_waiters_unread(struct scry_gvl *g);
-/* As those of blame.c; who waited before the first event is known by its struct. */
-void scry_gvl_waiters_regroup(struct scry_gvl *g);
-void scry_gvl_waiters_settle(struct scry_gvl *g, const struct scry_gvl_table *t,
-			     uint32_t (*number_of)(const struct scry_gvl *g,
-						   const struct scry_gvl_table *t, uint64_t th));
 struct scry_gvl_waited { /* by a thread, by its number */
 	uint64_t ns;
 	/* Of that: in a wait that is not over; of one that was on at the first event, before that.
@@ -149,6 +138,8 @@ void scry_gvl_unseen_note(const struct scry_gvl_unseen *u, struct scry_watch *w)
 int scry_gvl_report(struct scry_gvl *g);
 /* What stands before the first event; nothing where there was one. Again until it is known. */
 void scry_gvl_look_first(struct scry_gvl *g, int tries);
+/* NULL: no look has found it. */
+struct scry_gvl_person *scry_gvl_person_of(const struct scry_gvl *g, uint64_t th);
 /* Looks who there is: names, native threads. */
 void scry_gvl_look_at_people(struct scry_gvl *g);
 

@@ -82,13 +82,6 @@ static bool is_in_first_look(const struct scry_gvl *g, uint64_t th)
 	return is;
 }
 
-static struct scry_gvl_person *person_of(const struct scry_gvl *g, uint64_t th)
-{
-	uint64_t at;
-
-	return scry_map_get(&g->by_th, th, &at) && at ? &g->people[at - 1] : NULL;
-}
-
 static bool has_ended(const struct scry_gvl *g, const volatile struct scry_gvl_row *r)
 {
 	const struct scry_gvl_person *person;
@@ -97,7 +90,7 @@ static bool has_ended(const struct scry_gvl *g, const volatile struct scry_gvl_r
 	if (!th || r->state != SCRY_GVL_OFF || r->since >= g->looks_tsc[1] || r->is_old ||
 	    r->old_wait || r->uses >= SCRY_GVL_USES_MAX)
 		return false;
-	person = person_of(g, th);
+	person = scry_gvl_person_of(g, th);
 	return !(person && person->looks_gone < 2) && !is_in_first_look(g, th);
 }
 
@@ -124,7 +117,7 @@ static void ask(struct scry_gvl *g)
 			continue;
 		if (g->ruby->layout.gvl.hands_over && !g->are_turns)
 			look_for_turns(g, i);
-		person = person_of(g, row->th);
+		person = scry_gvl_person_of(g, row->th);
 		p->rows[p->wants].at = i;
 		p->rows[p->wants].person = person ? *person : (struct scry_gvl_person){0};
 		t->ended[p->wants++] = (struct scry_gvl_ended){.since = row->since, .row = i};
@@ -204,7 +197,7 @@ static void add_to_group(struct scry_gvl *g, uint32_t group, const struct scry_g
 /* The struct may be another thread's by now. */
 static void forget(struct scry_gvl *g, uint64_t th)
 {
-	struct scry_gvl_person *person = person_of(g, th);
+	struct scry_gvl_person *person = scry_gvl_person_of(g, th);
 
 	if (!person)
 		return;

@@ -59,4 +59,18 @@ uint32_t scry_gvl_past_number(const struct scry_gvl_table *t, uint32_t who);
 /* Adds ticks to the pair of two numbers; false: there is no room. */
 bool scry_gvl_past_add(struct scry_map *pairs, uint32_t waiter, uint32_t holder, uint64_t ticks);
 
+/* ---- what the others do with that ---- */
+
+/* Samples of threads whose rows were given back are their groups' from now on. */
+void scry_gvl_blame_regroup(struct scry_gvl *g);
+/* Holders have numbers from now on, by a copy of the table; who held it before the first event has
+ * that one. Before the first report. */
+void scry_gvl_blame_settle(struct scry_gvl *g, const struct scry_gvl_table *t,
+			   uint32_t first_holder);
+/* As those of blame.c; who waited before the first event is known by its struct. */
+void scry_gvl_waiters_regroup(struct scry_gvl *g);
+void scry_gvl_waiters_settle(struct scry_gvl *g, const struct scry_gvl_table *t,
+			     uint32_t (*number_of)(const struct scry_gvl *g,
+						   const struct scry_gvl_table *t, uint64_t th));
+
 #endif

@@ -49,13 +49,6 @@ static enum scry_gvl_state first_state(const struct report *r, uint64_t th)
 	return SCRY_GVL_OFF;
 }
 
-static const struct scry_gvl_person *person_of(const struct scry_gvl *g, uint64_t th)
-{
-	uint64_t at;
-
-	return scry_map_get(&g->by_th, th, &at) && at ? &g->people[at - 1] : NULL;
-}
-
 static void add(struct scry_gvl_row *row, uint32_t state, uint64_t ticks)
 {
 	if (state == SCRY_GVL_HOLDS)
@@ -109,7 +102,7 @@ static void settle_old_wait(const struct report *r, struct scry_gvl_row *row,
 /* Before the watch did. Of one that no look has found: it was there between two. */
 static bool has_ended(const struct report *r, const struct scry_gvl_row *row)
 {
-	const struct scry_gvl_person *p = person_of(r->g, row->th);
+	const struct scry_gvl_person *p = scry_gvl_person_of(r->g, row->th);
 
 	return !(p && p->is_alive) && row->state <= SCRY_GVL_OFF;
 }
@@ -157,7 +150,7 @@ static uint64_t known_of(const struct scry_gvl_row *row)
 static void tell_thread(const struct report *r, struct scry_gvl_row *row, uint32_t number)
 {
 	struct scry_watch *w = r->g->watch;
-	const struct scry_gvl_person *p = person_of(r->g, row->th);
+	const struct scry_gvl_person *p = scry_gvl_person_of(r->g, row->th);
 	const bool was_there = p && p->was_there, has_row = row->state != SCRY_GVL_UNKNOWN;
 	struct scry_ev_gvl_thread ev = {.thread = number, .has_ended = has_ended(r, row)};
 	uint64_t start = was_there || !has_row ? r->start : row->first, end = r->end;

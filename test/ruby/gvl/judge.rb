@@ -12,7 +12,7 @@ sum = ->(t) { t.values_at("held_ns", "wanted_ns", "granted_ns", "without_ns", "u
 watched = totals["watched_ns"]
 
 # Whatever it does: times add up.
-threads.each { |t| near["time of #{t["name"]}", sum[t], watched, 0.01] unless t["has_ended"] || %w[started extension comers].include?(what) }
+threads.each { |t| near["time of #{t["name"]}", sum[t], watched, 0.01] unless t["has_ended"] || %w[started extension comers gives].include?(what) }
 near["time by runnable threads", report["runnable"].sum { |r| r["time_ns"] }, watched - totals["unknown_ns"], 0.01]
 wrong << "held longer than it was watched" if totals["held_ns"] > watched * 1.001
 lost = threads.sum { |t| t["lost_ns"] }
@@ -113,6 +113,11 @@ when "comers" # NUMBER threads and the first one: more than there are rows; none
   wrong << "nothing is summed" if sums.sum { |t| t["threads"] } < number - 2047
   wrong << "not by name: #{sums.map { |t| t["name"] }}" unless sums.map { |t| t["name"] }.uniq.size == sums.size
   near["waits at lines", report["waiting"].sum { |r| r["waits"] }, totals["waits"], 0, 8] if report["waiting"].any? { |r| r["waits"] }
+when "gives" # a call that gives the lock away makes nobody wait, wherever its thread was put off when it had it again
+  mixed = by_name.fetch("mixed")[0]
+  wrong << "another one is worse: #{threads[0]}" unless threads[0] == mixed
+  at = ->(line) { report["rows"].select { |r| r["line"] == line && r["file"].to_s.end_with?("gives.rb") }.sum { |r| r["lost_ns"] } }
+  wrong << "it lost them #{at[8]} where it sleeps, and #{at[7]} where it computes" if at[8] > at[7] / 3
 when "crowd" # more pairs than there is room for: the sums above hold all the same, and it is said
   wrong << "every pair found room" unless totals["unpaired_ns"] > 0
   wrong << "it is not said" unless report["notes"].any? { |n| n.match?(/of the waiting is in no pair/) }
