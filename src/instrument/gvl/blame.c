@@ -9,8 +9,9 @@
  *
  * A holder that has no processor makes others wait, and the line at which it lost that is not to
  * blame: it may be a call that has just waited for something else, as these are where threads are
- * put off. Such looks have no line, and count only where a holder was seen in no others; and one at
- * a holder that has just been put on a processor stands for what it has run.
+ * put off. Such looks count only where a holder was seen in no others, and have a line only if it
+ * has run since it got the lock; and one at a holder that has just been put on a processor stands
+ * for what it has run.
  *
  * Where it runs a method in C of a library, as an extension's, the library's function is a frame
  * above it: the method's definition names it, so it is on the stack, whatever it calls.
@@ -40,6 +41,7 @@
 #define ROWS_MAX 100000u
 #define FUNCTIONS_MAX 65536u
 #define TASKS_MAX 64u
+#define BEGUN_NS 100000u  /* who has run so long has left the call in which it took the lock */
 #define FIRST 0xffffffffu /* holder: who had it before the first event */
 
 struct row {
@@ -64,6 +66,7 @@ struct scry_gvl_blame {
 		uint64_t ran_ns;       /* since it is watched, up to the last look at it */
 	} tasks[TASKS_MAX];	       /* of holders */
 	uint32_t oldest_task;
+	uint64_t hold_since, hold_ran_ns; /* the hold that was seen last, at its first look */
 	struct scry_native *native;
 	struct scry_map
 		functions; /* of C methods -> their frame in `stacks`' terms, by place + 1 */
@@ -408,9 +411,10 @@ static struct task *task_of(struct scry_gvl *g, pid_t tid)
 
 /* How long it has run of the time that a look stands for. 0: it is ready to run, and on no
  * processor. One that sleeps, or is not known, has stood where it is. */
-static uint64_t ran_of(struct scry_gvl *g, uint64_t th, uint64_t stands_ns)
+static uint64_t ran_of(struct scry_gvl *g, const struct holding *held, uint64_t stands_ns)
 {
-	const struct scry_gvl_person *person = scry_gvl_person_of(g, th);
+	const struct scry_gvl_person *person = scry_gvl_person_of(g, held->th);
+	struct scry_gvl_blame *b = g->blame;
 	struct task *t =
 		person && person->tid > 0 && !g->are_turns ? task_of(g, person->tid) : NULL;
 	struct scry_task_now now;
@@ -426,9 +430,21 @@ static uint64_t ran_of(struct scry_gvl *g, uint64_t th, uint64_t stands_ns)
 		return stands_ns;
 	before = t->ran_ns;
 	t->ran_ns = second;
+	if (b->hold_since != held->since)
+		b->hold_ran_ns = second;
+	b->hold_since = held->since;
 	if (first == second)
 		return 0;
 	return second - before < stands_ns ? second - before : stands_ns;
+}
+
+/* Of one that is put off: it is where its own work has brought it. */
+static bool has_begun(struct scry_gvl *g, uint64_t th)
+{
+	const struct scry_gvl_person *person = scry_gvl_person_of(g, th);
+	const struct task *t = person ? task_of(g, person->tid) : NULL;
+
+	return t && t->ran_ns - g->blame->hold_ran_ns >= BEGUN_NS;
 }
 
 void scry_gvl_blame_look(struct scry_gvl *g)
@@ -444,11 +460,12 @@ void scry_gvl_blame_look(struct scry_gvl *g)
 		return;
 	b->last_ns = now;
 	if (is_held(g, &held)) {
-		ran_ns = held.holder == FIRST ? stands_ns : ran_of(g, held.th, stands_ns);
+		ran_ns = held.holder == FIRST ? stands_ns : ran_of(g, &held, stands_ns);
 		*(ran_ns ? &sample.seen : &sample.ready) = (struct seen){
 			.samples = 1, .weight = (ran_ns ? ran_ns : stands_ns) * held.waiting};
 		sample.holder = held.holder;
-		sample.stack = ran_ns ? scry_gvl_blame_walk(g, held.th) : 0;
+		sample.stack =
+			ran_ns || has_begun(g, held.th) ? scry_gvl_blame_walk(g, held.th) : 0;
 		if (!is_held_still(g, &held)) /* its stack may be of when it had it no more */
 			sample.stack = 0;
 		b->samples++;
