@@ -18,6 +18,7 @@
 #define SCRY_GVL_THREADS 2048u /* rows; row 0: those that found none, not timed */
 #define SCRY_GVL_SLOTS 4096u   /* of the hash of rows */
 #define SCRY_GVL_PAIRS 65536u
+#define SCRY_GVL_ENDED 256u /* rows that are given back in one go */
 #define SCRY_GVL_PROBES 64u
 #define SCRY_GVL_RUNNABLE 33u /* 0 to 31 threads at a time, and more */
 /* Lengths of waits: eight steps to an octave, from 2^SCRY_GVL_LEAST ticks on. */
@@ -34,8 +35,13 @@ enum scry_gvl_state {
 	SCRY_GVL_HOLDS,
 };
 
-/* A thread's struct; another thread may have it later. In its first line is what a take or give
- * needs that nobody waits for. */
+/* Which row it is, and whose: another thread's that has the row later is another number. */
+#define SCRY_GVL_WHO(row, uses) ((uint32_t)(row) | (uint32_t)(uses) << 11)
+#define SCRY_GVL_USES_MAX (1u << 20)
+_Static_assert(SCRY_GVL_THREADS == 1u << 11, "the shift above");
+
+/* A thread's struct; another thread may have it later. th 0: the row is free. In its first line is
+ * what a take or give needs that nobody waits for. */
 struct scry_gvl_row {
 	uint64_t th;
 	uint64_t self;	/* its Thread object */
@@ -64,14 +70,24 @@ struct scry_gvl_row {
 	/* Runs of such takes, with nobody's between who had waited, that it began: their number,
 	 * ticks of all and of the longest, most takes in one. */
 	uint64_t runs, run_ticks, run_longest, run_most;
-	uint32_t place; /* among those that want it */
-	uint32_t pad;
+	uint32_t place; /* among those that want it; of a free row: the next one */
+	uint32_t uses;	/* times that the row was given back: SCRY_GVL_WHO */
 	uint32_t lengths[SCRY_GVL_STEPS]; /* of waits */
 } SCRY_GVL_LINE;
 
 struct scry_gvl_pair { /* time that `waiter` lost while `holder` had the lock */
 	uint64_t key;  /* waiter << 16 | holder, + 1; holder 0: nobody, the lock changed hands */
 	uint64_t ticks;
+};
+
+/*
+ * A thread has ended that the keeper has read the row of. Whether it is as it was then, so that all
+ * that was counted is read, is known by when its state began: it has had nothing to do since.
+ */
+struct scry_gvl_ended {
+	uint64_t since;
+	uint32_t row;
+	uint32_t is_free; /* the agent's answer */
 };
 
 struct scry_gvl_table {	    /* zero at first; in its first line is what a quiet event needs */
@@ -112,9 +128,21 @@ struct scry_gvl_table {	    /* zero at first; in its first line is what a quiet 
 	 * last. If that has ended it was another thread, with struct and object of the first. */
 	uint64_t moves;
 	uint64_t moved_from;
+	/*
+	 * Rows given back. The keeper writes the list, then one more into `asked`; the agent frees
+	 * rows of the list, goes to the other pairs, which name none of them, and writes `asked`
+	 * into `given`. The pairs that it has left are the keeper's, to be read and made zero
+	 * before it asks again.
+	 */
+	uint32_t asked, given;
+	uint32_t ended_count;
+	uint32_t pairs_at;  /* those in use */
+	uint32_t free_row;  /* 0: none */
+	uint32_t free_rows; /* how many */
+	struct scry_gvl_ended ended[SCRY_GVL_ENDED];
 	uint16_t slots[SCRY_GVL_SLOTS];
 	uint16_t waiting[SCRY_GVL_THREADS];
-	struct scry_gvl_pair pairs[SCRY_GVL_PAIRS];
+	struct scry_gvl_pair pairs[2][SCRY_GVL_PAIRS];
 	struct scry_gvl_row row[SCRY_GVL_THREADS];
 } SCRY_GVL_LINE;
 _Static_assert(sizeof(struct scry_gvl_table) <= SCRY_RING_WORDS * 8ull, "it lies in the ring");
