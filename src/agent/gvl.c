@@ -735,10 +735,11 @@ void scry_gvl_let_go(uint64_t mutex, uint32_t waits)
 	uint64_t sequence, roles;
 	struct scry_gvl_row *r;
 
-	/* in this order: a fork child has no table before its gate is open */
-	if (unlikely(!__atomic_load_n(&gate->open, __ATOMIC_ACQUIRE) || waits))
+	/* a fork child has none: its gate is all zero, then 1 until it has a lane, whose lease is
+	 * not known yet. Whether the gate is open lies on another line, and look asks */
+	t = (struct scry_gvl_table *)__atomic_load_n(&gate->table, __ATOMIC_ACQUIRE);
+	if (unlikely((uint64_t)t <= 1 || waits))
 		goto look;
-	t = (struct scry_gvl_table *)gate->table;
 	sequence = *(volatile uint64_t *)&t->sequence;
 	roles = *(volatile uint64_t *)&t->roles;
 	if (sequence & 1 || now < t->last || now >= t->lease_end ||
