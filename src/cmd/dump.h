@@ -90,7 +90,7 @@ int scry_dump_native_weave(struct scry_dump *d, const struct scry_walk *w,
 
 /* All threads for a person; at most `depth` frames of each, 0: all. */
 void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out);
-/* schema scry.dump/1. 0 or -errno with a sentence. */
+/* schema scry.dump/2. 0 or -errno with a sentence. */
 int scry_dump_json(const struct scry_dump *d, FILE *out);
 
 #endif
