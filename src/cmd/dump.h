@@ -2,6 +2,8 @@
 #ifndef SCRY_CMD_DUMP_H
 #define SCRY_CMD_DUMP_H
 
+#include <stdio.h>
+
 #include "name/thread_state.h"
 #include "name/weave.h"
 #include "sys/core.h"
