@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/vector.h"
 #include "name/stacks.h"
 #include "wire/event.h"
 #include "wire/unwind.h"
@@ -79,16 +80,9 @@ static int code_of(struct scry_native_stacks *s, uint64_t address, uint32_t *ret
 		*ret = (uint32_t)known;
 		return 0;
 	}
-	if (s->count + 1 >= s->room) {
-		uint32_t room = s->room ? 2 * s->room : 1024;
-		struct code *more = reallocarray(s->codes, room, sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		s->codes = more;
-		s->room = room;
-	}
-	r = scry_map_put(&s->by_address, address, s->count + 1);
+	r = scry_vector_reserve(&s->codes, s->count + 1u, &s->room);
+	if (r == 0)
+		r = scry_map_put(&s->by_address, address, s->count + 1);
 	if (r < 0)
 		return r;
 	s->codes[++s->count] = (struct code){.address = address};

@@ -15,6 +15,7 @@
 
 #include "base/err.h"
 #include "base/text.h"
+#include "base/vector.h"
 #include "view/gvl.h"
 #include "view/table.h"
 #include "view/verdict.h"
@@ -53,16 +54,8 @@ static struct part *part_of(struct table *t, const struct scry_buf *text, int si
 	const uint32_t count = t->texts.count;
 	uint32_t id = 0;
 
-	if (count == t->room) {
-		size_t room = t->room ? 2 * t->room : 256;
-		struct pair *more = reallocarray(t->pairs, room, sizeof(*more));
-
-		if (!more)
-			return NULL;
-		t->pairs = more;
-		t->room = room;
-	}
-	if (scry_intern_put(&t->texts, scry_buf_str(text), text->len, &id) < 0)
+	if (scry_vector_reserve(&t->pairs, count, &t->room) ||
+	    scry_intern_put(&t->texts, scry_buf_str(text), text->len, &id) < 0)
 		return NULL;
 	if (t->texts.count != count)
 		t->pairs[count] = (struct pair){.text = id};

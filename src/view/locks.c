@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/text.h"
+#include "base/vector.h"
 #include "view/functions.h"
 #include "view/table.h"
 #include "view/grep.h"
@@ -56,28 +57,12 @@ static int no_memory(const struct locks *l)
 			 l->row_count);
 }
 
-/* Room for one more. */
-static int grow(void **table, uint32_t count, uint32_t *room, size_t size)
-{
-	uint32_t more = *room ? 2 * *room : 64;
-	void *grown = *table;
-
-	if (count < *room)
-		return 0;
-	if (count < ROWS_MAX)
-		grown = reallocarray(*table, more, size);
-	if (count >= ROWS_MAX || !grown)
-		return -ENOMEM;
-	*table = grown;
-	*room = more;
-	return 0;
-}
-
 static int on_lock(struct locks *l, const struct scry_ev_lock *ev)
 {
 	const uint64_t key = (uint64_t)ev->pid << 32 | ev->lock;
 
-	if (grow((void **)&l->locks, l->lock_count, &l->lock_room, sizeof(*l->locks)) < 0 ||
+	if (l->lock_count == ROWS_MAX ||
+	    scry_vector_reserve(&l->locks, l->lock_count, &l->lock_room) ||
 	    scry_map_put(&l->by_number, key, l->lock_count + 1) < 0)
 		return no_memory(l);
 	l->locks[l->lock_count++] = (struct lock){.ev = *ev};
@@ -90,8 +75,8 @@ static struct row *row_of(struct locks *l, uint32_t lock, const struct scry_ev_w
 	const uint32_t place = ev->stack ? ev->stack : UINT32_MAX - (ev->function_str & 0xffff);
 	uint64_t *at = scry_map_ref(&l->by_place, (uint64_t)lock << 32 | place);
 
-	if (!at ||
-	    (!*at && grow((void **)&l->rows, l->row_count, &l->row_room, sizeof(*l->rows)) < 0)) {
+	if (!at || (!*at && (l->row_count == ROWS_MAX ||
+			     scry_vector_reserve(&l->rows, l->row_count, &l->row_room)))) {
 		no_memory(l);
 		return NULL;
 	}

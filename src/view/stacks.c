@@ -14,6 +14,7 @@
 #include "base/demangle.h"
 #include "base/err.h"
 #include "base/text.h"
+#include "base/vector.h"
 #include "view/frames.h"
 #include "view/gem.h"
 #include "view/grep.h"
@@ -90,17 +91,9 @@ static int add_sample(struct stacks *v, const struct scry_ev_samples *e)
 	if (v->opts->pid && v->opts->pid != e->pid)
 		return 0;
 	v->cpu_unknown_ns += is_unknown(e) ? e->cpu_ns : 0;
-	if (v->count == v->room) {
-		size_t room = v->room ? 2 * v->room : 1024;
-		struct sample *more = reallocarray(v->samples, room, sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		v->samples = more;
-		v->room = room;
-	}
 	stack = scry_frames_find(&v->frames, e->stack);
-	if (scry_stack_threads_sample(&v->threads, e, stack, &thread))
+	if (scry_stack_threads_sample(&v->threads, e, stack, &thread) ||
+	    scry_vector_reserve(&v->samples, v->count, &v->room))
 		return -ENOMEM;
 	v->samples[v->count++] = (struct sample){
 		.stack = stack,

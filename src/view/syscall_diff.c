@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/text.h"
+#include "base/vector.h"
 #include "view/syscalls.h"
 #include "view/table.h"
 #include "view/verdict.h"
@@ -43,16 +44,8 @@ static struct pair *pair_of(struct diff *d, const struct scry_buf *text)
 	const uint32_t count = d->texts.count;
 	uint32_t id = 0;
 
-	if (count == d->room) {
-		size_t room = d->room ? 2 * d->room : 256;
-		struct pair *more = reallocarray(d->pairs, room, sizeof(*more));
-
-		if (!more)
-			return NULL;
-		d->pairs = more;
-		d->room = room;
-	}
-	if (scry_intern_put(&d->texts, scry_buf_str(text), text->len, &id) < 0)
+	if (scry_vector_reserve(&d->pairs, count, &d->room) ||
+	    scry_intern_put(&d->texts, scry_buf_str(text), text->len, &id) < 0)
 		return NULL;
 	if (d->texts.count != count)
 		d->pairs[count] = (struct pair){.text = id};
