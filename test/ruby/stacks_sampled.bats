@@ -220,7 +220,7 @@ idle_program='Thread.new { Thread.current.name = "idle"; Queue.new.pop }
 }
 
 @test "what cannot be is refused, with what mends it" {
-	for words in "-p 1 -- true" "-r 0 -p 1" "-r 30000 -p 1" "--cpu --gvl -p 1" "" "-p 1 -p 2"; do
+	for words in "-p 1 -- true" "-r 0 -p 1" "-r 30000 -p 1" "--cpu --gvl -p 1" ""; do
 		# shellcheck disable=SC2086
 		run "$SCRY" stacks $words
 		[ "$status" -eq 2 ]
