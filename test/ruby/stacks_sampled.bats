@@ -153,6 +153,28 @@ idle_program='Thread.new { Thread.current.name = "idle"; Queue.new.pop }
 	[ "$status" -eq 5 ]
 }
 
+@test "diff: which methods take more of the time, and which take less" {
+	for times in 1 4; do
+		start slower "$RUBY" "$K/slower.rb" "$times"
+		wait_for 10 in_file ready "$T/slower.out"
+		"$SCRY" stacks -q -d 1500ms -o "$T/$times.scry" -p "$PID"
+	done
+	"$SCRY" diff --json "$T/1.scry" "$T/4.scry" >"$T/d.json"
+	# as long as the other one, then four times as long
+	json_is "$T/d.json" 's = ->(m) { rows.find { |x| x["what"] == m } }
+		part = ->(r) { [r["total_before_ns_per_s"], r["total_after_ns_per_s"]].map { |ns| ns / 1e9 } }
+		slow, same = part[s["Object#slow"]], part[s["Object#same"]]
+		slow[1] / same[1] > 1.5 * slow[0] / same[0] && rows.none? { |x| x["what"].include?("Queue#pop") }'
+	"$SCRY" diff "$T/1.scry" "$T/1.scry" >"$T/out"
+	grep -q '^no row has changed' "$T/out"
+	"$SCRY" diff --by thread --idle "$T/1.scry" "$T/4.scry" >"$T/out"
+	"$SCRY" diff --top 1 "$T/4.scry" "$T/1.scry" >"$T/out"
+	grep -qE 'takes (less|more)( with what it calls)?: [0-9.]+ ms of each second, then ' "$T/out"
+	run "$SCRY" diff --by site "$T/1.scry" "$T/4.scry"
+	[ "$status" -ne 0 ]
+	[[ "$output" == *"stacks are compared by line, method, gem or thread"* ]]
+}
+
 @test "a program whose threads are all idle is shown as it is" {
 	start idle "$RUBY" -e '$stdout.syswrite("ready"); sleep'
 	wait_for 10 in_file ready "$T/idle.out"
