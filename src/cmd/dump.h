@@ -144,7 +144,7 @@ void scry_dump_json_lock(struct scry_json *j, const struct scry_dump *d,
 void scry_dump_json_deadlocks(struct scry_json *j, const struct scry_dump *d);
 /* All threads for a person; at most `depth` frames of each, 0: all. */
 void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out);
-/* schema scry.dump/1. 0 or -errno with a sentence. */
+/* schema scry.dump/2. 0 or -errno with a sentence. */
 int scry_dump_json(const struct scry_dump *d, FILE *out);
 
 #endif

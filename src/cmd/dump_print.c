@@ -9,6 +9,7 @@
 #include "base/demangle.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "view/doc.h"
 #include "view/gem.h"
 
 static const char *verdict_word(enum scry_walk_verdict verdict)
@@ -177,19 +178,21 @@ static void put_thread(const struct scry_dump *d, size_t at, uint64_t depth, str
 
 static void json_frame(struct scry_json *j, const struct scry_dump_frame *f)
 {
+	const struct scry_doc_frame frame = {
+		.file = f->path[0] ? f->path : NULL,
+		.file_length = strlen(f->path),
+		.method = f->name[0] ? f->name : NULL,
+		.method_length = strlen(f->name),
+		.line = f->line,
+		.is_c = f->is_c,
+		.is_native = f->is_native,
+		.offset = f->offset,
+		.label = f->is_native ? NULL : f->label,
+		.address = f->is_native ? f->address : 0,
+	};
+
 	scry_json_break(j);
-	scry_json_object_begin(j);
-	scry_json_key(j, "file");
-	scry_json_text(j, f->path[0] ? f->path : NULL);
-	scry_json_key(j, "line");
-	scry_json_u64(j, f->line);
-	scry_json_key(j, "method");
-	scry_json_text(j, f->name);
-	scry_json_key(j, "label");
-	scry_json_text(j, f->label);
-	scry_json_key(j, "is_c");
-	scry_json_bool(j, f->is_c);
-	scry_json_object_end(j);
+	scry_out_json_frame(j, &frame);
 }
 
 static void put_fibers(const struct scry_dump *d, uint64_t depth, struct scry_buf *buf)
@@ -324,22 +327,6 @@ void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
 	scry_buf_done(&buf);
 }
 
-static void json_native(struct scry_json *j, const struct scry_dump_frame *f)
-{
-	scry_json_break(j);
-	scry_json_object_begin(j);
-	scry_json_key(j, "native");
-	scry_json_text(j, f->name[0] ? f->name : NULL);
-	scry_demangle_key(j, f->name, strlen(f->name));
-	scry_json_key(j, "module");
-	scry_json_text(j, f->path);
-	scry_json_key(j, "offset");
-	scry_json_u64(j, f->offset);
-	scry_json_key(j, "address");
-	scry_json_u64(j, f->address);
-	scry_json_object_end(j);
-}
-
 /* null, or what put_core says. */
 static void json_core(struct scry_json *j, const struct scry_dump *d)
 {
@@ -401,7 +388,7 @@ static void json_thread(struct scry_json *j, const struct scry_dump *d,
 	scry_json_key(j, "frames");
 	scry_json_array_begin(j);
 	for (size_t i = 0; i < t->count; i++)
-		(t->frames[i].is_native ? json_native : json_frame)(j, &t->frames[i]);
+		json_frame(j, &t->frames[i]);
 	scry_json_array_end(j);
 	scry_json_object_end(j);
 }
@@ -413,7 +400,7 @@ int scry_dump_json(const struct scry_dump *d, FILE *out)
 	scry_json_init(&j, out);
 	scry_json_object_begin(&j);
 	scry_json_key(&j, "schema");
-	scry_json_text(&j, "scry.dump/1");
+	scry_json_text(&j, "scry.dump/2");
 	scry_json_key(&j, "pid");
 	scry_json_u64(&j, (uint64_t)d->proc.pid);
 	scry_json_key(&j, "runtime");

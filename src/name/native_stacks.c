@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/vector.h"
 #include "wire/event.h"
 #include "wire/unwind.h"
 
@@ -65,22 +66,6 @@ void scry_native_stacks_free(struct scry_native_stacks *s)
 	free(s);
 }
 
-/* Room for one more of a table from 1 on. */
-static int grow(void **table, uint32_t count, uint32_t *room, size_t size)
-{
-	uint32_t more = *room ? 2 * *room : 1024;
-	void *grown;
-
-	if (count + 1 < *room)
-		return 0;
-	grown = reallocarray(*table, more, size);
-	if (!grown)
-		return -ENOMEM;
-	*table = grown;
-	*room = more;
-	return 0;
-}
-
 static int frame_of(struct scry_native_stacks *s, uint64_t address, uint32_t *ret)
 {
 	uint64_t known;
@@ -90,7 +75,7 @@ static int frame_of(struct scry_native_stacks *s, uint64_t address, uint32_t *re
 		*ret = (uint32_t)known;
 		return 0;
 	}
-	r = grow((void **)&s->frames, s->frame_count, &s->frame_room, sizeof(*s->frames));
+	r = scry_vector_reserve(&s->frames, s->frame_count + 1u, &s->frame_room);
 	if (r == 0)
 		r = scry_map_put(&s->by_frame, address, s->frame_count + 1);
 	if (r < 0)
@@ -110,7 +95,7 @@ static int node_of(struct scry_native_stacks *s, uint32_t parent, uint32_t frame
 		*ret = (uint32_t)known;
 		return 0;
 	}
-	r = grow((void **)&s->nodes, s->node_count, &s->node_room, sizeof(*s->nodes));
+	r = scry_vector_reserve(&s->nodes, s->node_count + 1u, &s->node_room);
 	if (r == 0)
 		r = scry_map_put(&s->by_parent, key, s->node_count + 1);
 	if (r < 0)

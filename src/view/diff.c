@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "view/object_list.h"
 #include "view/object_tree.h"
+#include "view/table.h"
 #include "view/verdict.h"
 
 #include <errno.h>
@@ -435,25 +436,17 @@ static void judge(const struct diff *d)
 	scry_buf_done(&buf);
 }
 
-static void push_remarks(const struct diff *d, size_t shown)
+static void push_left_out(const struct diff *d, size_t shown)
 {
-	struct scry_buf buf = {0};
+	const struct scry_left_out left_out = {
+		.by_top = d->count - shown,
+		.things = "objects",
+		.of = " of the later moment",
+		.by_grep = d->to.grepped,
+		.by_filter = d->to.filtered,
+	};
 
-	if (shown < d->count) {
-		scry_text_count(&buf, d->count - shown);
-		scry_buf_printf(&buf, " more row%s not shown; --top 0 shows %s",
-				d->count - shown == 1 ? " is" : "s are",
-				d->count - shown == 1 ? "it" : "them");
-		scry_doc_remark(d->doc, "%s", scry_buf_str(&buf));
-		scry_buf_clear(&buf);
-	}
-	if (d->to.grepped + d->to.filtered) {
-		scry_text_things(&buf, d->to.grepped + d->to.filtered, "objects");
-		scry_buf_printf(&buf, " of the later moment %s left out by --grep or --filter",
-				d->to.grepped + d->to.filtered == 1 ? "is" : "are");
-		scry_doc_remark(d->doc, "%s", scry_buf_str(&buf));
-	}
-	scry_buf_done(&buf);
+	scry_left_out_push(&left_out, d->doc);
 }
 
 /* For people in the order of time; for programs the later one is "honesty". */
@@ -495,7 +488,7 @@ static void push(struct diff *d)
 	for (i = 0; i < top; i++)
 		push_row(d, &d->rows[i], &place);
 	scry_buf_done(&place);
-	push_remarks(d, top);
+	push_left_out(d, top);
 }
 
 static struct scry_object_list list_of(struct diff *d, const struct scry_diff_side *side)

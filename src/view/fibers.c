@@ -12,6 +12,7 @@
 #include "base/map.h"
 #include "base/text.h"
 #include "view/native_frames.h"
+#include "view/table.h"
 #include "view/verdict.h"
 #include "view/view.h"
 
@@ -618,9 +619,8 @@ static int push_groups(const struct scry_fibers_report *r, struct scry_doc *doc)
 	}
 	if (differ)
 		scry_doc_remark(doc, "* the largest; they differ in size");
-	if (shown < r->group_count)
-		scry_doc_remark(doc, "%zu more groups are not shown; --top 0 shows them",
-				r->group_count - shown);
+	scry_left_out_push(
+		&(struct scry_left_out){.noun = "groups", .by_top = r->group_count - shown}, doc);
 	free(order);
 	return 0;
 }

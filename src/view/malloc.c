@@ -15,6 +15,7 @@
 #include "view/malloc_growth.h"
 #include "view/malloc_places.h"
 #include "view/malloc_verdict.h"
+#include "view/table.h"
 #include "view/verdict.h"
 
 #include <errno.h>
@@ -257,7 +258,8 @@ static int push_callers(struct malloc_view *v)
 		{"caller", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
 	};
 	const struct scry_malloc_process *p = v->process;
-	uint64_t top = scry_view_top(v->opts, v->doc), shown = 0, hidden = 0;
+	uint64_t top = scry_view_top(v->opts, v->doc), shown = 0;
+	struct scry_left_out left_out = {.noun = "callers"};
 	struct row *rows = calloc(p->caller_count + 1, sizeof(*rows));
 	struct scry_grep grep;
 	uint32_t i, count = 0;
@@ -279,16 +281,16 @@ static int push_callers(struct malloc_view *v)
 	scry_doc_table(v->doc, columns, sizeof(columns) / sizeof(columns[0]));
 	for (i = 0; i < count; i++) {
 		put_place(v, &rows[i]);
-		if (!scry_grep_matches(&grep, scry_buf_str(&v->buf)) || (top && shown == top)) {
-			hidden++;
-			continue;
+		if (!scry_grep_matches(&grep, scry_buf_str(&v->buf))) {
+			left_out.by_grep++;
+		} else if (top && shown == top) {
+			left_out.by_top++;
+		} else {
+			push_caller(v, &rows[i]);
+			shown++;
 		}
-		push_caller(v, &rows[i]);
-		shown++;
 	}
-	if (hidden)
-		scry_doc_remark(v->doc, "%llu more callers are not shown; %s shows them",
-				(unsigned long long)hidden, scry_grep_all_rows(&grep));
+	scry_left_out_push(&left_out, v->doc);
 	scry_doc_remark(v->doc,
 			"short %%: of the blocks, ended within %u calls of malloc and free; "
 			"growth/s: bytes by which what lives rose each second, to the end (+), and "

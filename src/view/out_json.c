@@ -56,7 +56,7 @@ static void key_known(struct scry_json *json, const char *key, uint64_t value, b
 		scry_json_null(json);
 }
 
-static void put_frame(struct scry_json *json, const struct scry_doc_frame *frame)
+void scry_out_json_frame(struct scry_json *json, const struct scry_doc_frame *frame)
 {
 	const char *kind = frame->is_native ? "native" : frame->is_c ? "c" : "ruby";
 
@@ -73,6 +73,12 @@ static void put_frame(struct scry_json *json, const struct scry_doc_frame *frame
 		key_known(json, "line", frame->line, frame->line != 0);
 	scry_json_key(json, "kind");
 	scry_json_text(json, frame->file || frame->method ? kind : "unknown");
+	if (frame->label) {
+		scry_json_key(json, "label");
+		scry_json_text(json, frame->label);
+	}
+	if (frame->address)
+		key_u64(json, "address", frame->address);
 	scry_json_object_end(json);
 }
 
@@ -85,7 +91,7 @@ static void put_frames(struct scry_json *json, const struct scry_cell *cell)
 	}
 	scry_json_array_begin(json);
 	for (uint64_t i = cell->number; i; i--)
-		put_frame(json, &cell->frames[i - 1]);
+		scry_out_json_frame(json, &cell->frames[i - 1]);
 	scry_json_array_end(json);
 }
 

@@ -14,6 +14,7 @@
 #include "base/demangle.h"
 #include "base/err.h"
 #include "base/text.h"
+#include "base/vector.h"
 #include "view/frames.h"
 #include "view/gem.h"
 #include "view/grep.h"
@@ -22,6 +23,7 @@
 #include "view/stack_sums.h"
 #include "view/stack_threads.h"
 #include "view/stacks_rows.h"
+#include "view/table.h"
 #include "view/verdict.h"
 #include "view/view.h"
 
@@ -91,15 +93,8 @@ static int add_sample(struct stacks *v, const struct scry_ev_samples *e)
 	if (v->opts->pid && v->opts->pid != e->pid)
 		return 0;
 	v->cpu_unknown_ns += is_unknown(e) ? e->cpu_ns : 0;
-	if (v->count == v->room) {
-		size_t room = v->room ? 2 * v->room : 1024;
-		struct sample *more = reallocarray(v->samples, room, sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		v->samples = more;
-		v->room = room;
-	}
+	if (scry_vector_reserve(&v->samples, v->count, &v->room))
+		return -ENOMEM;
 	stack = scry_frames_find(&v->frames, e->stack);
 	if (scry_stack_threads_sample(&v->threads, e, stack, &thread))
 		return -ENOMEM;
@@ -590,7 +585,8 @@ static void push_row(struct stacks *v, const struct row *row)
 
 static void push_rows(struct stacks *v, const struct scry_grep *grep)
 {
-	uint64_t top = scry_view_top(v->opts, v->doc), shown = 0, left = 0;
+	uint64_t top = scry_view_top(v->opts, v->doc), shown = 0;
+	struct scry_left_out left_out = {0};
 
 	for (size_t i = 0; i < v->row_count; i++) {
 		const struct row *row = &v->rows[i];
@@ -601,18 +597,16 @@ static void push_rows(struct stacks *v, const struct scry_grep *grep)
 		place = place_at(v, row);
 		scry_buf_clear(&v->line);
 		put_place(v, &place, &v->line);
-		if (!scry_grep_matches(grep, scry_buf_str(&v->line)))
-			continue;
-		if (top && shown == top) {
-			left++;
-			continue;
+		if (!scry_grep_matches(grep, scry_buf_str(&v->line))) {
+			left_out.by_grep++;
+		} else if (top && shown == top) {
+			left_out.by_top++;
+		} else {
+			shown++;
+			push_row(v, row);
 		}
-		shown++;
-		push_row(v, row);
 	}
-	if (left)
-		scry_doc_remark(v->doc, "%llu more rows are not shown; --top 0 shows them",
-				(unsigned long long)left);
+	scry_left_out_push(&left_out, v->doc);
 }
 
 /* By method, gem, thread or process a row has no line. */

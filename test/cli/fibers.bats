@@ -47,6 +47,9 @@ ucontext_is_as_told() { # KIND PROGRAM
 	[ "$(in_state ended)" = "$(told ended)" ]
 	[ "$(in_state fibers)" = 32 ]
 	[ "$(in_state threads)" = 1 ]
+	"$SCRY" fibers -v -p "$PID" >"$T/all" # each total, also those that are 0
+	in_file "^ *32  fibers$" "$T/all"
+	in_file "^ *0  changed while they were read$" "$T/all"
 	# depth: one frame, ten, forty, each of 512 bytes and some; never less than that
 	json_is "$T/fibers.json" "rows.select { |x| x['state'] == 'suspended' }.map { |x| x['frames'].count { |y| y['name'] == 'descend' } }.sort == [1, 10, 40]"
 	json_is "$T/fibers.json" "rows.select { |x| x['state'] == 'suspended' }.all? { |x| n = x['frames'].count { |y| y['name'] == 'descend' }; x['used_max_bytes'] >= n * 512 && x['used_max_bytes'] <= n * 700 + 8192 }"

@@ -166,7 +166,7 @@ native() {
 	}
 	wait_for 20 all_three
 	json_is "$T/dump.json" 'r["threads"].select { |t| t["name"].start_with?("busy") }.all? { |t|
-		t["native_end"] == "whole" && t["is_woven"] && t["frames"].any? { |f| f["native"] == "start_thread" } }'
+		t["native_end"] == "whole" && t["is_woven"] && t["frames"].any? { |f| f["name"] == "start_thread" } }'
 }
 
 @test "suspended fibers are shown where they wait, also in a core; ended ones and the one that runs are not" {

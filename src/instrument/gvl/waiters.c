@@ -13,6 +13,8 @@
 #include <string.h>
 
 #include "instrument/gvl/gvl.h"
+
+#include "base/vector.h"
 #include "vm/ruby_walk.h"
 #include "watch/ask.h"
 #include "wire/gvl_wait.h"
@@ -69,27 +71,11 @@ void scry_gvl_waiters_free(struct scry_gvl_waiters *s)
 	free(s);
 }
 
-/* Room for one more of `table`; false: no memory. */
-static bool grow(void **table, size_t count, size_t *room, size_t size)
-{
-	size_t more = *room ? 2 * *room : 64;
-	void *grown;
-
-	if (count < *room)
-		return true;
-	grown = reallocarray(*table, more, size);
-	if (!grown)
-		return false;
-	*table = grown;
-	*room = more;
-	return true;
-}
-
 static struct waiter *waiter_of(struct scry_gvl_waiters *s, uint64_t th)
 {
 	uint64_t *at = scry_map_ref(&s->by_th, th);
 
-	if (!at || (!*at && !grow((void **)&s->waiters, s->count, &s->room, sizeof(*s->waiters))))
+	if (!at || (!*at && scry_vector_reserve(&s->waiters, s->count, &s->room)))
 		return NULL;
 	if (!*at) {
 		s->waiters[s->count++] = (struct waiter){.th = th};
@@ -104,7 +90,7 @@ static void add(struct scry_gvl_waiters *s, const struct waiter *w, uint32_t sta
 	uint64_t *at = scry_map_ref(&s->keys, (uint64_t)place << 32 | stack);
 	struct row *row;
 
-	if (!at || (!*at && !grow((void **)&s->rows, s->row_count, &s->row_room, sizeof(*s->rows))))
+	if (!at || (!*at && scry_vector_reserve(&s->rows, s->row_count, &s->row_room)))
 		return; /* its share goes to the others of this thread; with stacks, to none */
 	if (!*at) {
 		s->rows[s->row_count++] = (struct row){.waiter = place, .stack = stack};

@@ -29,7 +29,7 @@ def as_told(frames)
     end
     caller = frames[i..].find { |g| !own?(g) } || f
     places = HIDES_PLACE && own?(f) ? [caller] : NAMES_CLASS && own?(f) ? [f, caller] : [f]
-    [places.map { |g| [g["file"].to_s, (line || g["line"]).to_s] }, NAMES_CLASS ? f["method"] : f["label"]].tap { line = nil }
+    [places.map { |g| [g["file"].to_s, (line || g["line"]).to_i.to_s] }, NAMES_CLASS ? f["method"] : f["label"]].tap { line = nil }
   end
 end
 
