@@ -322,15 +322,18 @@ static int make_rows(struct stacks *v)
 	for (size_t i = 0; i < v->count; i++) {
 		const struct sample *s = &v->samples[i];
 		uint64_t ns = weight_of(v, s);
+		const bool is_shown = !is_hidden(v, s) && ns;
 		struct row *row;
 
+		/* a process that did nothing is there all the same */
+		if (scry_stack_processes_add(&v->processes, s->pid, is_shown ? ns : 0,
+					     is_shown ? s->count : 0))
+			return -ENOMEM;
 		if (is_hidden(v, s))
 			continue;
 		v->total_ns += ns;
 		if (!ns)
 			continue;
-		if (scry_stack_processes_add(&v->processes, s->pid, ns, s->count))
-			return -ENOMEM;
 		if (!v->opts->stacks && s->stack && v->opts->by != SCRY_VIEW_BY_THREAD &&
 		    v->opts->by != SCRY_VIEW_BY_PROCESS) {
 			if (add_to_places(v, (uint32_t)i + 1, s, ns))

@@ -102,8 +102,9 @@ bursts() {
 }
 
 # Threads that never do anything, one that works, and one that sleeps now and then.
-idle_program='Thread.new { Thread.current.name = "idle"; Queue.new.pop }
-	Thread.new { Thread.current.name = "asleep"; sleep }
+idle_program='rest = [Thread.new { Thread.current.name = "idle"; Queue.new.pop },
+		Thread.new { Thread.current.name = "asleep"; sleep }]
+	sleep 0.01 until rest.all?(&:stop?)
 	Thread.new { Thread.current.name = "busy"; loop { Array.new(2000) { |i| i.to_s }.sort } }
 	$stdout.syswrite("ready")
 	loop { 3000.times { |i| i.to_s }; sleep 0.002 }'
@@ -149,6 +150,10 @@ idle_program='Thread.new { Thread.current.name = "idle"; Queue.new.pop }
 	done
 	"$SCRY" stacks -q -d 300ms -p "${pids[0]}" -p "${pids[2]}" >"$T/out"
 	[ "$(grep -cE "^ *[0-9.]+ .* (${pids[0]}|${pids[2]})$" "$T/out")" -eq 2 ]
+	start rests "$RUBY" -e '$stdout.syswrite("ready"); sleep'
+	wait_for 10 in_file ready "$T/rests.out"
+	"$SCRY" stacks -q -d 300ms -p "${pids[0]},$PID" >"$T/out" # one that does nothing is in the table too
+	grep -qE "^ *0\.0 .* $PID$" "$T/out"
 	run "$SCRY" stacks -q -d 300ms -p "${pids[0]}" -p 4194303
 	[ "$status" -eq 5 ]
 }
