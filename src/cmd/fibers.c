@@ -90,10 +90,10 @@ static const char *kept(struct show *s, const char *text, size_t *ret_length)
 static void name_native(struct show *s, uint64_t frame, struct scry_doc_frame *ret)
 {
 	const bool is_exact = frame & SCRY_FIBER_FRAME_EXACT;
-	struct scry_native_name name;
+	struct scry_code_name name;
 
 	/* what covers the byte before a return address; of an exact pc that is itself */
-	scry_native_name(s->fibers->native, (frame & ~SCRY_FIBER_FRAME_EXACT) + is_exact, &name);
+	scry_modules_name(s->fibers->native, (frame & ~SCRY_FIBER_FRAME_EXACT) + is_exact, &name);
 	ret->is_native = true;
 	ret->file = kept(s, name.module, &ret->file_length);
 	ret->method = kept(s, name.symbol, &ret->method_length);

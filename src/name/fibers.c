@@ -508,12 +508,12 @@ int scry_fibers_open(const struct scry_space *space, uint64_t most_ns, struct sc
 		err = scry_space_maps(space, &f->maps);
 	if (!err)
 		err = scry_pages_open(&f->pages, space, &f->mem);
-	if (!err)
-		err = scry_unwinder_open(space, &f->mem, &f->unwinder);
-	scry_fiber_walker_init(&f->walker, &f->maps, &f->mem, f->unwinder);
-	f->native = err ? NULL : scry_native_of(space);
+	f->native = err ? NULL : scry_modules_of(space);
 	if (!err && !f->native)
 		err = scry_fail(-ENOMEM, "no memory for names");
+	if (!err)
+		err = scry_unwinder_open(f->native, &f->mem, &f->unwinder);
+	scry_fiber_walker_init(&f->walker, &f->maps, &f->mem, f->unwinder);
 	if (!err)
 		err = look(f);
 	if (err) {
@@ -534,8 +534,8 @@ void scry_fibers_close(struct scry_fibers *f)
 	scry_ruby_free(f->ruby);
 	scry_fiber_walker_done(&f->walker);
 	scry_fiber_marks_done(&f->marks);
-	scry_native_free(f->native);
 	scry_unwinder_close(f->unwinder);
+	scry_modules_free(f->native);
 	scry_pages_close(&f->pages);
 	scry_mem_close(&f->mem);
 	scry_maps_done(&f->maps);

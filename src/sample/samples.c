@@ -32,7 +32,7 @@ int scry_samples_init(struct scry_samples *s, struct scry_ruby *ruby, struct scr
 	static const char unknown[] = "(unknown: it ran between looks)";
 
 	*s = (struct scry_samples){.ruby = ruby, .writer = writer};
-	scry_stacks_init(&s->stacks);
+	scry_stacks_init(&s->stacks, SCRY_STACKS_MAX);
 	scry_samples_cpu_init(&s->cpu);
 	scry_samples_rows_init(s);
 	s->named = calloc(SCRY_WALK_FRAMES_MAX, sizeof(*s->named));

@@ -250,6 +250,35 @@ sleep'
 	"$SCRY" fibers -p "$PID" 2>/dev/null | grep -q '\.\.\. > Object#deep'
 }
 
+@test "a program whose file is gone, and may not be reached any more, is walked by what its memory has" {
+	local place nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+	command -v setpriv >/dev/null && [ "$(id -u)" = 0 ] || skip "no setpriv, or not root"
+	"${nobody[@]}" test -x "$SCRY" || skip "nobody may not run $SCRY"
+	place=$(mktemp -d) # bats' own folders are root's
+	cp "$TARGETS/target_fibers_ucontext" "$place/gone"
+	chmod a+rx "$place" "$place/gone"
+	listens gone "${nobody[@]}" "$place/gone" 30 64 guarded
+	rm -r "$place"
+	SAYS=$(grep "^pid" "$T/gone.out")
+	"${nobody[@]}" "$SCRY" fibers -p "$PID" --json >"$T/fibers.json"
+	[ "$(in_state suspended)" = $(($(told shallow) + $(told deep))) ]
+	json_is "$T/fibers.json" "rows.select { |x| x['state'] == 'suspended' }.map { |x| x['stack'].size }.uniq.size == 3"
+}
+
+@test "a stripped program has the names of its debug file, if that is its own" {
+	local debug="$T/d/.debug/fibers.debug"
+	mkdir -p "$T/d/.debug"
+	objcopy --only-keep-debug "$TARGETS/target_fibers_ucontext" "$debug"
+	objcopy --strip-all --add-gnu-debuglink="$debug" "$TARGETS/target_fibers_ucontext" "$T/d/fibers"
+	listens stripped "$T/d/fibers" 30 64 guarded
+	SAYS=$(grep "^pid" "$T/stripped.out")
+	looks
+	[ "$(waits wait_shallow)" = "$(told shallow)" ]
+	objcopy --only-keep-debug "$TARGETS/target_taken" "$debug" # of another build
+	looks
+	[ "$(waits wait_shallow)" = 0 ]
+}
+
 @test "a 32-bit program is refused" {
 	echo 'void _start(void) { for (;;) __asm__ volatile("int $0x80" : : "a"(29)); }' >"$T/narrow.c"
 	cc -m32 -nostdlib -static -fno-pie -no-pie -o "$T/narrow" "$T/narrow.c" 2>/dev/null || skip "cc makes no 32-bit programs"
