@@ -28,7 +28,7 @@
 struct dump_opts {
 	struct scry_opt_list pids;
 	const char *core, *exe;
-	bool json, pause, native, help;
+	bool json, pause, native, fibers, help;
 	uint64_t depth, max_pause_ns;
 };
 
@@ -211,6 +211,8 @@ static int print(struct scry_dump *d, const struct dump_opts *opts)
 		err = scry_dump_native_open(d);
 	if (!err)
 		err = take(d, opts);
+	if (!err)
+		err = scry_dump_fibers_take(d, opts->fibers);
 	gone = scry_mem_check_alive(&d->ruby->mem);
 	if (gone)
 		err = gone;
@@ -221,6 +223,7 @@ static int print(struct scry_dump *d, const struct dump_opts *opts)
 	for (size_t i = 0; i < d->count; i++)
 		free(d->threads[i].frames);
 	free(d->threads);
+	scry_dump_fibers_done(d);
 	scry_dump_native_close(d);
 	scry_symbols_done(&d->symbols);
 	scry_ruby_free(d->ruby);
@@ -288,6 +291,8 @@ int scry_cmd_dump(int argc, char **argv)
 		 "stop all its threads for some ms: stacks of one moment", NULL},
 		{0, "native", SCRY_OPT_FLAG, &o.native, NULL,
 		 "native frames too, merged with Ruby's; threads that run no Ruby too", NULL},
+		{0, "fibers", SCRY_OPT_FLAG, &o.fibers, NULL,
+		 "look for suspended fibers in big processes too (more than 256 MiB)", NULL},
 		{0, "max-pause", SCRY_OPT_DURATION, &o.max_pause_ns, "TIME",
 		 "give up when its threads do not stop within this (default 50ms)", NULL},
 		{0, "depth", SCRY_OPT_U64, &o.depth, "N",

@@ -2,8 +2,6 @@
 #ifndef SCRY_CMD_DUMP_H
 #define SCRY_CMD_DUMP_H
 
-#include <stdio.h>
-
 #include "base/buf.h"
 #include "base/json.h"
 #include "name/thread_state.h"
@@ -14,6 +12,7 @@
 
 struct scry_world;
 struct scry_dump_native;
+struct scry_fibers;
 
 struct scry_dump_frame {
 	bool is_native;	  /* of native code: path is its object, name its symbol or "" */
@@ -67,6 +66,11 @@ struct scry_dump_thread {
 	size_t same_as; /* index of the first thread with the same frames and wait; its own */
 };
 
+struct scry_dump_place {		 /* where fibers wait */
+	struct scry_dump_thread *thread; /* its frames; nothing else of it is set */
+	uint64_t fibers;
+};
+
 struct scry_dump {
 	struct scry_proc proc;	/* of a core: pid and comm */
 	struct scry_core *core; /* NULL: it lives */
@@ -77,9 +81,13 @@ struct scry_dump {
 	struct scry_dump_native *native; /* NULL: native frames are not wanted */
 	struct scry_dump_thread *threads;
 	size_t count;
-	size_t others;	  /* tasks that run no Ruby */
-	size_t deadlocks; /* cycles of threads that wait for each other */
-	uint64_t pause_ns;
+	size_t others;		   /* tasks that run no Ruby */
+	size_t deadlocks;	   /* cycles of threads that wait for each other */
+	bool has_fibers;	   /* they were looked for */
+	struct scry_fibers *found; /* has the texts of places */
+	struct scry_dump_place *places;
+	size_t place_count;
+	uint64_t suspended, pause_ns;
 	int64_t wall_s; /* since 1970: now, or when the core was written */
 };
 
@@ -93,12 +101,14 @@ void scry_dump_lock_find(struct scry_dump *d, const struct scry_walk *w,
 /* Who holds what all threads wait for, and cycles. is_held: nobody can move. */
 void scry_dump_lock_owners(struct scry_dump *d, bool is_held);
 
+/* Fibers that do not run; where memory is big, only if is_asked. 0 or -errno with a sentence. */
+int scry_dump_fibers_take(struct scry_dump *d, bool is_asked);
+void scry_dump_fibers_done(struct scry_dump *d);
 /* Opens a core and its Ruby; `exe` as scry_core_open's program. 0 or -errno with a sentence;
  * d->core is to be closed in any case. */
 int scry_dump_core_open(struct scry_dump *d, const char *path, const char *exe);
 /* States of the threads, from the registers that the core has. */
 void scry_dump_core_states(struct scry_dump *d);
-
 /* Takes native frames too, from now on. 0 or -errno with a sentence. */
 int scry_dump_native_open(struct scry_dump *d);
 void scry_dump_native_close(struct scry_dump *d);
@@ -124,7 +134,7 @@ bool scry_dump_native_rests(struct scry_dump_look *look);
 int scry_dump_native_weave(struct scry_dump *d, const struct scry_walk *w,
 			   const struct scry_dump_frame *ruby, struct scry_dump_thread *t);
 
-/* The parts of both that are about locks; a thread is its number and name. */
+/* The parts of both about locks; a thread is its number and name. */
 void scry_dump_put_thread(const struct scry_dump_thread *t, struct scry_buf *buf);
 void scry_dump_put_lock(const struct scry_dump *d, const struct scry_dump_thread *t,
 			struct scry_buf *buf);
@@ -132,7 +142,6 @@ void scry_dump_put_deadlocks(const struct scry_dump *d, struct scry_buf *buf);
 void scry_dump_json_lock(struct scry_json *j, const struct scry_dump *d,
 			 const struct scry_dump_thread *t);
 void scry_dump_json_deadlocks(struct scry_json *j, const struct scry_dump *d);
-
 /* All threads for a person; at most `depth` frames of each, 0: all. */
 void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out);
 /* schema scry.dump/2. 0 or -errno with a sentence. */

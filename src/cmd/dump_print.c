@@ -176,6 +176,67 @@ static void put_thread(const struct scry_dump *d, size_t at, uint64_t depth, str
 				scry_text_s(t->unnamed));
 }
 
+static void json_frame(struct scry_json *j, const struct scry_dump_frame *f)
+{
+	const struct scry_doc_frame frame = {
+		.file = f->path[0] ? f->path : NULL,
+		.file_length = strlen(f->path),
+		.method = f->name[0] ? f->name : NULL,
+		.method_length = strlen(f->name),
+		.line = f->line,
+		.is_c = f->is_c,
+		.is_native = f->is_native,
+		.offset = f->offset,
+		.label = f->is_native ? NULL : f->label,
+		.address = f->is_native ? f->address : 0,
+	};
+
+	scry_json_break(j);
+	scry_out_json_frame(j, &frame);
+}
+
+static void put_fibers(const struct scry_dump *d, uint64_t depth, struct scry_buf *buf)
+{
+	for (size_t i = 0; i < d->place_count; i++) {
+		const struct scry_dump_place *p = &d->places[i];
+
+		scry_buf_printf(buf, "\n");
+		scry_text_things(buf, p->fibers, "suspended fibers");
+		scry_buf_printf(buf, ":\n");
+		put_frames(p->thread, depth, buf);
+		if (p->thread->is_cut)
+			scry_buf_printf(buf, "    ... there are older frames\n");
+	}
+}
+
+/* null: they were not looked for. */
+static void json_fibers(struct scry_json *j, const struct scry_dump *d)
+{
+	scry_json_key(j, "fibers");
+	if (!d->has_fibers) {
+		scry_json_text(j, NULL);
+		return;
+	}
+	scry_json_array_begin(j);
+	for (size_t i = 0; i < d->place_count; i++) {
+		const struct scry_dump_thread *t = d->places[i].thread;
+
+		scry_json_break(j);
+		scry_json_object_begin(j);
+		scry_json_key(j, "count");
+		scry_json_u64(j, d->places[i].fibers);
+		scry_json_key(j, "is_cut");
+		scry_json_bool(j, t->is_cut);
+		scry_json_key(j, "frames");
+		scry_json_array_begin(j);
+		for (size_t k = 0; k < t->count; k++)
+			json_frame(j, &t->frames[k]);
+		scry_json_array_end(j);
+		scry_json_object_end(j);
+	}
+	scry_json_array_end(j);
+}
+
 /* What is not as in a process that lives. */
 static void put_core(const struct scry_dump *d, struct scry_buf *buf)
 {
@@ -241,6 +302,10 @@ void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
 	if (d->others)
 		scry_buf_printf(&buf, ", %zu that run%s no Ruby", d->others,
 				d->others == 1 ? "s" : "");
+	if (d->suspended) {
+		scry_buf_printf(&buf, ", ");
+		scry_text_things(&buf, d->suspended, "suspended fibers");
+	}
 	if (d->pause_ns) {
 		scry_buf_printf(&buf, "; stopped for ");
 		scry_text_duration(&buf, d->pause_ns);
@@ -257,27 +322,9 @@ void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
 		scry_buf_printf(&buf, "\n");
 		put_thread(d, i, depth, &buf);
 	}
+	put_fibers(d, depth, &buf);
 	fputs(scry_buf_str(&buf), out);
 	scry_buf_done(&buf);
-}
-
-static void json_frame(struct scry_json *j, const struct scry_dump_frame *f)
-{
-	const struct scry_doc_frame frame = {
-		.file = f->path[0] ? f->path : NULL,
-		.file_length = strlen(f->path),
-		.method = f->name[0] ? f->name : NULL,
-		.method_length = strlen(f->name),
-		.line = f->line,
-		.is_c = f->is_c,
-		.is_native = f->is_native,
-		.offset = f->offset,
-		.label = f->is_native ? NULL : f->label,
-		.address = f->is_native ? f->address : 0,
-	};
-
-	scry_json_break(j);
-	scry_out_json_frame(j, &frame);
 }
 
 /* null, or what put_core says. */
@@ -368,6 +415,7 @@ int scry_dump_json(const struct scry_dump *d, FILE *out)
 	scry_json_key(&j, "other_threads");
 	scry_json_u64(&j, d->others);
 	scry_dump_json_deadlocks(&j, d);
+	json_fibers(&j, d);
 	scry_json_key(&j, "threads");
 	scry_json_array_begin(&j);
 	for (size_t i = 0; i < d->count; i++)

@@ -19,10 +19,11 @@
 #include "view/gem.h"
 #include "view/grep.h"
 #include "view/honesty.h"
-#include "view/table.h"
 #include "view/stack_processes.h"
 #include "view/stack_sums.h"
 #include "view/stack_threads.h"
+#include "view/stacks_rows.h"
+#include "view/table.h"
 #include "view/verdict.h"
 #include "view/view.h"
 
@@ -67,6 +68,7 @@ struct stacks {
 	uint64_t cpu_unknown_ns; /* of threads that were not seen while they ran */
 	struct scry_frame_row scratch;
 	struct scry_buf line, thread;
+	bool is_compared; /* with another run, where threads have other ids */
 };
 
 static uint64_t weight_of(const struct stacks *v, const struct sample *s)
@@ -91,9 +93,10 @@ static int add_sample(struct stacks *v, const struct scry_ev_samples *e)
 	if (v->opts->pid && v->opts->pid != e->pid)
 		return 0;
 	v->cpu_unknown_ns += is_unknown(e) ? e->cpu_ns : 0;
+	if (scry_vector_reserve(&v->samples, v->count, &v->room))
+		return -ENOMEM;
 	stack = scry_frames_find(&v->frames, e->stack);
-	if (scry_stack_threads_sample(&v->threads, e, stack, &thread) ||
-	    scry_vector_reserve(&v->samples, v->count, &v->room))
+	if (scry_stack_threads_sample(&v->threads, e, stack, &thread))
 		return -ENOMEM;
 	v->samples[v->count++] = (struct sample){
 		.stack = stack,
@@ -261,6 +264,12 @@ static uint32_t place_of_sample(struct stacks *v, const struct sample *s)
 		return v->opts->times.split ? put_key(v, &split) : s->stack;
 	if (!is_thread && v->opts->by != SCRY_VIEW_BY_PROCESS)
 		return 0;
+	if (is_thread && v->is_compared) {
+		struct scry_cell name = scry_name_text(&v->names, v->threads.rows[s->thread].name);
+
+		return place_named(v, name.bytes ? name.bytes : "[no name]",
+				   name.bytes ? name.length : strlen("[no name]"));
+	}
 	scry_buf_clear(&v->line);
 	if (is_thread)
 		scry_stack_threads_put(&v->threads, &v->names, s->thread, &v->line);
@@ -313,15 +322,18 @@ static int make_rows(struct stacks *v)
 	for (size_t i = 0; i < v->count; i++) {
 		const struct sample *s = &v->samples[i];
 		uint64_t ns = weight_of(v, s);
+		const bool is_shown = !is_hidden(v, s) && ns;
 		struct row *row;
 
+		/* a process that did nothing is there all the same */
+		if (scry_stack_processes_add(&v->processes, s->pid, is_shown ? ns : 0,
+					     is_shown ? s->count : 0))
+			return -ENOMEM;
 		if (is_hidden(v, s))
 			continue;
 		v->total_ns += ns;
 		if (!ns)
 			continue;
-		if (scry_stack_processes_add(&v->processes, s->pid, ns, s->count))
-			return -ENOMEM;
 		if (!v->opts->stacks && s->stack && v->opts->by != SCRY_VIEW_BY_THREAD &&
 		    v->opts->by != SCRY_VIEW_BY_PROCESS) {
 			if (add_to_places(v, (uint32_t)i + 1, s, ns))
@@ -699,29 +711,86 @@ static int push(struct stacks *v)
 	return 0;
 }
 
+static void init(struct stacks *v)
+{
+	scry_honesty_init(&v->honesty, v->reader);
+	scry_intern_init(&v->names, NAMES_MAX, NAMES_BYTES);
+	scry_intern_init(&v->places, PLACES_MAX, PLACES_MAX * (sizeof(struct place) + 1ul));
+	scry_frames_init(&v->frames);
+	scry_stack_threads_init(&v->threads);
+}
+
+static void done(struct stacks *v)
+{
+	scry_buf_done(&v->line);
+	scry_buf_done(&v->thread);
+	scry_stack_threads_done(&v->threads);
+	scry_frames_done(&v->frames);
+	scry_intern_done(&v->places);
+	scry_intern_done(&v->names);
+	free(v->samples);
+	free(v->rows);
+	free(v->scratch.frames);
+	free(v->processes.rows);
+}
+
 int scry_view_stacks(struct scry_reader *reader, const struct scry_view_opts *opts,
 		     struct scry_doc *doc)
 {
 	struct stacks v = {.reader = reader, .opts = opts, .doc = doc};
 	int err;
 
-	scry_honesty_init(&v.honesty, reader);
-	scry_intern_init(&v.names, NAMES_MAX, NAMES_BYTES);
-	scry_intern_init(&v.places, PLACES_MAX, PLACES_MAX * (sizeof(struct place) + 1ul));
-	scry_frames_init(&v.frames);
-	scry_stack_threads_init(&v.threads);
+	init(&v);
 	err = read_all(&v);
 	if (!err)
 		err = push(&v);
-	scry_buf_done(&v.line);
-	scry_buf_done(&v.thread);
-	scry_stack_threads_done(&v.threads);
-	scry_frames_done(&v.frames);
-	scry_intern_done(&v.places);
-	scry_intern_done(&v.names);
-	free(v.samples);
-	free(v.rows);
-	free(v.scratch.frames);
-	free(v.processes.rows);
+	done(&v);
+	return err;
+}
+
+/* The rows that --grep leaves. */
+static int give_rows(struct stacks *v, const struct scry_grep *grep, struct scry_stacks_rows *io)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < v->row_count && !err; i++) {
+		const struct row *row = &v->rows[i];
+		const struct scry_stacks_row of = {row->self_ns, row->total_ns, row->samples};
+		struct place place = place_at(v, row);
+
+		scry_buf_clear(&v->line);
+		put_place(v, &place, &v->line);
+		if (row->total_ns && scry_grep_matches(grep, scry_buf_str(&v->line)))
+			err = io->take(io->arg, &v->line, &of);
+	}
+	return err;
+}
+
+int scry_stacks_rows(struct scry_reader *reader, const struct scry_view_opts *opts,
+		     struct scry_stacks_rows *io)
+{
+	struct stacks v = {.reader = reader, .opts = opts, .is_compared = true};
+	struct scry_grep grep;
+	int err;
+
+	init(&v);
+	err = read_all(&v);
+	if (!err) {
+		err = make_rows(&v) || scry_grep_init(&grep, opts->grep) ? -ENOMEM : 0;
+		if (!err) {
+			err = give_rows(&v, &grep, io);
+			scry_grep_done(&grep);
+		}
+		if (err)
+			err = scry_fail(err, "no memory to compare stacks");
+	}
+	scry_honesty_close(&v.honesty);
+	v.honesty.noun = "samples";
+	v.honesty.shown = v.sums.sums.valid + v.sums.sums.repaired + v.sums.sums.rejected;
+	io->honesty = v.honesty;
+	io->watched_ns = v.honesty.last_ns > v.honesty.first_ns
+				 ? v.honesty.last_ns - v.honesty.first_ns
+				 : v.honesty.watched_ns;
+	done(&v);
 	return err;
 }

@@ -6,6 +6,7 @@
  * the table is tried, by the same reader that later names frames; the right ones name every frame.
  * All of it is optional.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "vm/ruby_learn.h"

@@ -6,6 +6,7 @@
  * objects of each size, several pages full, with the size that ObjectSpace.dump says. Only the
  * right places, and no smaller alignment, lead from every one of them to its size.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "vm/ruby_learn.h"

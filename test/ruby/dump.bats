@@ -168,3 +168,25 @@ native() {
 	json_is "$T/dump.json" 'r["threads"].select { |t| t["name"].start_with?("busy") }.all? { |t|
 		t["native_end"] == "whole" && t["is_woven"] && t["frames"].any? { |f| f["name"] == "start_thread" } }'
 }
+
+@test "suspended fibers are shown where they wait, also in a core; ended ones and the one that runs are not" {
+	while read -r -a words; do
+		start fibers "${words[@]}" "$HERE/dump/fibers.rb"
+		wait_for 10 in_file ready "$T/fibers.out"
+		has_fibers() {
+			"$SCRY" dump --fibers --json "$@" >"$T/f.json" && json_is "$T/f.json" \
+				'r["fibers"].map { |f| [f["count"], f["frames"].map { |x| [x["method"], x["line"]] }[1]] }.sort ==
+				  [[1, ["block in Object#wait_there", 5]], [2, ["Object#wait_here", 2]]]'
+		}
+		wait_for 10 has_fibers -p "$PID" || { echo "${words[*]}"; return 1; }
+		"$SCRY" dump -p "$PID" >"$T/out"
+		grep -q ', 3 suspended fibers$' "$T/out"
+		grep -A2 '^2 suspended fibers:$' "$T/out" | grep -q ':2  Object#wait_here$'
+		if command -v gcore >/dev/null && [ "${words[*]}" = "$RUBY" ]; then
+			gcore -o "$T/core" "$PID" >"$T/gcore.out" 2>&1
+			has_fibers --core "$T/core.$PID"
+		fi
+		kill -KILL "$PID"
+		finish "$PID" 2>/dev/null || true
+	done < <(rubies)
+}

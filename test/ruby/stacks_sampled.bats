@@ -102,8 +102,9 @@ bursts() {
 }
 
 # Threads that never do anything, one that works, and one that sleeps now and then.
-idle_program='Thread.new { Thread.current.name = "idle"; Queue.new.pop }
-	Thread.new { Thread.current.name = "asleep"; sleep }
+idle_program='rest = [Thread.new { Thread.current.name = "idle"; Queue.new.pop },
+		Thread.new { Thread.current.name = "asleep"; sleep }]
+	sleep 0.01 until rest.all?(&:stop?)
 	Thread.new { Thread.current.name = "busy"; loop { Array.new(2000) { |i| i.to_s }.sort } }
 	$stdout.syswrite("ready")
 	loop { 3000.times { |i| i.to_s }; sleep 0.002 }'
@@ -149,8 +150,34 @@ idle_program='Thread.new { Thread.current.name = "idle"; Queue.new.pop }
 	done
 	"$SCRY" stacks -q -d 300ms -p "${pids[0]}" -p "${pids[2]}" >"$T/out"
 	[ "$(grep -cE "^ *[0-9.]+ .* (${pids[0]}|${pids[2]})$" "$T/out")" -eq 2 ]
+	start rests "$RUBY" -e '$stdout.syswrite("ready"); sleep'
+	wait_for 10 in_file ready "$T/rests.out"
+	"$SCRY" stacks -q -d 300ms -p "${pids[0]},$PID" >"$T/out" # one that does nothing is in the table too
+	grep -qE "^ *0\.0 .* $PID$" "$T/out"
 	run "$SCRY" stacks -q -d 300ms -p "${pids[0]}" -p 4194303
 	[ "$status" -eq 5 ]
+}
+
+@test "diff: which methods take more of the time, and which take less" {
+	for times in 1 4; do
+		start slower "$RUBY" "$K/slower.rb" "$times"
+		wait_for 10 in_file ready "$T/slower.out"
+		"$SCRY" stacks -q -d 1500ms -o "$T/$times.scry" -p "$PID"
+	done
+	"$SCRY" diff --json "$T/1.scry" "$T/4.scry" >"$T/d.json"
+	# as long as the other one, then four times as long
+	json_is "$T/d.json" 's = ->(m) { rows.find { |x| x["what"] == m } }
+		part = ->(r) { [r["total_before_ns_per_s"], r["total_after_ns_per_s"]].map { |ns| ns / 1e9 } }
+		slow, same = part[s["Object#slow"]], part[s["Object#same"]]
+		slow[1] / same[1] > 1.5 * slow[0] / same[0] && rows.none? { |x| x["what"].include?("Queue#pop") }'
+	"$SCRY" diff "$T/1.scry" "$T/1.scry" >"$T/out"
+	grep -q '^no row has changed' "$T/out"
+	"$SCRY" diff --by thread --idle "$T/1.scry" "$T/4.scry" >"$T/out"
+	"$SCRY" diff --top 1 "$T/4.scry" "$T/1.scry" >"$T/out"
+	grep -qE 'takes (less|more)( with what it calls)?: [0-9.]+ ms of each second, then ' "$T/out"
+	run "$SCRY" diff --by site "$T/1.scry" "$T/4.scry"
+	[ "$status" -ne 0 ]
+	[[ "$output" == *"stacks are compared by line, method, gem or thread"* ]]
 }
 
 @test "a program whose threads are all idle is shown as it is" {

@@ -1,0 +1,314 @@
+/*
+ * See stacks_diff.h.
+ *
+ * How much of a change may be chance: of n samples the square root of n. Samples of one long call
+ * are not independent, so a change must be three times that, and a twentieth of the row.
+ */
+#include "view/stacks_diff.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/intern.h"
+#include "view/stacks_rows.h"
+#include "view/verdict.h"
+
+#define ROWS_MAX (1u << 20)
+#define SURE 3.0	/* standard deviations of what is counted at random */
+#define LEAST_PART 0.05 /* of the greater one */
+#define LEAST_S 1e-3	/* of each second */
+
+struct pair {
+	uint32_t text;
+	struct scry_stacks_row of[2];
+};
+
+struct diff {
+	struct scry_intern texts;
+	struct pair *pairs;
+	size_t room, changed; /* changed: they come first */
+	struct pair all;      /* sums of own time */
+	struct scry_stacks_rows sides[2];
+	int side; /* that is being read */
+	const struct scry_view_opts *opts;
+	struct scry_doc *doc;
+};
+
+static int take(void *arg, const struct scry_buf *text, const struct scry_stacks_row *row)
+{
+	struct diff *d = arg;
+	const uint32_t count = d->texts.count;
+	struct scry_stacks_row *of;
+	uint32_t id = 0;
+
+	if (count == d->room) {
+		size_t room = d->room ? 2 * d->room : 256;
+		struct pair *more = reallocarray(d->pairs, room, sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		d->pairs = more;
+		d->room = room;
+	}
+	if (scry_intern_put(&d->texts, scry_buf_str(text), text->len, &id))
+		return -ENOMEM;
+	if (d->texts.count != count)
+		d->pairs[count] = (struct pair){.text = id};
+	of = &d->pairs[id - 1].of[d->side];
+	of->self_ns += row->self_ns;
+	of->total_ns += row->total_ns;
+	of->samples += row->samples;
+	d->all.of[d->side].self_ns += row->self_ns;
+	d->all.of[d->side].samples += row->samples;
+	return 0;
+}
+
+/* Seconds of each second that was watched. */
+static double rate(const struct diff *d, uint64_t ns, int side)
+{
+	return (double)ns / (double)d->sides[side].watched_ns;
+}
+
+static double change(const struct diff *d, const uint64_t ns[2])
+{
+	return rate(d, ns[1], 1) - rate(d, ns[0], 0);
+}
+
+/* Of a time that `samples` stand for. */
+static bool is_change(const struct diff *d, const uint64_t ns[2], const double samples[2])
+{
+	const double a = rate(d, ns[0], 0), b = rate(d, ns[1], 1);
+	const double most = a > b ? a : b, by = fabs(b - a);
+	double variance = 0;
+
+	for (int i = 0; i < 2; i++) {
+		const double n = samples[i] > 1 ? samples[i] : 1, each = rate(d, ns[i], i) / n;
+
+		variance += n * each * each;
+	}
+	return by > SURE * sqrt(variance) && by > LEAST_PART * most && by > LEAST_S;
+}
+
+/* How much its own time has changed, and that with callees: 0 by no more than chance. */
+static void changes(const struct diff *d, const struct pair *p, double ret[2])
+{
+	const uint64_t self[2] = {p->of[0].self_ns, p->of[1].self_ns};
+	const uint64_t total[2] = {p->of[0].total_ns, p->of[1].total_ns};
+	const double samples[2] = {(double)p->of[0].samples, (double)p->of[1].samples};
+	double with[2]; /* samples that have it anywhere: as many as its part of the time */
+
+	for (int i = 0; i < 2; i++) {
+		const struct scry_stacks_row *all = &d->all.of[i];
+
+		with[i] = all->self_ns
+				  ? (double)all->samples * (double)total[i] / (double)all->self_ns
+				  : 0;
+	}
+	ret[0] = is_change(d, self, samples) ? fabs(change(d, self)) : 0;
+	ret[1] = is_change(d, total, with) ? fabs(change(d, total)) : 0;
+}
+
+static const struct diff *sorting;
+
+/* Those whose own time has changed come first. */
+static int by_change(const void *left, const void *right)
+{
+	double a[2], b[2];
+
+	changes(sorting, left, a);
+	changes(sorting, right, b);
+	if (a[0] != b[0])
+		return a[0] < b[0] ? 1 : -1;
+	return a[1] < b[1] ? 1 : a[1] > b[1] ? -1 : 0;
+}
+
+static void sort(struct diff *d)
+{
+	for (size_t i = 0; i < d->texts.count; i++) {
+		const struct pair p = d->pairs[i];
+		double by[2];
+
+		changes(d, &p, by);
+		if (by[0] == 0 && by[1] == 0)
+			continue;
+		d->pairs[i] = d->pairs[d->changed];
+		d->pairs[d->changed++] = p;
+	}
+	sorting = d;
+	if (d->changed)
+		qsort(d->pairs, d->changed, sizeof(*d->pairs), by_change);
+}
+
+/* --- in words --------------------------------------------------------------------------------- */
+
+static void put_ms(struct scry_buf *b, double seconds)
+{
+	scry_buf_printf(b, "%.1f", seconds * 1e3);
+}
+
+static void judge(const struct diff *d)
+{
+	struct scry_buf b = {0};
+
+	if (!d->changed) {
+		scry_buf_printf(&b, "no row has changed by more than the samples may by chance");
+	} else {
+		const struct pair *p = &d->pairs[0];
+		double by[2];
+
+		changes(d, p, by);
+		const uint64_t ns[2] = {by[0] > 0 ? p->of[0].self_ns : p->of[0].total_ns,
+					by[0] > 0 ? p->of[1].self_ns : p->of[1].total_ns};
+
+		scry_buf_printf(&b, "%s takes %s%s: ", scry_intern_get(&d->texts, p->text, NULL),
+				change(d, ns) < 0 ? "less" : "more",
+				by[0] > 0 ? "" : " with what it calls");
+		put_ms(&b, rate(d, ns[0], 0));
+		scry_buf_printf(&b, " ms of each second, then ");
+		put_ms(&b, rate(d, ns[1], 1));
+		scry_buf_printf(&b, " ms; all rows together: ");
+		put_ms(&b, rate(d, d->all.of[0].self_ns, 0));
+		scry_buf_printf(&b, " ms, then ");
+		put_ms(&b, rate(d, d->all.of[1].self_ns, 1));
+		scry_buf_printf(&b, " ms");
+	}
+	scry_verdict_note(d->doc, &b);
+	scry_buf_done(&b);
+}
+
+static void push_totals(const struct diff *d)
+{
+	const struct scry_pair pairs[] = {
+		{"watched_before_ns", "seconds were watched", SCRY_CELL_TIME, 0,
+		 scry_cell_number(d->sides[0].watched_ns)},
+		{"watched_after_ns", "then", SCRY_CELL_TIME, 0,
+		 scry_cell_number(d->sides[1].watched_ns)},
+		{"self_before_ns", "s of all threads", SCRY_CELL_TIME, 0,
+		 scry_cell_number(d->all.of[0].self_ns)},
+		{"self_after_ns", "then", SCRY_CELL_TIME, 0,
+		 scry_cell_number(d->all.of[1].self_ns)},
+		{"changed", "rows have changed", SCRY_CELL_COUNT, 0, scry_cell_number(d->changed)},
+		{"unchanged", "rows have not, or by no more than may be chance: not listed",
+		 SCRY_CELL_COUNT, 0, scry_cell_number(d->texts.count - d->changed)},
+	};
+
+	d->doc->ops->totals(d->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
+}
+
+/* --- the table -------------------------------------------------------------------------------- */
+
+enum {
+	C_BEFORE,
+	C_AFTER,
+	C_CHANGE,
+	C_TOTAL,
+	C_TOTAL_THEN,
+	C_NUMBERS,
+	C_WHAT = C_NUMBERS + 4,
+	COLUMNS
+};
+
+static void push_pair(const struct diff *d, const struct pair *p)
+{
+	const double rates[4] = {rate(d, p->of[0].self_ns, 0), rate(d, p->of[1].self_ns, 1),
+				 rate(d, p->of[0].total_ns, 0), rate(d, p->of[1].total_ns, 1)};
+	const double by = rates[1] - rates[0];
+	struct scry_doc_value values[4];
+	struct scry_buf text[5] = {0};
+	struct scry_cell cells[COLUMNS];
+	size_t length;
+	const char *what = scry_intern_get(&d->texts, p->text, &length);
+
+	for (int i = 0; i < 4; i++) {
+		const double ns = rates[i] * 1e9;
+
+		values[i] = (struct scry_doc_value){.kind = SCRY_VALUE_DOUBLE};
+		memcpy(&values[i].number, &ns, sizeof(ns));
+		cells[C_NUMBERS + i] = (struct scry_cell){.values = &values[i], .number = 1};
+	}
+	put_ms(&text[C_BEFORE], rates[0]);
+	put_ms(&text[C_AFTER], rates[1]);
+	scry_buf_printf(&text[C_CHANGE], by < 0 ? "-" : "+");
+	put_ms(&text[C_CHANGE], fabs(by));
+	put_ms(&text[C_TOTAL], rates[2]);
+	put_ms(&text[C_TOTAL_THEN], rates[3]);
+	for (int i = 0; i < 5; i++)
+		cells[i] = scry_cell_text(scry_buf_str(&text[i]), text[i].len);
+	cells[C_WHAT] = scry_cell_text(what, length);
+	d->doc->ops->row(d->doc, cells);
+	for (int i = 0; i < 5; i++)
+		scry_buf_done(&text[i]);
+}
+
+static void push_table(struct diff *d)
+{
+	const char *what = d->opts->by == SCRY_VIEW_BY_LINE	? "file:line  method"
+			   : d->opts->by == SCRY_VIEW_BY_GEM	? "gem"
+			   : d->opts->by == SCRY_VIEW_BY_THREAD ? "thread"
+								: "method";
+	const struct scry_column columns[COLUMNS] = {
+		{"own ms/s", NULL, SCRY_CELL_TEXT, NULL, 0},
+		{"then", NULL, SCRY_CELL_TEXT, NULL, 0},
+		{"change", NULL, SCRY_CELL_TEXT, NULL, 0},
+		{"with callees", NULL, SCRY_CELL_TEXT, NULL, 0},
+		{"then", NULL, SCRY_CELL_TEXT, NULL, 0},
+		{NULL, "self_before_ns_per_s", SCRY_CELL_VALUE, NULL, 0},
+		{NULL, "self_after_ns_per_s", SCRY_CELL_VALUE, NULL, 0},
+		{NULL, "total_before_ns_per_s", SCRY_CELL_VALUE, NULL, 0},
+		{NULL, "total_after_ns_per_s", SCRY_CELL_VALUE, NULL, 0},
+		{what, "what", SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
+	};
+	uint64_t top = scry_view_top(d->opts, d->doc);
+
+	if (!d->changed && !d->doc->is_data)
+		return;
+	scry_doc_table(d->doc, columns, COLUMNS);
+	for (size_t i = 0; i < d->changed && (!top || i < top); i++)
+		push_pair(d, &d->pairs[i]);
+	if (top && d->changed > top)
+		scry_doc_remark(d->doc, "%zu more rows have changed; --top 0 shows them",
+				d->changed - (size_t)top);
+}
+
+static int read_side(struct diff *d, const struct scry_diff_side *side, int at)
+{
+	struct scry_stacks_rows *s = &d->sides[at];
+	int err;
+
+	d->side = at;
+	s->take = take;
+	s->arg = d;
+	err = scry_stacks_rows(side->reader, d->opts, s);
+	s->honesty.label = side->name;
+	if (!err && !s->watched_ns)
+		err = scry_fail(-EINVAL, "'%s' ends before its watch did",
+				side->name ? side->name : "the recording");
+	return err;
+}
+
+int scry_view_stacks_diff(const struct scry_diff_side sides[2], const struct scry_view_opts *opts,
+			  struct scry_doc *doc)
+{
+	struct diff d = {.opts = opts, .doc = doc};
+	int err = 0;
+
+	scry_intern_init(&d.texts, ROWS_MAX, 256u << 20);
+	for (int i = 0; i < 2 && !err; i++)
+		err = read_side(&d, &sides[i], i);
+	if (!err) {
+		sort(&d);
+		for (int i = 0; i < 2; i++)
+			doc->ops->honesty(doc, &d.sides[i].honesty);
+		judge(&d);
+		for (int i = 0; i < 2; i++)
+			scry_honesty_notes(&d.sides[i].honesty, doc);
+		push_totals(&d);
+		push_table(&d);
+	}
+	scry_intern_done(&d.texts);
+	free(d.pairs);
+	return err;
+}

@@ -1,0 +1,24 @@
+/* The rows of a recording of stacks, for who compares two. */
+#ifndef SCRY_VIEW_STACKS_ROWS_H
+#define SCRY_VIEW_STACKS_ROWS_H
+
+#include "view/honesty.h"
+#include "view/view.h"
+
+struct scry_stacks_row {
+	uint64_t self_ns, total_ns, samples;
+};
+
+struct scry_stacks_rows {
+	struct scry_honesty honesty; /* closed */
+	uint64_t watched_ns;	     /* of the clock, whatever the number of threads */
+	/* The caller's: takes a row, as it is shown, but threads without their ids. 0 or -errno. */
+	int (*take)(void *arg, const struct scry_buf *text, const struct scry_stacks_row *row);
+	void *arg;
+};
+
+/* Reads all, by what `opts` says. 0 or -errno with a sentence. */
+int scry_stacks_rows(struct scry_reader *reader, const struct scry_view_opts *opts,
+		     struct scry_stacks_rows *io);
+
+#endif
