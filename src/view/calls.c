@@ -399,7 +399,7 @@ static void tell_resumed(struct lines *l, const struct scry_call_image *image,
 	meet(l, image->ret->tid);
 	begin_line(l, image->ret->time_ns, image->ret->tid, key_of(image->call));
 	scry_buf_printf(&l->buf, "<... ");
-	put_name(l, f);
+	scry_call_put_name(&l->buf, l->reader, f, false);
 	scry_buf_printf(&l->buf, " resumed> ");
 	end_line(l, image, f, need_comma);
 	put_stack(l, key_of(image->call));

@@ -33,7 +33,7 @@ caller() {
 	caller 2 -e 'work_*'
 	[ "$(grep -c '^target_caller_lazy->work_fold(' "$T/lines.txt")" -eq 2 ]
 	grep -q '^libwork.so->work_mix(' "$T/lines.txt"
-	grep -q '^<... target_caller_lazy->work_fold resumed> ' "$T/lines.txt"
+	grep -q '^<... work_fold resumed> ' "$T/lines.txt"
 	caller 2 -e 'work_*@MAIN'
 	[ "$(grep -c '^work_fold(' "$T/lines.txt")" -eq 2 ]
 	caller 2 -x work_fold -x strlen@libc.so.6 --objects always

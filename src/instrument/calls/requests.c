@@ -27,6 +27,8 @@ static bool is_startup(const char *symbol, const char *request)
 					    "__do_global_dtors_aux",
 					    "frame_dummy",
 					    "call_init",
+					    "_dl_audit_preinit",
+					    "__tunable_get_val",
 					    "_init",
 					    "_fini"};
 
