@@ -121,7 +121,7 @@ slept() {
 spawned() {
 	local n=$1
 	shift
-	scry_ends 0 calls --clients -tt -T "$@" -- "${PROGRAM[@]}" "$DB/s" "$n" $SLEEP
+	scry_ends 0 calls --clients --objects never -tt -T "$@" -- "${PROGRAM[@]}" "$DB/s" "$n" $SLEEP
 	grep -oE 'queries [0-9]+' "$T/scry.out" >"$T/program" # it may come in the midst of a line
 	sed -z -i -E 's/queries [0-9]+\n//' "$T/scry.out"
 }
@@ -137,7 +137,7 @@ attached() {
 	program=$PID
 	wait_for 20 in_file "^ready" "$T/program.out"
 	before=$(text "$program")
-	start scry "$SCRY" calls --clients -tt -T "$@" -p "$program"
+	start scry "$SCRY" calls --clients --objects never -tt -T "$@" -p "$program"
 	wait_for 20 in_file "watching process" "$T/scry.err"
 	echo >&8
 	wait_for 60 in_file "^queries" "$T/program.out"
