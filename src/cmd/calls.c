@@ -137,6 +137,7 @@ int scry_cmd_calls(int argc, char **argv)
 		 NULL},
 		{'c', "sums", SCRY_OPT_FLAG, &sums, NULL,
 		 "no lines, a table: calls and times of each function", NULL},
+		{0, "top", SCRY_OPT_U64, &report.rows.top, "N", "with -c: show N functions", NULL},
 		SCRY_VIEW_CALLS_OPT_ROWS(&report.rows),
 		{0, "hist", SCRY_OPT_FLAG, &hist, NULL,
 		 "no lines, a histogram of each function's times", NULL},

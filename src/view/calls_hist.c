@@ -127,12 +127,12 @@ static void push_row(const struct hist *h, const struct row *row, struct scry_do
 static void push(const struct hist *h, struct scry_doc *doc)
 {
 	static const struct scry_column columns[] = {
-		{"function", "function", SCRY_CELL_SYMBOL, false},
-		{NULL, "library", SCRY_CELL_TEXT, false},
-		{"from ns", "from_ns", SCRY_CELL_COUNT, false},
-		{"below ns", "below_ns", SCRY_CELL_COUNT, false},
-		{"calls", "calls", SCRY_CELL_COUNT, false},
-		{"", NULL, SCRY_CELL_TEXT, false},
+		{"function", "function", SCRY_CELL_SYMBOL, NULL, 0},
+		{NULL, "library", SCRY_CELL_TEXT, NULL, 0},
+		{"from ns", "from_ns", SCRY_CELL_COUNT, NULL, 0},
+		{"below ns", "below_ns", SCRY_CELL_COUNT, NULL, 0},
+		{"calls", "calls", SCRY_CELL_COUNT, NULL, 0},
+		{"", NULL, SCRY_CELL_TEXT, NULL, 0},
 	};
 
 	scry_doc_table(doc, columns, sizeof(columns) / sizeof(columns[0]));

@@ -222,15 +222,15 @@ static void push_node(const struct tree *t, const struct node *n, uint32_t depth
 static void push(struct tree *t, struct scry_doc *doc)
 {
 	static const struct scry_column columns[] = {
-		{"% time", NULL, SCRY_CELL_TENTHS, false},
-		{"total ns", "total_ns", SCRY_CELL_COUNT, false},
-		{"own ns", "own_ns", SCRY_CELL_COUNT, false},
-		{"calls", "calls", SCRY_CELL_COUNT, false},
-		{NULL, "returned", SCRY_CELL_NUMBER, false},
-		{NULL, "depth", SCRY_CELL_NUMBER, false},
-		{NULL, "function", SCRY_CELL_SYMBOL, false},
-		{NULL, "library", SCRY_CELL_TEXT, false},
-		{"call tree", NULL, SCRY_CELL_TEXT, false},
+		{"% time", NULL, SCRY_CELL_TENTHS, NULL, 0},
+		{"total ns", "total_ns", SCRY_CELL_COUNT, NULL, 0},
+		{"own ns", "own_ns", SCRY_CELL_COUNT, NULL, 0},
+		{"calls", "calls", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "returned", SCRY_CELL_NUMBER, NULL, 0},
+		{NULL, "depth", SCRY_CELL_NUMBER, NULL, 0},
+		{NULL, "function", SCRY_CELL_SYMBOL, NULL, 0},
+		{NULL, "library", SCRY_CELL_TEXT, NULL, 0},
+		{"call tree", NULL, SCRY_CELL_TEXT, NULL, 0},
 	};
 	uint32_t depth = 0, i = link_nodes(t);
 

@@ -47,21 +47,21 @@ static size_t settle(struct scry_function_row *rows, size_t count)
 	return kept;
 }
 
-static void push(struct scry_reader *reader, const struct scry_function_row *row,
-		 struct scry_doc *doc)
-{
-	const struct scry_ev_count *e = &row->count;
-	const struct scry_cell cells[] = {
-		scry_cell_number(e->pid),
-		scry_cell_number(e->calls),
-		scry_functions_string(reader, e->symbol_str),
-		scry_functions_string(reader, e->module_str),
-		scry_functions_string(reader, e->way_str),
-		scry_cell_number(e->address),
-	};
+#define NUMBER(member) SCRY_AT(struct scry_function_row, count.member)
+#define GET(name, ...) SCRY_GET(name, struct scry_function_row, struct scry_reader, __VA_ARGS__)
 
-	doc->ops->row(doc, cells);
-}
+GET(get_symbol, scry_functions_string(view, row->count.symbol_str))
+GET(get_module, scry_functions_string(view, row->count.module_str))
+GET(get_way, scry_functions_string(view, row->count.way_str))
+
+static const struct scry_column columns[] = {
+	{NULL, "pid", SCRY_CELL_NUMBER, NUMBER(pid)},
+	{"calls", "calls", SCRY_CELL_COUNT, NUMBER(calls)},
+	{"symbol", "symbol", SCRY_CELL_SYMBOL, get_symbol, SCRY_COLUMN_GREP},
+	{"module", "module", SCRY_CELL_TEXT, get_module, SCRY_COLUMN_GREP | SCRY_COLUMN_ELASTIC},
+	{"way", "way", SCRY_CELL_TEXT, get_way, 0},
+	{"address", "address", SCRY_CELL_HEX, NUMBER(address)},
+};
 
 static void judge(const struct scry_function_row *row, const char *name, uint64_t calls,
 		  struct scry_buf *buf)
@@ -73,17 +73,8 @@ static void judge(const struct scry_function_row *row, const char *name, uint64_
 int scry_view_count(struct scry_reader *reader, const struct scry_view_opts *opts,
 		    struct scry_doc *doc)
 {
-	static const struct scry_column columns[] = {
-		{NULL, "pid", SCRY_CELL_NUMBER, false},
-		{"calls", "calls", SCRY_CELL_COUNT, false},
-		{"symbol", "symbol", SCRY_CELL_SYMBOL, false},
-		{"module", "module", SCRY_CELL_TEXT, true},
-		{"way", "way", SCRY_CELL_TEXT, false},
-		{"address", "address", SCRY_CELL_HEX, false},
-	};
 	static const struct scry_functions_view view = {
-		SCRY_EVENT_COUNT, columns, sizeof(columns) / sizeof(columns[0]),
-		settle,		  push,	   judge};
+		SCRY_EVENT_COUNT, columns, sizeof(columns) / sizeof(columns[0]), settle, judge};
 
 	return scry_functions_show(&view, reader, opts, doc);
 }

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "view/object_list.h"
 #include "view/object_tree.h"
+#include "view/table.h"
 #include "view/verdict.h"
 
 #include <errno.h>
@@ -141,29 +142,29 @@ enum {
 _Static_assert(COLUMNS <= SCRY_DOC_COLUMNS_MAX, "the table fits");
 
 static const struct scry_column all_columns[COLUMNS] = {
-	[COLUMN_FILE] = {NULL, "file", SCRY_CELL_TEXT, false},
-	[COLUMN_LINE] = {NULL, "line", SCRY_CELL_NUMBER, false},
-	[COLUMN_CLASS] = {NULL, "class", SCRY_CELL_TEXT, false},
-	[COLUMN_METHOD] = {NULL, "method", SCRY_CELL_TEXT, false},
-	[COLUMN_GEM] = {NULL, "gem", SCRY_CELL_TEXT, true},
-	[COLUMN_INTERNAL] = {NULL, "is_internal", SCRY_CELL_BOOL, false},
-	[COLUMN_LIVE_GROWTH] = {"live", "live_growth", SCRY_CELL_DELTA, false},
-	[COLUMN_LIVE_GROWTH_ERROR] = {NULL, "live_growth_error", SCRY_CELL_COUNT, false},
-	[COLUMN_LIVE_BYTES_GROWTH] = {"live bytes", "live_bytes_growth", SCRY_CELL_DELTA, false},
-	[COLUMN_ALLOCATED_GROWTH] = {"allocated", "allocated_growth", SCRY_CELL_DELTA, false},
-	[COLUMN_BYTES_GROWTH] = {NULL, "bytes_growth", SCRY_CELL_DELTA, false},
-	[COLUMN_LIVE_FROM] = {NULL, "live_from", SCRY_CELL_COUNT, false},
-	[COLUMN_LIVE_TO] = {"live then", "live_to", SCRY_CELL_COUNT, false},
-	[COLUMN_LIVE_BYTES_FROM] = {NULL, "live_bytes_from", SCRY_CELL_COUNT, false},
-	[COLUMN_LIVE_BYTES_TO] = {NULL, "live_bytes_to", SCRY_CELL_COUNT, false},
-	[COLUMN_AGE] = {NULL, "max_age_gcs", SCRY_CELL_COUNT, false},
-	[COLUMN_SLOTS] = {NULL, "is_slots_only", SCRY_CELL_BOOL, false},
-	[COLUMN_LIVE_UNSIZED_FROM] = {NULL, "live_unsized_from", SCRY_CELL_COUNT, false},
-	[COLUMN_LIVE_UNSIZED_TO] = {NULL, "live_unsized_to", SCRY_CELL_COUNT, false},
-	[COLUMN_STACK] = {NULL, NULL, SCRY_CELL_FRAMES, false},
-	[COLUMN_TEXT_METHOD] = {NULL, NULL, SCRY_CELL_TEXT, true},
-	[COLUMN_TEXT_PLACE] = {"file:line", NULL, SCRY_CELL_TEXT, true},
-	[COLUMN_TEXT_CLASS] = {"class", NULL, SCRY_CELL_TEXT, true},
+	[COLUMN_FILE] = {NULL, "file", SCRY_CELL_TEXT, NULL, 0},
+	[COLUMN_LINE] = {NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
+	[COLUMN_CLASS] = {NULL, "class", SCRY_CELL_TEXT, NULL, 0},
+	[COLUMN_METHOD] = {NULL, "method", SCRY_CELL_TEXT, NULL, 0},
+	[COLUMN_GEM] = {NULL, "gem", SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
+	[COLUMN_INTERNAL] = {NULL, "is_internal", SCRY_CELL_BOOL, NULL, 0},
+	[COLUMN_LIVE_GROWTH] = {"live", "live_growth", SCRY_CELL_DELTA, NULL, 0},
+	[COLUMN_LIVE_GROWTH_ERROR] = {NULL, "live_growth_error", SCRY_CELL_COUNT, NULL, 0},
+	[COLUMN_LIVE_BYTES_GROWTH] = {"live bytes", "live_bytes_growth", SCRY_CELL_DELTA, NULL, 0},
+	[COLUMN_ALLOCATED_GROWTH] = {"allocated", "allocated_growth", SCRY_CELL_DELTA, NULL, 0},
+	[COLUMN_BYTES_GROWTH] = {NULL, "bytes_growth", SCRY_CELL_DELTA, NULL, 0},
+	[COLUMN_LIVE_FROM] = {NULL, "live_from", SCRY_CELL_COUNT, NULL, 0},
+	[COLUMN_LIVE_TO] = {"live then", "live_to", SCRY_CELL_COUNT, NULL, 0},
+	[COLUMN_LIVE_BYTES_FROM] = {NULL, "live_bytes_from", SCRY_CELL_COUNT, NULL, 0},
+	[COLUMN_LIVE_BYTES_TO] = {NULL, "live_bytes_to", SCRY_CELL_COUNT, NULL, 0},
+	[COLUMN_AGE] = {NULL, "max_age_gcs", SCRY_CELL_COUNT, NULL, 0},
+	[COLUMN_SLOTS] = {NULL, "is_slots_only", SCRY_CELL_BOOL, NULL, 0},
+	[COLUMN_LIVE_UNSIZED_FROM] = {NULL, "live_unsized_from", SCRY_CELL_COUNT, NULL, 0},
+	[COLUMN_LIVE_UNSIZED_TO] = {NULL, "live_unsized_to", SCRY_CELL_COUNT, NULL, 0},
+	[COLUMN_STACK] = {NULL, NULL, SCRY_CELL_FRAMES, NULL, 0},
+	[COLUMN_TEXT_METHOD] = {NULL, NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
+	[COLUMN_TEXT_PLACE] = {"file:line", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
+	[COLUMN_TEXT_CLASS] = {"class", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
 };
 
 static bool has_ages(const struct diff *d)
@@ -200,7 +201,7 @@ static void choose_columns(const struct diff *d, struct scry_column columns[COLU
 	if (has_ages(d))
 		columns[COLUMN_AGE].title = "GC age";
 	if (d->opts->stacks)
-		columns[COLUMN_STACK].key = "stack";
+		columns[COLUMN_STACK].key = "frames";
 }
 
 static struct scry_cell growth_cell(uint64_t from, uint64_t to)
@@ -275,8 +276,7 @@ static void push_row(struct diff *d, const struct diff_row *row, struct scry_buf
 	cells[COLUMN_GEM] = scry_name_text(key->names, key->gem);
 	cells[COLUMN_INTERNAL] = scry_cell_number(key->is_internal);
 	fill_counts(d, row, cells);
-	cells[COLUMN_STACK] =
-		scry_frames_cell(&d->tables.frames, &d->tables.names, key->stack, &d->frames);
+	cells[COLUMN_STACK] = scry_object_frames(&d->tables, key, &d->frames);
 	cells[COLUMN_TEXT_METHOD] =
 		by == SCRY_VIEW_BY_GEM ? cells[COLUMN_GEM] : cells[COLUMN_METHOD];
 	cells[COLUMN_TEXT_PLACE] = scry_cell_text(scry_buf_str(place), place->len);
@@ -436,25 +436,17 @@ static void judge(const struct diff *d)
 	scry_buf_done(&buf);
 }
 
-static void push_remarks(const struct diff *d, size_t shown)
+static void push_left_out(const struct diff *d, size_t shown)
 {
-	struct scry_buf buf = {0};
+	const struct scry_left_out left_out = {
+		.by_top = d->count - shown,
+		.things = "objects",
+		.of = " of the later moment",
+		.by_grep = d->to.grepped,
+		.by_filter = d->to.filtered,
+	};
 
-	if (shown < d->count) {
-		scry_text_count(&buf, d->count - shown);
-		scry_buf_printf(&buf, " more row%s not shown; --top 0 shows %s",
-				d->count - shown == 1 ? " is" : "s are",
-				d->count - shown == 1 ? "it" : "them");
-		scry_doc_remark(d->doc, "%s", scry_buf_str(&buf));
-		scry_buf_clear(&buf);
-	}
-	if (d->to.grepped + d->to.filtered) {
-		scry_text_things(&buf, d->to.grepped + d->to.filtered, "objects");
-		scry_buf_printf(&buf, " of the later moment %s left out by --grep or --filter",
-				d->to.grepped + d->to.filtered == 1 ? "is" : "are");
-		scry_doc_remark(d->doc, "%s", scry_buf_str(&buf));
-	}
-	scry_buf_done(&buf);
+	scry_left_out_push(&left_out, d->doc);
 }
 
 /* For people in the order of time; for programs the later one is "honesty". */
@@ -496,7 +488,7 @@ static void push(struct diff *d)
 	for (i = 0; i < top; i++)
 		push_row(d, &d->rows[i], &place);
 	scry_buf_done(&place);
-	push_remarks(d, top);
+	push_left_out(d, top);
 }
 
 static struct scry_object_list list_of(struct diff *d, const struct scry_diff_side *side)

@@ -3,8 +3,6 @@
  */
 #include "view/doc.h"
 
-#include "base/buf.h"
-
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio_ext.h>
@@ -43,29 +41,4 @@ int scry_doc_end(struct scry_doc *doc)
 void scry_doc_abandon(struct scry_doc *doc)
 {
 	doc->ops->abandon(doc);
-}
-
-struct scry_cell scry_cell_text(const char *bytes, size_t length)
-{
-	return (struct scry_cell){.bytes = bytes, .length = length, .is_unknown = !bytes};
-}
-
-struct scry_cell scry_cell_number(uint64_t number)
-{
-	return (struct scry_cell){.number = number};
-}
-
-struct scry_cell scry_cell_few_samples(void)
-{
-	return (struct scry_cell){.is_unknown = true, .bytes = "few samples", .length = 11};
-}
-
-struct scry_cell scry_cell_known(uint64_t number, bool is_known)
-{
-	return (struct scry_cell){.number = number, .is_unknown = !is_known};
-}
-
-struct scry_cell scry_cell_unknown(void)
-{
-	return (struct scry_cell){.is_unknown = true};
 }

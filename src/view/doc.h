@@ -5,75 +5,29 @@
  * (a row of scry_doc_ops) prints rows at once. So a document of gigabytes needs no memory, and N
  * views and M renderers need no N x M. Order: honesty (twice where two recordings are compared),
  * verdict and notes, totals, then each table: columns, rows, remarks. A stream: records, honesty.
- * Cells are foreign bytes; making them safe to show is the renderer's business.
  */
 #ifndef SCRY_VIEW_DOC_H
 #define SCRY_VIEW_DOC_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "view/cell.h"
+
 #include <stdio.h>
 
 #define SCRY_DOC_COLUMNS_MAX 48
 
-enum scry_cell_kind {
-	SCRY_CELL_TEXT,	  /* left */
-	SCRY_CELL_SYMBOL, /* left, demangled; mangled in JSON, with a key "demangled" behind it */
-	SCRY_CELL_COUNT,  /* right, 1,234,567 */
-	SCRY_CELL_NUMBER, /* right, 1234567: pids, lines, ids */
-	SCRY_CELL_HEX,	  /* right, 0x7f...; a string in JSON */
-	SCRY_CELL_TIME,	  /* right, ns shown as seconds with six decimals; ns in JSON */
-	SCRY_CELL_DELTA,  /* right, the number as int64_t: +1,234,567; signed in JSON */
-	SCRY_CELL_TENTHS, /* right, 12.3; not in JSON */
-	SCRY_CELL_BOOL,	  /* JSON only */
-	SCRY_CELL_FRAMES, /* JSON and folded only: a stack, outermost first */
-	SCRY_CELL_VALUE,  /* JSON only: a value of any kind */
-	SCRY_CELL_VALUES, /* JSON only: an array of them */
-};
-
-struct scry_column { /* elastic: TEXT is cut where the page is too wide, at its beginning or end */
+/* A column is one row: what people and programs call it, and where its cells come from. */
+struct scry_column {
 	const char *title; /* NULL: not in text */
 	const char *key;   /* snake_case, unit at the end; NULL: not in JSON */
 	enum scry_cell_kind kind;
-	enum { SCRY_COLUMN_RIGID, SCRY_COLUMN_ELASTIC, SCRY_COLUMN_CUT_AT_END } elastic;
+	/* The cell of a row. `view` is that of the table; `buf` is empty, and the cell's own until
+	 * the row is printed. NULL: the unsigned number in the row (SCRY_AT). */
+	struct scry_cell (*get)(const void *row, void *view, struct scry_buf *buf);
+	unsigned int how; /* SCRY_COLUMN_..., and where that number is */
 };
-
-struct scry_doc_frame {
-	const char *file, *method; /* NULL: not known */
-	size_t file_length, method_length;
-	uint32_t line;
-	bool is_c, is_native; /* a C function: file and line are its caller's; native: mangled */
-	uint64_t offset;      /* is_native: from the symbol (method), else the object (file) */
-};
-
-enum scry_value_kind {
-	SCRY_VALUE_NULL,
-	SCRY_VALUE_TEXT, /* `bytes`, `number` of them */
-	SCRY_VALUE_SIGNED,
-	SCRY_VALUE_UNSIGNED,
-	SCRY_VALUE_HEX,
-	SCRY_VALUE_BOOL,
-	SCRY_VALUE_DOUBLE, /* `number` holds its bits */
-	SCRY_VALUE_BEGIN,  /* of a list: values up to its END are its own */
-	SCRY_VALUE_END,
-};
-struct scry_doc_value {
-	enum scry_value_kind kind;
-	const char *bytes;
-	uint64_t number;
-};
-
-struct scry_cell {
-	bool is_unknown;   /* "-", or `bytes` where they say why; null in JSON */
-	bool is_blank;	   /* text: nothing at all, of a total not even its line */
-	char mark;	   /* text: behind the number; a blank keeps a marked column straight */
-	const char *bytes; /* TEXT */
-	size_t length;
-	uint64_t number;		     /* all others */
-	const struct scry_doc_frame *frames; /* FRAMES: `number` of them */
-	const struct scry_doc_value *values; /* VALUE, VALUES: the same, with those in lists */
-};
+#define SCRY_COLUMN_ELASTIC 1u	  /* TEXT is cut where the page is too wide: its beginning goes */
+#define SCRY_COLUMN_CUT_AT_END 2u /* the same, and its end goes */
+#define SCRY_COLUMN_GREP 4u	  /* --grep looks at it, also where it is not shown */
 
 struct scry_pair { /* a named value: a total, or a field of a record */
 	const char *key;
@@ -122,7 +76,12 @@ struct scry_doc {
 int scry_out_text_open(struct scry_doc *doc);
 int scry_out_json_open(struct scry_doc *doc);
 int scry_out_folded_open(struct scry_doc *doc); /* for tables with a column "stack" */
-int scry_out_flame_open(struct scry_doc *doc);	/* the same, and "is_c": an HTML page */
+int scry_out_speedscope_open(struct scry_doc *doc);
+int scry_out_flame_open(struct scry_doc *doc); /* the same, and "is_c": an HTML page */
+
+/* A frame of a stack in JSON: what FRAMES is an array of. */
+struct scry_json;
+void scry_out_json_frame(struct scry_json *json, const struct scry_doc_frame *frame);
 
 /* Begins a table; `columns` must live until its last row, their texts until the end. */
 void scry_doc_table(struct scry_doc *doc, const struct scry_column *columns, size_t count);
@@ -140,11 +99,5 @@ int scry_doc_end(struct scry_doc *doc);
 
 /* Instead of scry_doc_end, when the view failed: what was printed stays as it is, cut. */
 void scry_doc_abandon(struct scry_doc *doc);
-
-struct scry_cell scry_cell_text(const char *bytes, size_t length); /* NULL: unknown */
-struct scry_cell scry_cell_number(uint64_t number);
-struct scry_cell scry_cell_unknown(void);
-struct scry_cell scry_cell_few_samples(void); /* unknown, because of that */
-struct scry_cell scry_cell_known(uint64_t number, bool is_known);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "base/demangle.h"
 #include "base/err.h"
+#include "base/vector.h"
 #include "view/grep.h"
 #include "view/honesty.h"
 #include "view/verdict.h"
@@ -22,17 +23,9 @@ struct list {
 	uint64_t pid; /* only of this process; 0: all */
 };
 
-/* The events' common part, wherever it lies in each. */
-struct common {
-	uint32_t symbol, module;
-	uint64_t calls;
-};
-
-static struct common common_of(const struct list *l, const struct scry_function_row *row)
+static uint64_t calls_of(const struct list *l, const struct scry_function_row *row)
 {
-	if (l->view->type == SCRY_EVENT_TIME)
-		return (struct common){row->time.symbol_str, row->time.module_str, row->time.calls};
-	return (struct common){row->count.symbol_str, row->count.module_str, row->count.calls};
+	return l->view->type == SCRY_EVENT_TIME ? row->time.calls : row->count.calls;
 }
 
 static int add(struct list *l, const void *payload)
@@ -44,18 +37,10 @@ static int add(struct list *l, const void *payload)
 
 	if (l->pid && l->pid != pid)
 		return 0;
-	if (l->count == l->cap) {
-		size_t cap = l->cap ? l->cap * 2 : 256;
-		struct scry_function_row *rows;
-
-		if (cap > ROWS_MAX)
-			return scry_fail(-E2BIG, "more than %u functions", ROWS_MAX);
-		rows = reallocarray(l->rows, cap, sizeof(*rows));
-		if (!rows)
-			return scry_fail(-ENOMEM, "no memory for %zu functions", cap);
-		l->rows = rows;
-		l->cap = cap;
-	}
+	if (l->count == ROWS_MAX)
+		return scry_fail(-E2BIG, "more than %u functions", ROWS_MAX);
+	if (scry_vector_reserve(&l->rows, l->count, &l->cap))
+		return scry_fail(-ENOMEM, "no memory for %zu functions", l->count);
 	row = &l->rows[l->count];
 	row->order = l->count++;
 	if (l->view->type == SCRY_EVENT_TIME)
@@ -70,7 +55,7 @@ int scry_functions_compare(uint64_t a, uint64_t b)
 	return (a > b) - (a < b);
 }
 
-struct scry_cell scry_functions_string(struct scry_reader *reader, uint32_t id)
+struct scry_cell scry_functions_string(const struct scry_reader *reader, uint32_t id)
 {
 	struct scry_cell cell = {0};
 
@@ -79,32 +64,20 @@ struct scry_cell scry_functions_string(struct scry_reader *reader, uint32_t id)
 	return cell;
 }
 
-static bool is_wanted(const struct list *l, const struct scry_grep *grep, const struct common *c)
+static void judge(const struct list *l, const struct scry_function_row *row, struct scry_doc *doc)
 {
-	const char *symbol = scry_reader_string(l->reader, c->symbol, NULL);
-	const char *module = scry_reader_string(l->reader, c->module, NULL);
-
-	return scry_grep_matches_symbol(grep, symbol) ||
-	       scry_grep_matches(grep, module ? module : "");
-}
-
-static void judge(const struct list *l, const struct scry_grep *grep, struct scry_doc *doc)
-{
-	const struct scry_function_row *row = NULL;
 	struct scry_buf buf = {0}, name = {0};
 
-	for (size_t i = 0; i < l->count && !row; i++) {
-		struct common c = common_of(l, &l->rows[i]);
-
-		if (is_wanted(l, grep, &c))
-			row = &l->rows[i];
-	}
 	if (!l->honesty.shown) {
 		scry_buf_printf(&buf, "nothing was seen: no hooked function was called");
 	} else if (!row) {
 		scry_buf_printf(&buf, "no row is let through by --grep");
 	} else {
-		const char *symbol = scry_reader_string(l->reader, common_of(l, row).symbol, NULL);
+		const char *symbol =
+			scry_reader_string(l->reader,
+					   l->view->type == SCRY_EVENT_TIME ? row->time.symbol_str
+									    : row->count.symbol_str,
+					   NULL);
 
 		scry_demangle_put(symbol ? symbol : "?", symbol ? strlen(symbol) : 1, &name);
 		l->view->judge(row, scry_buf_str(&name), l->honesty.shown, &buf);
@@ -116,29 +89,23 @@ static void judge(const struct list *l, const struct scry_grep *grep, struct scr
 
 static void push(struct list *l, const struct scry_grep *grep, uint64_t top, struct scry_doc *doc)
 {
-	uint64_t shown = 0, hidden = 0;
+	const struct scry_table table = {
+		.columns = l->view->columns,
+		.column_count = l->view->column_count,
+		SCRY_ROWS(l->rows, l->count),
+		.view = l->reader,
+		.grep = grep,
+		.top = top,
+	};
 
 	l->honesty.noun = "calls";
 	for (size_t i = 0; i < l->count; i++)
-		l->honesty.shown += common_of(l, &l->rows[i]).calls;
+		l->honesty.shown += calls_of(l, &l->rows[i]);
 	scry_honesty_push(&l->honesty, doc);
-	judge(l, grep, doc);
-	scry_doc_table(doc, l->view->columns, l->view->column_count);
-	for (size_t i = 0; i < l->count; i++) {
-		struct common c = common_of(l, &l->rows[i]);
-
-		if (!is_wanted(l, grep, &c) || (top && shown == top)) {
-			hidden++;
-			continue;
-		}
-		l->view->push(l->reader, &l->rows[i], doc);
-		shown++;
-	}
+	judge(l, scry_table_first(&table), doc);
+	scry_table_push(&table, doc);
 	if (!l->count)
 		scry_doc_remark(doc, "no call was counted");
-	else if (hidden)
-		scry_doc_remark(doc, "%llu more rows are not shown; %s shows them",
-				(unsigned long long)hidden, scry_grep_all_rows(grep));
 }
 
 int scry_functions_show(const struct scry_functions_view *view, struct scry_reader *reader,

@@ -6,7 +6,7 @@
 #define SCRY_VIEW_FUNCTIONS_H
 
 #include "base/buf.h"
-#include "view/doc.h"
+#include "view/table.h"
 #include "view/view.h"
 
 struct scry_function_row {
@@ -18,13 +18,11 @@ struct scry_function_row {
 };
 
 struct scry_functions_view {
-	uint16_t type; /* of its events: SCRY_EVENT_COUNT or SCRY_EVENT_TIME */
-	const struct scry_column *columns;
+	uint16_t type;			   /* of its events: SCRY_EVENT_COUNT or SCRY_EVENT_TIME */
+	const struct scry_column *columns; /* of struct scry_function_row and struct scry_reader */
 	size_t column_count;
 	/* Sorts the rows, and may drop some; returns how many are left. */
 	size_t (*settle)(struct scry_function_row *rows, size_t count);
-	void (*push)(struct scry_reader *reader, const struct scry_function_row *row,
-		     struct scry_doc *doc);
 	/* Appends what is said of the first row, whose function is `name`; NULL: none is shown.
 	 * `calls`: of all. */
 	void (*judge)(const struct scry_function_row *row, const char *name, uint64_t calls,
@@ -36,7 +34,7 @@ int scry_functions_show(const struct scry_functions_view *view, struct scry_read
 			const struct scry_view_opts *opts, struct scry_doc *doc);
 
 /* A cell with a string of the recording; unknown when it has none. */
-struct scry_cell scry_functions_string(struct scry_reader *reader, uint32_t id);
+struct scry_cell scry_functions_string(const struct scry_reader *reader, uint32_t id);
 
 /* -1, 0, 1 */
 int scry_functions_compare(uint64_t a, uint64_t b);

@@ -158,35 +158,27 @@ static void push_totals(struct greenlets *g, uint64_t middle)
 	g->doc->ops->totals(g->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
 }
 
+#define NUMBER(member) SCRY_AT(struct size, member)
+#define GET(name, ...) SCRY_GET(name, struct size, struct greenlets, __VA_ARGS__)
+
+GET(get_bytes, scry_cell_number(row->copies * row->bytes))
+GET(get_share, scry_cell_number(scry_share(row->copies * row->bytes, view->bytes, 1000)))
+
 static void push_rows(struct greenlets *g)
 {
 	static const struct scry_column columns[] = {
-		{NULL, "pid", SCRY_CELL_NUMBER, false},
-		{"thread", "tid", SCRY_CELL_NUMBER, false},
-		{"bytes a copy", "size_bytes", SCRY_CELL_COUNT, false},
-		{"copies", "copies", SCRY_CELL_COUNT, false},
-		{"bytes", "bytes", SCRY_CELL_COUNT, false},
-		{"% of all", NULL, SCRY_CELL_TENTHS, false},
+		{NULL, "pid", SCRY_CELL_NUMBER, NUMBER(pid)},
+		{"thread", "tid", SCRY_CELL_NUMBER, NUMBER(tid)},
+		{"bytes a copy", "size_bytes", SCRY_CELL_COUNT, NUMBER(bytes)},
+		{"copies", "copies", SCRY_CELL_COUNT, NUMBER(copies)},
+		{"bytes", "bytes", SCRY_CELL_COUNT, get_bytes, 0},
+		{"% of all", NULL, SCRY_CELL_TENTHS, get_share, 0},
 	};
-	const uint64_t top = scry_view_top(g->opts, g->doc);
 
-	scry_doc_table(g->doc, columns, sizeof(columns) / sizeof(columns[0]));
-	for (uint32_t i = 0; i < g->count && (!top || i < top); i++) {
-		const struct size *s = &g->sizes[i];
-		const struct scry_cell cells[] = {
-			scry_cell_number(s->pid),
-			scry_cell_number(s->tid),
-			scry_cell_number(s->bytes),
-			scry_cell_number(s->copies),
-			scry_cell_number(s->copies * s->bytes),
-			scry_cell_number(scry_share(s->copies * s->bytes, g->bytes, 1000)),
-		};
-
-		g->doc->ops->row(g->doc, cells);
-	}
-	if (top && g->count > top)
-		scry_doc_remark(g->doc, "%llu more sizes are not shown; --top 0 shows them",
-				(unsigned long long)(g->count - top));
+	scry_table_push(&(struct scry_table){SCRY_COLUMNS(columns), SCRY_ROWS(g->sizes, g->count),
+					     .view = g, .top = scry_view_top(g->opts, g->doc),
+					     .noun = "sizes"},
+			g->doc);
 }
 
 static void push(struct greenlets *g)

@@ -89,10 +89,10 @@ static void push_totals(const struct info *info, struct scry_doc *doc)
 static void push_kinds(const struct info *info, struct scry_doc *doc)
 {
 	static const struct scry_column columns[] = {
-		{"chunks", "chunks", SCRY_CELL_COUNT, false},
-		{"events", "events", SCRY_CELL_COUNT, false},
-		{"bytes", "bytes", SCRY_CELL_COUNT, false},
-		{"kind", "kind", SCRY_CELL_TEXT, false},
+		{"chunks", "chunks", SCRY_CELL_COUNT, NULL, 0},
+		{"events", "events", SCRY_CELL_COUNT, NULL, 0},
+		{"bytes", "bytes", SCRY_CELL_COUNT, NULL, 0},
+		{"kind", "kind", SCRY_CELL_TEXT, NULL, 0},
 	};
 	static const char *const names[SCRY_READER_KINDS] = {
 		[0] = "unknown to this scry",

@@ -15,6 +15,7 @@
 #include "view/malloc_growth.h"
 #include "view/malloc_places.h"
 #include "view/malloc_verdict.h"
+#include "view/table.h"
 #include "view/verdict.h"
 
 #include <errno.h>
@@ -175,6 +176,7 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 				 ? scry_native_frames_frames(&v->sum.stacks, v->reader,
 							     c->name.stack, frames)
 				 : 0;
+	struct scry_doc_frame *caller = &frames[0];
 	struct scry_malloc_growth growth = {0};
 	uint64_t half = 0;
 	const bool grows = scry_malloc_caller_growth(p, c, &growth),
@@ -210,6 +212,14 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 	};
 
 	cells[6].mark = grows ? '+' : ' ';
+	if (!depth && v->places.by == SCRY_VIEW_BY_STACK) { /* recorded without: the caller alone */
+		*caller = (struct scry_doc_frame){.is_native = true, .offset = c->name.offset};
+		caller->file =
+			scry_reader_string(v->reader, c->name.module_str, &caller->file_length);
+		caller->method =
+			scry_reader_string(v->reader, c->name.symbol_str, &caller->method_length);
+		cells[23] = (struct scry_cell){.number = 1, .frames = frames};
+	}
 	v->doc->ops->row(v->doc, cells);
 }
 
@@ -221,34 +231,35 @@ static int push_callers(struct malloc_view *v)
 		[MOMENT_TIME] = {"bytes then", "blocks"},
 	};
 	struct scry_column columns[] = {
-		{titles[v->moment][0], "at_bytes", SCRY_CELL_COUNT, false},
-		{titles[v->moment][1], "at_blocks", SCRY_CELL_COUNT, false},
-		{"%", NULL, SCRY_CELL_COUNT, false},
-		{"allocated", "allocated", SCRY_CELL_COUNT, false},
-		{"bytes", "bytes", SCRY_CELL_COUNT, false},
-		{"short %", NULL, SCRY_CELL_COUNT, false},
-		{"growth/s", "growth_bytes_per_s", SCRY_CELL_COUNT, false},
-		{"kept %", "never_freed_pct", SCRY_CELL_COUNT, false},
-		{NULL, "growth_bytes", SCRY_CELL_DELTA, false},
-		{NULL, "ended", SCRY_CELL_COUNT, false},
-		{NULL, "short_lived", SCRY_CELL_COUNT, false},
-		{NULL, "peak_bytes", SCRY_CELL_COUNT, false},
-		{NULL, "peak_blocks", SCRY_CELL_COUNT, false},
-		{NULL, "end_bytes", SCRY_CELL_COUNT, false},
-		{NULL, "end_blocks", SCRY_CELL_COUNT, false},
-		{NULL, "is_growing", SCRY_CELL_BOOL, false},
-		{NULL, "caller", SCRY_CELL_NUMBER, false},
-		{NULL, "module", SCRY_CELL_TEXT, false},
-		{NULL, "symbol", SCRY_CELL_SYMBOL, false},
-		{NULL, "offset", SCRY_CELL_NUMBER, false},
-		{NULL, "file", SCRY_CELL_TEXT, false},
-		{NULL, "line", SCRY_CELL_NUMBER, false},
-		{NULL, "method", SCRY_CELL_TEXT, false},
-		{NULL, "stack", SCRY_CELL_FRAMES, false},
-		{"caller", NULL, SCRY_CELL_TEXT, true},
+		{titles[v->moment][0], "at_bytes", SCRY_CELL_COUNT, NULL, 0},
+		{titles[v->moment][1], "at_blocks", SCRY_CELL_COUNT, NULL, 0},
+		{"%", NULL, SCRY_CELL_COUNT, NULL, 0},
+		{"allocated", "allocated", SCRY_CELL_COUNT, NULL, 0},
+		{"bytes", "bytes", SCRY_CELL_COUNT, NULL, 0},
+		{"short %", NULL, SCRY_CELL_COUNT, NULL, 0},
+		{"growth/s", "growth_bytes_per_s", SCRY_CELL_COUNT, NULL, 0},
+		{"kept %", "never_freed_pct", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "growth_bytes", SCRY_CELL_DELTA, NULL, 0},
+		{NULL, "ended", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "short_lived", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "peak_bytes", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "peak_blocks", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "end_bytes", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "end_blocks", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "is_growing", SCRY_CELL_BOOL, NULL, 0},
+		{NULL, "caller", SCRY_CELL_NUMBER, NULL, 0},
+		{NULL, "module", SCRY_CELL_TEXT, NULL, 0},
+		{NULL, "symbol", SCRY_CELL_SYMBOL, NULL, 0},
+		{NULL, "offset", SCRY_CELL_NUMBER, NULL, 0},
+		{NULL, "file", SCRY_CELL_TEXT, NULL, 0},
+		{NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
+		{NULL, "method", SCRY_CELL_TEXT, NULL, 0},
+		{NULL, "frames", SCRY_CELL_FRAMES, NULL, 0},
+		{"caller", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
 	};
 	const struct scry_malloc_process *p = v->process;
-	uint64_t top = scry_view_top(v->opts, v->doc), shown = 0, hidden = 0;
+	uint64_t top = scry_view_top(v->opts, v->doc), shown = 0;
+	struct scry_left_out left_out = {.noun = "callers"};
 	struct row *rows = calloc(p->caller_count + 1, sizeof(*rows));
 	struct scry_grep grep;
 	uint32_t i, count = 0;
@@ -270,16 +281,16 @@ static int push_callers(struct malloc_view *v)
 	scry_doc_table(v->doc, columns, sizeof(columns) / sizeof(columns[0]));
 	for (i = 0; i < count; i++) {
 		put_place(v, &rows[i]);
-		if (!scry_grep_matches(&grep, scry_buf_str(&v->buf)) || (top && shown == top)) {
-			hidden++;
-			continue;
+		if (!scry_grep_matches(&grep, scry_buf_str(&v->buf))) {
+			left_out.by_grep++;
+		} else if (top && shown == top) {
+			left_out.by_top++;
+		} else {
+			push_caller(v, &rows[i]);
+			shown++;
 		}
-		push_caller(v, &rows[i]);
-		shown++;
 	}
-	if (hidden)
-		scry_doc_remark(v->doc, "%llu more callers are not shown; %s shows them",
-				(unsigned long long)hidden, scry_grep_all_rows(&grep));
+	scry_left_out_push(&left_out, v->doc);
 	scry_doc_remark(v->doc,
 			"short %%: of the blocks, ended within %u calls of malloc and free; "
 			"growth/s: bytes by which what lives rose each second, to the end (+), and "
@@ -293,8 +304,8 @@ static int push_callers(struct malloc_view *v)
 static void push_functions(struct malloc_view *v)
 {
 	static const struct scry_column columns[] = {
-		{"calls", "calls", SCRY_CELL_COUNT, false},
-		{"function", "function", SCRY_CELL_TEXT, false},
+		{"calls", "calls", SCRY_CELL_COUNT, NULL, 0},
+		{"function", "function", SCRY_CELL_TEXT, NULL, 0},
 	};
 
 	v->doc->section = "functions";
@@ -315,11 +326,11 @@ static void push_functions(struct malloc_view *v)
 static void push_sizes(struct malloc_view *v)
 {
 	static const struct scry_column columns[] = {
-		{"size up to", "up_to_bytes", SCRY_CELL_COUNT, false},
-		{"blocks", "blocks", SCRY_CELL_COUNT, false},
-		{"bytes", "bytes", SCRY_CELL_COUNT, false},
-		{"live at end", "end_blocks", SCRY_CELL_COUNT, false},
-		{"bytes", "end_bytes", SCRY_CELL_COUNT, false},
+		{"size up to", "up_to_bytes", SCRY_CELL_COUNT, NULL, 0},
+		{"blocks", "blocks", SCRY_CELL_COUNT, NULL, 0},
+		{"bytes", "bytes", SCRY_CELL_COUNT, NULL, 0},
+		{"live at end", "end_blocks", SCRY_CELL_COUNT, NULL, 0},
+		{"bytes", "end_bytes", SCRY_CELL_COUNT, NULL, 0},
 	};
 	const struct scry_malloc_process *p = v->process;
 
@@ -343,12 +354,12 @@ static void push_sizes(struct malloc_view *v)
 static void push_lives(struct malloc_view *v)
 {
 	static const struct scry_column calls[] = {
-		{"calls up to", "up_to_calls", SCRY_CELL_COUNT, false},
-		{"blocks", "blocks", SCRY_CELL_COUNT, false},
+		{"calls up to", "up_to_calls", SCRY_CELL_COUNT, NULL, 0},
+		{"blocks", "blocks", SCRY_CELL_COUNT, NULL, 0},
 	};
 	static const struct scry_column times[] = {
-		{"s up to", "up_to_ns", SCRY_CELL_TIME, false},
-		{"blocks", "blocks", SCRY_CELL_COUNT, false},
+		{"s up to", "up_to_ns", SCRY_CELL_TIME, NULL, 0},
+		{"blocks", "blocks", SCRY_CELL_COUNT, NULL, 0},
 	};
 	const struct scry_malloc_process *p = v->process;
 	uint64_t bound = 1;
@@ -383,11 +394,11 @@ static void push_lives(struct malloc_view *v)
 static void push_curve(struct malloc_view *v)
 {
 	static const struct scry_column columns[] = {
-		{"s", "time_ns", SCRY_CELL_TIME, false},
-		{"calls", "calls", SCRY_CELL_COUNT, false},
-		{"live bytes", "live_bytes", SCRY_CELL_COUNT, false},
-		{"live blocks", "live_blocks", SCRY_CELL_COUNT, false},
-		{"resident bytes", "rss_bytes", SCRY_CELL_COUNT, false},
+		{"s", "time_ns", SCRY_CELL_TIME, NULL, 0},
+		{"calls", "calls", SCRY_CELL_COUNT, NULL, 0},
+		{"live bytes", "live_bytes", SCRY_CELL_COUNT, NULL, 0},
+		{"live blocks", "live_blocks", SCRY_CELL_COUNT, NULL, 0},
+		{"resident bytes", "rss_bytes", SCRY_CELL_COUNT, NULL, 0},
 	};
 	const struct scry_malloc_process *p = v->process;
 	uint32_t step = v->doc->is_data ? 1 : 2;
@@ -410,12 +421,12 @@ static void push_curve(struct malloc_view *v)
 static void push_processes(struct malloc_view *v)
 {
 	static const struct scry_column columns[] = {
-		{"pid", "pid", SCRY_CELL_NUMBER, false},
-		{"calls", "calls", SCRY_CELL_COUNT, false},
-		{"peak bytes", "peak_bytes", SCRY_CELL_COUNT, false},
-		{"bytes at end", "end_bytes", SCRY_CELL_COUNT, false},
-		{"resident peak", "rss_peak_bytes", SCRY_CELL_COUNT, false},
-		{"program", "exe", SCRY_CELL_TEXT, false},
+		{"pid", "pid", SCRY_CELL_NUMBER, NULL, 0},
+		{"calls", "calls", SCRY_CELL_COUNT, NULL, 0},
+		{"peak bytes", "peak_bytes", SCRY_CELL_COUNT, NULL, 0},
+		{"bytes at end", "end_bytes", SCRY_CELL_COUNT, NULL, 0},
+		{"resident peak", "rss_peak_bytes", SCRY_CELL_COUNT, NULL, 0},
+		{"program", "exe", SCRY_CELL_TEXT, NULL, 0},
 	};
 
 	v->doc->section = "processes";

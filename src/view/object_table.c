@@ -40,31 +40,31 @@ enum {
 _Static_assert(COLUMNS <= SCRY_DOC_COLUMNS_MAX, "the table fits");
 
 static const struct scry_column all_columns[COLUMNS] = {
-	[COLUMN_PID] = {NULL, "pid", SCRY_CELL_NUMBER, false},
-	[COLUMN_FILE] = {NULL, "file", SCRY_CELL_TEXT, false},
-	[COLUMN_LINE] = {NULL, "line", SCRY_CELL_NUMBER, false},
-	[COLUMN_CLASS] = {NULL, "class", SCRY_CELL_TEXT, false},
-	[COLUMN_METHOD] = {NULL, "method", SCRY_CELL_TEXT, false},
-	[COLUMN_GEM] = {NULL, "gem", SCRY_CELL_TEXT, true},
-	[COLUMN_INTERNAL] = {NULL, "is_internal", SCRY_CELL_BOOL, false},
-	[COLUMN_ALLOCATED] = {"allocated", "allocated", SCRY_CELL_COUNT, false},
-	[COLUMN_ALLOCATED_ERROR] = {NULL, "allocated_error", SCRY_CELL_COUNT, false},
-	[COLUMN_BYTES] = {"bytes", "bytes", SCRY_CELL_COUNT, false},
-	[COLUMN_LIVE] = {"live", "live", SCRY_CELL_COUNT, false},
-	[COLUMN_LIVE_ERROR] = {NULL, "live_error", SCRY_CELL_COUNT, false},
-	[COLUMN_LIVE_BYTES] = {"live bytes", "live_bytes", SCRY_CELL_COUNT, false},
-	[COLUMN_OLD_LIVE] = {NULL, "old_live", SCRY_CELL_COUNT, false},
-	[COLUMN_OLD_LIVE_BYTES] = {NULL, "old_live_bytes", SCRY_CELL_COUNT, false},
-	[COLUMN_AGE] = {NULL, "max_age_gcs", SCRY_CELL_COUNT, false},
-	[COLUMN_SLOTS] = {NULL, "is_slots_only", SCRY_CELL_BOOL, false},
-	[COLUMN_UNSIZED] = {NULL, "unsized", SCRY_CELL_COUNT, false},
-	[COLUMN_LIVE_UNSIZED] = {NULL, "live_unsized", SCRY_CELL_COUNT, false},
-	[COLUMN_SAMPLES] = {NULL, "samples", SCRY_CELL_COUNT, false},
-	[COLUMN_LIVE_SAMPLES] = {NULL, "live_samples", SCRY_CELL_COUNT, false},
-	[COLUMN_STACK] = {NULL, NULL, SCRY_CELL_FRAMES, false},
-	[COLUMN_TEXT_METHOD] = {NULL, NULL, SCRY_CELL_TEXT, true},
-	[COLUMN_TEXT_PLACE] = {"file:line", NULL, SCRY_CELL_TEXT, true},
-	[COLUMN_TEXT_CLASS] = {"class", NULL, SCRY_CELL_TEXT, true},
+	[COLUMN_PID] = {NULL, "pid", SCRY_CELL_NUMBER, NULL, 0},
+	[COLUMN_FILE] = {NULL, "file", SCRY_CELL_TEXT, NULL, 0},
+	[COLUMN_LINE] = {NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
+	[COLUMN_CLASS] = {NULL, "class", SCRY_CELL_TEXT, NULL, 0},
+	[COLUMN_METHOD] = {NULL, "method", SCRY_CELL_TEXT, NULL, 0},
+	[COLUMN_GEM] = {NULL, "gem", SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
+	[COLUMN_INTERNAL] = {NULL, "is_internal", SCRY_CELL_BOOL, NULL, 0},
+	[COLUMN_ALLOCATED] = {"allocated", "allocated", SCRY_CELL_COUNT, NULL, 0},
+	[COLUMN_ALLOCATED_ERROR] = {NULL, "allocated_error", SCRY_CELL_COUNT, NULL, 0},
+	[COLUMN_BYTES] = {"bytes", "bytes", SCRY_CELL_COUNT, NULL, 0},
+	[COLUMN_LIVE] = {"live", "live", SCRY_CELL_COUNT, NULL, 0},
+	[COLUMN_LIVE_ERROR] = {NULL, "live_error", SCRY_CELL_COUNT, NULL, 0},
+	[COLUMN_LIVE_BYTES] = {"live bytes", "live_bytes", SCRY_CELL_COUNT, NULL, 0},
+	[COLUMN_OLD_LIVE] = {NULL, "old_live", SCRY_CELL_COUNT, NULL, 0},
+	[COLUMN_OLD_LIVE_BYTES] = {NULL, "old_live_bytes", SCRY_CELL_COUNT, NULL, 0},
+	[COLUMN_AGE] = {NULL, "max_age_gcs", SCRY_CELL_COUNT, NULL, 0},
+	[COLUMN_SLOTS] = {NULL, "is_slots_only", SCRY_CELL_BOOL, NULL, 0},
+	[COLUMN_UNSIZED] = {NULL, "unsized", SCRY_CELL_COUNT, NULL, 0},
+	[COLUMN_LIVE_UNSIZED] = {NULL, "live_unsized", SCRY_CELL_COUNT, NULL, 0},
+	[COLUMN_SAMPLES] = {NULL, "samples", SCRY_CELL_COUNT, NULL, 0},
+	[COLUMN_LIVE_SAMPLES] = {NULL, "live_samples", SCRY_CELL_COUNT, NULL, 0},
+	[COLUMN_STACK] = {NULL, NULL, SCRY_CELL_FRAMES, NULL, 0},
+	[COLUMN_TEXT_METHOD] = {NULL, NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
+	[COLUMN_TEXT_PLACE] = {"file:line", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
+	[COLUMN_TEXT_CLASS] = {"class", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
 };
 
 /* What people see depends on what is asked and on what is known. */
@@ -100,7 +100,7 @@ static void choose_columns(const struct scry_object_table *t, struct scry_column
 			t->list->has_slots && !t->has_stars ? "survived bytes*" : "survived bytes";
 	}
 	if (t->list->opts->stacks)
-		columns[COLUMN_STACK].key = "stack";
+		columns[COLUMN_STACK].key = "frames";
 }
 
 /* Starred when they are too few: of `unsized` objects not all bytes are known. */
@@ -155,8 +155,7 @@ static void push_row(struct scry_object_table *t, const struct scry_object_row *
 	cells[COLUMN_GEM] = scry_name_text(names, row->gem);
 	cells[COLUMN_INTERNAL] = scry_cell_number(row->is_internal);
 	fill_counts(t, row, cells);
-	cells[COLUMN_STACK] = scry_frames_cell(&t->list->tables->frames, &t->list->tables->names,
-					       row->stack, &t->frames);
+	cells[COLUMN_STACK] = scry_object_frames(t->list->tables, row, &t->frames);
 	cells[COLUMN_TEXT_METHOD] =
 		by == SCRY_VIEW_BY_GEM ? cells[COLUMN_GEM] : cells[COLUMN_METHOD];
 	cells[COLUMN_TEXT_PLACE] = scry_cell_text(scry_buf_str(place), place->len);

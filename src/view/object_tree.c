@@ -174,20 +174,21 @@ static void choose_columns(const struct tree *t, struct scry_column columns[COLU
 	bool live = t->list->opts->live, stars = t->list->has_slots && !t->list->has_sizes;
 
 	columns[COLUMN_PERCENT] =
-		(struct scry_column){percents[t->sort], NULL, SCRY_CELL_TENTHS, false};
-	columns[COLUMN_ALLOCATED] = (struct scry_column){"allocated", NULL, SCRY_CELL_COUNT, false};
+		(struct scry_column){percents[t->sort], NULL, SCRY_CELL_TENTHS, NULL, 0};
+	columns[COLUMN_ALLOCATED] =
+		(struct scry_column){"allocated", NULL, SCRY_CELL_COUNT, NULL, 0};
 	columns[COLUMN_BYTES] =
-		(struct scry_column){stars ? "bytes*" : "bytes", NULL, SCRY_CELL_COUNT, false};
+		(struct scry_column){stars ? "bytes*" : "bytes", NULL, SCRY_CELL_COUNT, NULL, 0};
 	columns[COLUMN_LIVE] =
-		(struct scry_column){live ? "survived" : "live", NULL, SCRY_CELL_COUNT, false};
+		(struct scry_column){live ? "survived" : "live", NULL, SCRY_CELL_COUNT, NULL, 0};
 	columns[COLUMN_LIVE_BYTES] =
 		(struct scry_column){live ? (stars ? "survived bytes*" : "survived bytes")
 					  : (stars ? "live bytes*" : "live bytes"),
-				     NULL, SCRY_CELL_COUNT, false};
+				     NULL, SCRY_CELL_COUNT, NULL, 0};
 	if (t->doc->width && t->doc->width < WIDE) /* the frames need the room */
 		columns[COLUMN_BYTES].title = columns[COLUMN_LIVE_BYTES].title = NULL;
-	columns[COLUMN_FRAME] =
-		(struct scry_column){"frame, outermost first", NULL, SCRY_CELL_TEXT, true};
+	columns[COLUMN_FRAME] = (struct scry_column){"frame, outermost first", NULL, SCRY_CELL_TEXT,
+						     NULL, SCRY_COLUMN_ELASTIC};
 }
 
 static struct scry_cell bytes_cell(const struct tree *t, uint64_t bytes, uint64_t unsized)

@@ -145,6 +145,7 @@ static void put_head(struct scry_doc *doc)
 	if (text->has_head || doc->is_stream)
 		return;
 	text->has_head = true;
+	text->has_gap = !text->verdict.len && !text->whole.len && !text->notes.len;
 	if (text->has_verdict) {
 		print_all(doc, &text->verdict);
 		print_all(doc, &text->losses);
@@ -209,6 +210,11 @@ static bool is_right(enum scry_cell_kind kind)
 	return kind != SCRY_CELL_TEXT && kind != SCRY_CELL_SYMBOL;
 }
 
+static bool is_elastic(const struct scry_column *column)
+{
+	return column->how & (SCRY_COLUMN_ELASTIC | SCRY_COLUMN_CUT_AT_END);
+}
+
 /* Prints the last `limit` characters of `text`, an ellipsis first. */
 static void print_tail(struct scry_doc *doc, const char *text, size_t limit)
 {
@@ -252,9 +258,8 @@ static const char *print_line(struct scry_doc *doc, const char *cells)
 			gap += 2 + text->widths[i];
 		} else if (limit && width > limit) {
 			fprintf(doc->out, "%*s", (int)gap, "");
-			(text->columns[i].elastic == SCRY_COLUMN_CUT_AT_END
-				 ? print_head
-				 : print_tail)(doc, cells, limit);
+			(text->columns[i].how & SCRY_COLUMN_CUT_AT_END ? print_head : print_tail)(
+				doc, cells, limit);
 			gap = 2;
 		} else {
 			fprintf(doc->out, "%*s%s", (int)(gap + (right ? pad : 0)), "", cells);
@@ -296,7 +301,7 @@ static void fit(struct scry_doc *doc)
 		total += text->columns[i].title ? text->widths[i] + (total ? 2 : 0) : 0;
 	while (doc->width && total > doc->width) {
 		for (i = 0, widest = text->column_count; i < text->column_count; i++)
-			if (text->columns[i].title && text->columns[i].elastic &&
+			if (text->columns[i].title && is_elastic(&text->columns[i]) &&
 			    text->widths[i] > ELASTIC_MIN &&
 			    (widest == text->column_count ||
 			     text->widths[i] > text->widths[widest]))
@@ -309,8 +314,24 @@ static void fit(struct scry_doc *doc)
 	}
 	/* Rows that come later may be wider than those that were measured. */
 	for (i = 0; doc->width && i < text->column_count; i++)
-		if (text->columns[i].elastic && !text->limits[i])
+		if (is_elastic(&text->columns[i]) && !text->limits[i])
 			text->limits[i] = text->widths[i] + (doc->width - total);
+}
+
+static bool has_titles(const struct text *text)
+{
+	for (size_t i = 0; i < text->column_count; i++)
+		if (text->columns[i].title && *text->columns[i].title)
+			return true;
+	return false;
+}
+
+static const char *skip_line(const struct text *text, const char *cells)
+{
+	for (size_t i = 0; i < text->column_count; i++)
+		if (text->columns[i].title)
+			cells += strlen(cells) + 1;
+	return cells;
 }
 
 /* Prints what is held; from then on widths are settled. */
@@ -329,7 +350,7 @@ static void let_flow(struct scry_doc *doc)
 	text->has_rows = true;
 	text->has_gap = false;
 	for (i = 0; i < text->held_rows; i++)
-		at = print_line(doc, at);
+		at = i || has_titles(text) ? print_line(doc, at) : skip_line(text, at);
 	scry_buf_done(&text->held);
 }
 

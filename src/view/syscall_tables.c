@@ -10,6 +10,7 @@
 #include "view/functions.h"
 #include "view/syscalls.h"
 #include "wire/bpf_syscalls.h"
+#include "view/table.h"
 
 #define WORD_MOST 40   /* columns: of a longer symbol the middle is left out */
 #define CALLER_MOST 90 /* percent: it stands for all */
@@ -262,50 +263,51 @@ enum {
 static void set_columns(const struct scry_syscall_view *v, struct scry_column *c)
 {
 	static const struct scry_column all[COLUMNS] = {
-		[COL_PID] = {"pid", "pid", SCRY_CELL_NUMBER, false},
-		[COL_TID] = {"tid", "tid", SCRY_CELL_NUMBER, false},
-		[COL_THREAD] = {"thread", "thread", SCRY_CELL_TEXT, false},
-		[COL_SHARE] = {"time %", NULL, SCRY_CELL_TENTHS, false},
-		[COL_SHARE_DATA] = {NULL, "share", SCRY_CELL_VALUE, false},
-		[COL_TICKS] = {"samples", "samples", SCRY_CELL_COUNT, false},
-		[COL_CALLS] = {"calls", "count", SCRY_CELL_COUNT, false},
-		[COL_RATE] = {"calls/s", "calls_per_second", SCRY_CELL_COUNT, false},
-		[COL_ERRORS] = {"errors", "errors", SCRY_CELL_COUNT, false},
-		[COL_AGAIN] = {NULL, "eagain", SCRY_CELL_COUNT, false},
-		[COL_ABSENT] = {NULL, "enoent", SCRY_CELL_COUNT, false},
-		[COL_ERRNO] = {NULL, "other_errno", SCRY_CELL_NUMBER, false},
-		[COL_TOTAL] = {"total s", "total_ns", SCRY_CELL_TIME, false},
-		[COL_MEAN_SHOWN] = {"mean", NULL, SCRY_CELL_TEXT, false},
-		[COL_P50_SHOWN] = {"p50", NULL, SCRY_CELL_TEXT, false},
-		[COL_P99_SHOWN] = {"p99", NULL, SCRY_CELL_TEXT, false},
-		[COL_MAX_SHOWN] = {"max", NULL, SCRY_CELL_TEXT, false},
-		[COL_MEAN] = {NULL, "mean_ns", SCRY_CELL_NUMBER, false},
-		[COL_P50] = {NULL, "p50_ns", SCRY_CELL_NUMBER, false},
-		[COL_P99] = {NULL, "p99_ns", SCRY_CELL_NUMBER, false},
-		[COL_MAX] = {NULL, "max_ns", SCRY_CELL_NUMBER, false},
-		[COL_TIMED] = {NULL, "timed", SCRY_CELL_COUNT, false},
-		[COL_NAME] = {"syscall", "name", SCRY_CELL_TEXT, false},
-		[COL_NUMBER] = {NULL, "number", SCRY_CELL_NUMBER, false},
-		[COL_ABI] = {NULL, "abi", SCRY_CELL_TEXT, false},
-		[COL_PLACE] = {"from", NULL, SCRY_CELL_TEXT, true},
-		[COL_MODULE] = {NULL, "module", SCRY_CELL_TEXT, false},
-		[COL_SYMBOL] = {NULL, "symbol", SCRY_CELL_SYMBOL, false},
-		[COL_OFFSET] = {NULL, "offset", SCRY_CELL_NUMBER, false},
-		[COL_LINE] = {"line", NULL, SCRY_CELL_TEXT, true},
-		[COL_LINE_PATH] = {NULL, "file", SCRY_CELL_TEXT, false},
-		[COL_LINE_NUMBER] = {NULL, "line", SCRY_CELL_NUMBER, false},
-		[COL_LINE_METHOD] = {NULL, "method", SCRY_CELL_TEXT, false},
-		[COL_LINE_SHARE] = {NULL, "line_share", SCRY_CELL_VALUE, false},
-		[COL_LINE_FRAMES] = {NULL, "line_frames", SCRY_CELL_FRAMES, false},
-		[COL_CALLER] = {"called by", "caller", SCRY_CELL_TEXT, SCRY_COLUMN_CUT_AT_END},
-		[COL_FRAMES] = {NULL, "frames", SCRY_CELL_FRAMES, false},
-		[COL_VERDICT] = {NULL, "verdict", SCRY_CELL_TEXT, false},
-		[COL_WHY] = {NULL, "not_counted", SCRY_CELL_TEXT, false},
+		[COL_PID] = {"pid", "pid", SCRY_CELL_NUMBER, NULL, 0},
+		[COL_TID] = {"tid", "tid", SCRY_CELL_NUMBER, NULL, 0},
+		[COL_THREAD] = {"thread", "thread", SCRY_CELL_TEXT, NULL, 0},
+		[COL_SHARE] = {"time %", NULL, SCRY_CELL_TENTHS, NULL, 0},
+		[COL_SHARE_DATA] = {NULL, "share", SCRY_CELL_VALUE, NULL, 0},
+		[COL_TICKS] = {"samples", "samples", SCRY_CELL_COUNT, NULL, 0},
+		[COL_CALLS] = {"calls", "count", SCRY_CELL_COUNT, NULL, 0},
+		[COL_RATE] = {"calls/s", "calls_per_second", SCRY_CELL_COUNT, NULL, 0},
+		[COL_ERRORS] = {"errors", "errors", SCRY_CELL_COUNT, NULL, 0},
+		[COL_AGAIN] = {NULL, "eagain", SCRY_CELL_COUNT, NULL, 0},
+		[COL_ABSENT] = {NULL, "enoent", SCRY_CELL_COUNT, NULL, 0},
+		[COL_ERRNO] = {NULL, "other_errno", SCRY_CELL_NUMBER, NULL, 0},
+		[COL_TOTAL] = {"total s", "total_ns", SCRY_CELL_TIME, NULL, 0},
+		[COL_MEAN_SHOWN] = {"mean", NULL, SCRY_CELL_TEXT, NULL, 0},
+		[COL_P50_SHOWN] = {"p50", NULL, SCRY_CELL_TEXT, NULL, 0},
+		[COL_P99_SHOWN] = {"p99", NULL, SCRY_CELL_TEXT, NULL, 0},
+		[COL_MAX_SHOWN] = {"max", NULL, SCRY_CELL_TEXT, NULL, 0},
+		[COL_MEAN] = {NULL, "mean_ns", SCRY_CELL_NUMBER, NULL, 0},
+		[COL_P50] = {NULL, "p50_ns", SCRY_CELL_NUMBER, NULL, 0},
+		[COL_P99] = {NULL, "p99_ns", SCRY_CELL_NUMBER, NULL, 0},
+		[COL_MAX] = {NULL, "max_ns", SCRY_CELL_NUMBER, NULL, 0},
+		[COL_TIMED] = {NULL, "timed", SCRY_CELL_COUNT, NULL, 0},
+		[COL_NAME] = {"syscall", "name", SCRY_CELL_TEXT, NULL, 0},
+		[COL_NUMBER] = {NULL, "number", SCRY_CELL_NUMBER, NULL, 0},
+		[COL_ABI] = {NULL, "abi", SCRY_CELL_TEXT, NULL, 0},
+		[COL_PLACE] = {"from", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
+		[COL_MODULE] = {NULL, "module", SCRY_CELL_TEXT, NULL, 0},
+		[COL_SYMBOL] = {NULL, "symbol", SCRY_CELL_SYMBOL, NULL, 0},
+		[COL_OFFSET] = {NULL, "offset", SCRY_CELL_NUMBER, NULL, 0},
+		[COL_LINE] = {"line", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
+		[COL_LINE_PATH] = {NULL, "file", SCRY_CELL_TEXT, NULL, 0},
+		[COL_LINE_NUMBER] = {NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
+		[COL_LINE_METHOD] = {NULL, "method", SCRY_CELL_TEXT, NULL, 0},
+		[COL_LINE_SHARE] = {NULL, "line_share", SCRY_CELL_VALUE, NULL, 0},
+		[COL_LINE_FRAMES] = {NULL, "ruby_frames", SCRY_CELL_FRAMES, NULL, 0},
+		[COL_CALLER] = {"called by", "caller", SCRY_CELL_TEXT, NULL,
+				SCRY_COLUMN_CUT_AT_END},
+		[COL_FRAMES] = {NULL, "frames", SCRY_CELL_FRAMES, NULL, 0},
+		[COL_VERDICT] = {NULL, "verdict", SCRY_CELL_TEXT, NULL, 0},
+		[COL_WHY] = {NULL, "not_counted", SCRY_CELL_TEXT, NULL, 0},
 	};
 	const int by = v->opts->by;
 	const bool is_thread = by == SCRY_VIEW_BY_THREAD, is_place = by == SCRY_VIEW_BY_SITE;
 	const bool is_line = by == SCRY_VIEW_BY_LINE;
-	const struct scry_column none = {NULL, NULL, SCRY_CELL_TEXT, false};
+	const struct scry_column none = {NULL, NULL, SCRY_CELL_TEXT, NULL, 0};
 
 	memcpy(c, all, sizeof(all));
 	if (scry_syscall_is_exact(v))
@@ -536,7 +538,8 @@ int scry_syscall_push_rows(struct scry_syscall_view *v, const struct scry_syscal
 	struct scry_column columns[COLUMNS];
 	struct scry_syscall_row total = {0};
 	const uint64_t most = most_rows(v);
-	uint64_t shown = 0, hidden = 0;
+	struct scry_left_out left_out = {0};
+	uint64_t shown = 0;
 
 	if (!rows)
 		return scry_fail(-ENOMEM, "no memory for rows of system calls");
@@ -546,11 +549,11 @@ int scry_syscall_push_rows(struct scry_syscall_view *v, const struct scry_syscal
 		const struct scry_syscall_row *row = rows[i];
 
 		if (!is_wanted(v, row)) {
-			hidden++;
+			left_out.by_grep++;
 			continue;
 		}
 		if (most && shown == most)
-			hidden++;
+			left_out.by_top++;
 		else
 			push_row(v, row, row->verdict ? &verdicts[row->verdict - 1] : NULL);
 		shown += !most || shown < most;
@@ -564,9 +567,7 @@ int scry_syscall_push_rows(struct scry_syscall_view *v, const struct scry_syscal
 	}
 	if (!v->doc->is_data && v->opts->by == SCRY_VIEW_BY_SYSCALL && shown > 1)
 		push_row(v, &total, NULL);
-	if (hidden)
-		scry_doc_remark(v->doc, "%llu more rows are not shown; %s shows them",
-				(unsigned long long)hidden, scry_grep_all_rows(v->grep));
+	scry_left_out_push(&left_out, v->doc);
 	free(rows);
 	return 0;
 }
@@ -582,19 +583,19 @@ static void push_table(struct scry_syscall_view *v, const struct scry_syscall_ve
 		       size_t count)
 {
 	static const struct scry_column columns[] = {
-		{"in vain", "count", SCRY_CELL_COUNT, false},
-		{"of", "of", SCRY_CELL_COUNT, false},
-		{"time %", NULL, SCRY_CELL_TENTHS, false},
-		{NULL, "share", SCRY_CELL_VALUE, false},
-		{"grade", "grade", SCRY_CELL_TEXT, false},
-		{NULL, "pattern", SCRY_CELL_TEXT, false},
-		{"syscall", "name", SCRY_CELL_TEXT, false},
-		{"from", "from", SCRY_CELL_TEXT, true},
-		{"they", "did", SCRY_CELL_TEXT, SCRY_COLUMN_CUT_AT_END},
-		{NULL, "paths", SCRY_CELL_TEXT, false},
-		{NULL, "directories", SCRY_CELL_TEXT, false},
-		{NULL, "cure", SCRY_CELL_TEXT, false},
-		{NULL, "risk", SCRY_CELL_TEXT, false},
+		{"in vain", "count", SCRY_CELL_COUNT, NULL, 0},
+		{"of", "of", SCRY_CELL_COUNT, NULL, 0},
+		{"time %", NULL, SCRY_CELL_TENTHS, NULL, 0},
+		{NULL, "share", SCRY_CELL_VALUE, NULL, 0},
+		{"grade", "grade", SCRY_CELL_TEXT, NULL, 0},
+		{NULL, "pattern", SCRY_CELL_TEXT, NULL, 0},
+		{"syscall", "name", SCRY_CELL_TEXT, NULL, 0},
+		{"from", "from", SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
+		{"they", "did", SCRY_CELL_TEXT, NULL, SCRY_COLUMN_CUT_AT_END},
+		{NULL, "paths", SCRY_CELL_TEXT, NULL, 0},
+		{NULL, "directories", SCRY_CELL_TEXT, NULL, 0},
+		{NULL, "cure", SCRY_CELL_TEXT, NULL, 0},
+		{NULL, "risk", SCRY_CELL_TEXT, NULL, 0},
 	};
 	const uint64_t most = most_verdicts(v);
 
@@ -652,10 +653,9 @@ static void push_cures(struct scry_syscall_view *v, const struct scry_syscall_ve
 	if (v->doc->is_data)
 		return;
 	if (most && count > most)
-		scry_doc_remark(
-			v->doc,
-			"%llu more kinds of calls in vain are not shown; --top 0 shows them",
-			(unsigned long long)(count - most));
+		scry_left_out_push(&(struct scry_left_out){.noun = "kinds of calls in vain",
+							   .by_top = count - most},
+				   v->doc);
 	for (size_t i = 0; i < count && (!most || i < most); i++) {
 		struct scry_buf paths = {0};
 		size_t k = 0;

@@ -26,30 +26,43 @@ static size_t settle(struct scry_function_row *rows, size_t count)
 	return count;
 }
 
-static void push(struct scry_reader *reader, const struct scry_function_row *row,
-		 struct scry_doc *doc)
-{
-	const struct scry_ev_time *e = &row->time;
-	bool any = e->returned != 0;
-	const struct scry_cell cells[] = {
-		scry_cell_number(e->pid),
-		scry_cell_number(e->calls),
-		scry_cell_number(e->returned),
-		scry_cell_number(e->left),
-		scry_cell_number(e->missed),
-		scry_cell_number(e->total_ns),
-		scry_cell_known(any ? e->total_ns / e->returned : 0, any),
-		scry_cell_known(scry_two_digits(e->p50_ns, e->max_ns), any),
-		scry_cell_known(scry_two_digits(e->p99_ns, e->max_ns), any),
-		scry_cell_known(e->max_ns, any),
-		scry_functions_string(reader, e->symbol_str),
-		scry_functions_string(reader, e->module_str),
-		scry_functions_string(reader, e->way_str),
-		scry_cell_number(e->address),
-	};
+#define NUMBER(member) SCRY_AT(struct scry_function_row, time.member)
+#define GET(name, ...) SCRY_GET(name, struct scry_function_row, struct scry_reader, __VA_ARGS__)
 
-	doc->ops->row(doc, cells);
+static struct scry_cell known(const struct scry_ev_time *e, uint64_t ns)
+{
+	return scry_cell_known(ns, e->returned != 0);
 }
+
+static struct scry_cell rounded(const struct scry_ev_time *e, uint64_t ns)
+{
+	return known(e, e->returned ? scry_two_digits(ns, e->max_ns) : 0);
+}
+
+GET(get_mean, known(&row->time, row->time.returned ? row->time.total_ns / row->time.returned : 0))
+GET(get_p50, rounded(&row->time, row->time.p50_ns))
+GET(get_p99, rounded(&row->time, row->time.p99_ns))
+GET(get_max, known(&row->time, row->time.max_ns))
+GET(get_symbol, scry_functions_string(view, row->time.symbol_str))
+GET(get_module, scry_functions_string(view, row->time.module_str))
+GET(get_way, scry_functions_string(view, row->time.way_str))
+
+static const struct scry_column columns[] = {
+	{NULL, "pid", SCRY_CELL_NUMBER, NUMBER(pid)},
+	{"calls", "calls", SCRY_CELL_COUNT, NUMBER(calls)},
+	{"returned", "returned", SCRY_CELL_COUNT, NUMBER(returned)},
+	{NULL, "left", SCRY_CELL_COUNT, NUMBER(left)},
+	{NULL, "missed", SCRY_CELL_COUNT, NUMBER(missed)},
+	{"total ns", "total_ns", SCRY_CELL_COUNT, NUMBER(total_ns)},
+	{"mean ns", "mean_ns", SCRY_CELL_COUNT, get_mean, 0},
+	{"p50 ns", "p50_ns", SCRY_CELL_COUNT, get_p50, 0},
+	{"p99 ns", "p99_ns", SCRY_CELL_COUNT, get_p99, 0},
+	{"max ns", "max_ns", SCRY_CELL_COUNT, get_max, 0},
+	{"symbol", "symbol", SCRY_CELL_SYMBOL, get_symbol, SCRY_COLUMN_GREP},
+	{"module", "module", SCRY_CELL_TEXT, get_module, SCRY_COLUMN_GREP | SCRY_COLUMN_ELASTIC},
+	{NULL, "way", SCRY_CELL_TEXT, get_way, 0},
+	{NULL, "address", SCRY_CELL_HEX, NUMBER(address)},
+};
 
 /* No share: the times of callers hold those of their callees. */
 static void judge(const struct scry_function_row *row, const char *name, uint64_t calls,
@@ -73,25 +86,8 @@ static void judge(const struct scry_function_row *row, const char *name, uint64_
 int scry_view_time(struct scry_reader *reader, const struct scry_view_opts *opts,
 		   struct scry_doc *doc)
 {
-	static const struct scry_column columns[] = {
-		{NULL, "pid", SCRY_CELL_NUMBER, false},
-		{"calls", "calls", SCRY_CELL_COUNT, false},
-		{"returned", "returned", SCRY_CELL_COUNT, false},
-		{NULL, "left", SCRY_CELL_COUNT, false},
-		{NULL, "missed", SCRY_CELL_COUNT, false},
-		{"total ns", "total_ns", SCRY_CELL_COUNT, false},
-		{"mean ns", "mean_ns", SCRY_CELL_COUNT, false},
-		{"p50 ns", "p50_ns", SCRY_CELL_COUNT, false},
-		{"p99 ns", "p99_ns", SCRY_CELL_COUNT, false},
-		{"max ns", "max_ns", SCRY_CELL_COUNT, false},
-		{"symbol", "symbol", SCRY_CELL_SYMBOL, false},
-		{"module", "module", SCRY_CELL_TEXT, true},
-		{NULL, "way", SCRY_CELL_TEXT, false},
-		{NULL, "address", SCRY_CELL_HEX, false},
-	};
 	static const struct scry_functions_view view = {
-		SCRY_EVENT_TIME, columns, sizeof(columns) / sizeof(columns[0]),
-		settle,		 push,	  judge};
+		SCRY_EVENT_TIME, columns, sizeof(columns) / sizeof(columns[0]), settle, judge};
 
 	return scry_functions_show(&view, reader, opts, doc);
 }

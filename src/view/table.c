@@ -1,0 +1,189 @@
+/*
+ * Tables of rows. See table.h.
+ */
+#include "view/table.h"
+
+#include "base/text.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* What cells are put together in: each column has its own. */
+struct scratch {
+	struct scry_buf texts[SCRY_DOC_COLUMNS_MAX];
+	struct scry_buf line; /* for --grep */
+};
+
+static void scratch_done(struct scratch *scratch)
+{
+	for (size_t i = 0; i < SCRY_DOC_COLUMNS_MAX; i++)
+		scry_buf_done(&scratch->texts[i]);
+	scry_buf_done(&scratch->line);
+}
+
+static const void *row_at(const struct scry_table *t, size_t i)
+{
+	if (!t->size)
+		return ((const void *const *)t->rows)[i];
+	return (const char *)t->rows + i * t->size;
+}
+
+static struct scry_cell number_at(const struct scry_column *column, const void *row)
+{
+	const void *at = (const char *)row + (column->how >> 16);
+
+	switch (column->how >> 8 & 0xff) {
+	case sizeof(uint8_t):
+		return scry_cell_number(*(const uint8_t *)at);
+	case sizeof(uint16_t):
+		return scry_cell_number(*(const uint16_t *)at);
+	case sizeof(uint32_t):
+		return scry_cell_number(*(const uint32_t *)at);
+	default:
+		assert((column->how >> 8 & 0xff) == sizeof(uint64_t));
+		return scry_cell_number(*(const uint64_t *)at);
+	}
+}
+
+static struct scry_cell cell_of(const struct scry_table *t, size_t i, const void *row,
+				struct scratch *scratch)
+{
+	if (!t->columns[i].get)
+		return number_at(&t->columns[i], row);
+	scry_buf_clear(&scratch->texts[i]);
+	return t->columns[i].get(row, t->view, &scratch->texts[i]);
+}
+
+static bool is_wanted(const struct scry_table *t, const void *row, struct scratch *scratch)
+{
+	struct scry_buf *line = &scratch->line;
+
+	if (!t->grep || !t->grep->text)
+		return true;
+	scry_buf_clear(line);
+	for (size_t i = 0; i < t->column_count; i++) {
+		struct scry_cell cell;
+
+		if (!(t->columns[i].how & SCRY_COLUMN_GREP))
+			continue;
+		cell = cell_of(t, i, row, scratch);
+		if (cell.is_unknown)
+			continue;
+		if (t->columns[i].kind == SCRY_CELL_SYMBOL &&
+		    scry_grep_matches_symbol(t->grep, cell.bytes))
+			return true;
+		scry_buf_append(line, "\n", line->len ? 1 : 0);
+		scry_buf_append(line, cell.bytes, cell.length);
+	}
+	return scry_grep_matches_row(t->grep, line);
+}
+
+bool scry_table_wants(const struct scry_table *t, const void *row)
+{
+	struct scratch scratch = {0};
+	bool is = is_wanted(t, row, &scratch);
+
+	scratch_done(&scratch);
+	return is;
+}
+
+const void *scry_table_first(const struct scry_table *t)
+{
+	struct scratch scratch = {0};
+	const void *first = NULL;
+
+	for (size_t i = 0; i < t->count && !first; i++) {
+		const void *row = row_at(t, i);
+
+		if ((!t->has || t->has(row, t->view)) && is_wanted(t, row, &scratch))
+			first = row;
+	}
+	scratch_done(&scratch);
+	return first;
+}
+
+static void push_row(const struct scry_table *t, const void *row, struct scratch *scratch,
+		     struct scry_doc *doc)
+{
+	struct scry_cell cells[SCRY_DOC_COLUMNS_MAX];
+
+	for (size_t i = 0; i < t->column_count; i++) {
+		const struct scry_column *c = &t->columns[i];
+
+		if (doc->is_data ? c->key : c->title)
+			cells[i] = cell_of(t, i, row, scratch);
+		else
+			cells[i] = scry_cell_unknown();
+	}
+	doc->ops->row(doc, cells);
+}
+
+void scry_table_push_row(const struct scry_table *t, const void *row, struct scry_doc *doc)
+{
+	struct scratch scratch = {0};
+
+	push_row(t, row, &scratch, doc);
+	scratch_done(&scratch);
+}
+
+uint64_t scry_table_push(const struct scry_table *t, struct scry_doc *doc)
+{
+	struct scry_left_out left_out = {.noun = t->noun};
+	struct scratch scratch = {0};
+	uint64_t shown = 0;
+
+	scry_doc_table(doc, t->columns, t->column_count);
+	for (size_t i = 0; i < t->count; i++) {
+		const void *row = row_at(t, i);
+
+		if (t->has && !t->has(row, t->view))
+			continue;
+		if (!is_wanted(t, row, &scratch)) {
+			left_out.by_grep++;
+		} else if (t->top && shown == t->top) {
+			left_out.by_top++;
+		} else {
+			push_row(t, row, &scratch, doc);
+			shown++;
+		}
+	}
+	scratch_done(&scratch);
+	scry_left_out_push(&left_out, doc);
+	return shown;
+}
+
+static void remark(const struct scry_left_out *l, uint64_t count, const char *by,
+		   struct scry_doc *doc)
+{
+	const char *things = l->things ? l->things : l->noun ? l->noun : "rows";
+	struct scry_buf buf = {0};
+
+	if (count) {
+		scry_text_things(&buf, count, things);
+		scry_doc_remark(doc, "%s%s %s left out by %s", scry_buf_str(&buf),
+				l->of ? l->of : "", count == 1 ? "is" : "are", by);
+	}
+	scry_buf_done(&buf);
+}
+
+void scry_left_out_push(const struct scry_left_out *l, struct scry_doc *doc)
+{
+	const char *noun = l->noun ? l->noun : "rows";
+	const bool is_one = l->by_top == 1;
+	struct scry_buf buf = {0};
+
+	if (l->by_top) {
+		scry_text_count(&buf, l->by_top);
+		scry_buf_printf(&buf, " more %.*s", (int)strlen(noun) - is_one, noun);
+		if (l->top_weight) {
+			scry_buf_printf(&buf, " with ");
+			scry_text_things(&buf, l->top_weight, l->things);
+		}
+		scry_doc_remark(doc, "%s %s not shown; --top 0 shows %s", scry_buf_str(&buf),
+				is_one ? "is" : "are", is_one ? "it" : "them");
+	}
+	scry_buf_done(&buf);
+	remark(l, l->by_grep, "--grep", doc);
+	remark(l, l->by_filter, "--filter", doc);
+	remark(l, l->by_live, "--live: nothing in their rows survived", doc);
+}

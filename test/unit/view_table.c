@@ -1,0 +1,117 @@
+/* A table's columns, and what --grep and --top leave out of it. */
+#include "view/table.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct row {
+	uint16_t line;
+	uint64_t calls;
+	const char *symbol, *file;
+};
+
+static const struct row rows[] = {
+	{1, 7, "open", "a.c"},
+	{65535, 5, "_ZN3app3runEv", "b.c"},
+	{3, 1ull << 40, "reopen", NULL},
+	{4, 3, "close", "a.c"},
+};
+
+#define GET(name, ...) SCRY_GET(name, struct row, unsigned int, __VA_ARGS__)
+
+GET(get_symbol, (++*view, scry_cell_string(row->symbol)))
+GET(get_file, scry_cell_string(row->file))
+GET(get_place,
+    (scry_buf_printf(buf, "%s:%u", row->file ? row->file : "?", row->line), scry_cell_buf(buf)))
+
+static const struct scry_column columns[] = {
+	{"calls", "calls", SCRY_CELL_COUNT, SCRY_AT(struct row, calls)},
+	{NULL, "line", SCRY_CELL_NUMBER, SCRY_AT(struct row, line)},
+	{"symbol", NULL, SCRY_CELL_SYMBOL, get_symbol, SCRY_COLUMN_GREP},
+	{NULL, "place", SCRY_CELL_TEXT, get_place, 0},
+	{NULL, NULL, SCRY_CELL_TEXT, get_file, SCRY_COLUMN_GREP},
+};
+
+static char printed[4096];
+static unsigned int symbols_made;
+
+/* The table as text or JSON, into `printed`; how many rows it has. */
+static uint64_t show(const char *pattern, uint64_t top, int (*open)(struct scry_doc *doc))
+{
+	FILE *out = fmemopen(printed, sizeof(printed), "w");
+	struct scry_doc doc = {.view = "test", .schema = 1, .out = out};
+	struct scry_table table = {SCRY_COLUMNS(columns), SCRY_ROWS(rows, 4), .view = &symbols_made,
+				   .top = top};
+	struct scry_grep grep;
+	uint64_t shown;
+
+	symbols_made = 0;
+	assert_int_equal(scry_grep_init(&grep, pattern), 0);
+	table.grep = &grep;
+	assert_int_equal(open(&doc), 0);
+	shown = scry_table_push(&table, &doc);
+	assert_int_equal(scry_doc_end(&doc), 0);
+	fclose(out);
+	scry_grep_done(&grep);
+	return shown;
+}
+
+static void has(const char *text)
+{
+	if (!strstr(printed, text))
+		fail_msg("no '%s' in:\n%s", text, printed);
+}
+
+static void lacks(const char *text)
+{
+	if (strstr(printed, text))
+		fail_msg("'%s' in:\n%s", text, printed);
+}
+
+static void cells(void **state)
+{
+	assert_int_equal(show(NULL, 0, scry_out_text_open), 4);
+	has("1,099,511,627,776  reopen");
+	has("app::run()");
+	lacks("not shown");
+	assert_int_equal(show(NULL, 0, scry_out_json_open), 4);
+	has("\"line\": 65535, \"place\": \"b.c:65535\"");
+	lacks("symbol");
+	assert_int_equal(symbols_made, 0); /* JSON has no such column */
+}
+
+static void left_out(void **state)
+{
+	assert_int_equal(show(NULL, 3, scry_out_text_open), 3);
+	has("\n1 more row is not shown; --top 0 shows it\n");
+	assert_int_equal(show("open", 1, scry_out_text_open), 1);
+	has("\n1 more row is not shown; --top 0 shows it\n2 rows are left out by --grep\n");
+	assert_int_equal(show("open", 1, scry_out_json_open), 1);
+	lacks("not shown");
+}
+
+static void grepped(void **state)
+{
+	assert_int_equal(show("/^open$/", 0, scry_out_text_open), 1); /* one column by itself */
+	assert_int_equal(show("/open a/", 0, scry_out_text_open), 1); /* and all in a line */
+	assert_int_equal(show("a.c", 0, scry_out_text_open), 2);      /* also one not shown */
+	assert_int_equal(show("app::run", 0, scry_out_text_open), 1); /* or mangled */
+	assert_int_equal(show("_ZN3app3runEv", 0, scry_out_text_open), 1);
+	assert_int_equal(show("65535", 0, scry_out_text_open), 0); /* not a column of --grep */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(cells),
+		cmocka_unit_test(left_out),
+		cmocka_unit_test(grepped),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
