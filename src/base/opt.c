@@ -102,7 +102,7 @@ static int opt_read_unit(const char *text, const struct opt_unit *units, uint64_
 
 	for (; isdigit((unsigned char)*at) && whole <= UINT64_MAX; at++)
 		whole = whole * 10 + (unsigned int)(*at - '0');
-	if (at == text)
+	if (at == text && !(at[0] == '.' && isdigit((unsigned char)at[1])))
 		return -EINVAL;
 	if (*at == '.') {
 		for (at++; isdigit((unsigned char)*at); at++) {

@@ -82,16 +82,18 @@ int scry_calls_named_add(struct scry_calls_cli *cli, const struct scry_calls_nam
 		r = add_library(cli, named->libraries.values[i]);
 	for (size_t i = 0; i < named->callers.count && r == 0; i++)
 		r = add_filter(cli, "", named->callers.values[i], CALLER);
+	if (named->clients && r == 0) {
+		cli->is_default = !cli->request_count;
+		while (r == 0 && (known = scry_calls_protos_default(cli->protos, &next)))
+			r = add(cli, join(known->name, "@", known->library), FUNCTION);
+	}
 	if (r < 0 || cli->request_count)
 		return r;
 	if (named->no_default && cli->system_calls)
 		return 0;
 	if (named->no_default)
 		return scry_fail(-EINVAL, "say what to trace; fix: -x, -e, -l or -S");
-	cli->is_default = true;
-	while (r == 0 && (known = scry_calls_protos_default(cli->protos, &next)))
-		r = add(cli, join(known->name, "@", known->library), FUNCTION);
-	return r;
+	return add_filter(cli, "", "@MAIN", CALLER);
 }
 
 enum scry_calls_args scry_calls_args_of(int choice, const char *output)

@@ -9,11 +9,12 @@
 
 struct scry_calls_named {
 	struct scry_opt_strings functions, libraries, callers; /* -x, -l, -e */
-	bool no_default;				       /* not the known ones */
+	bool no_default;				       /* nothing else */
+	bool clients;					       /* those of known libraries */
 };
 
-/* Requests of cli, whose prototypes are read; nothing named: those that are known. 0, or -EINVAL or
- * -ENOMEM with a sentence. */
+/* Requests of cli, whose prototypes are read; nothing named: what the program calls through its
+ * PLT. 0, or -EINVAL or -ENOMEM with a sentence. */
 int scry_calls_named_add(struct scry_calls_cli *cli, const struct scry_calls_named *named);
 
 /* --args auto|full|digest|none; what is kept holds no literals unless it is asked for. */

@@ -75,8 +75,7 @@ void scry_hooks_close(struct scry_hooks *h)
 		scry_text_free(h->texts[i]);
 	free(h->texts);
 	for (size_t i = 0; i < h->count; i++) {
-		free(h->rows[i].symbol);
-		free(h->rows[i].module);
+		scry_hook_forget(&h->rows[i]);
 	}
 	for (size_t i = 0; i < h->request_count; i++)
 		free(h->requests[i]);
@@ -131,6 +130,14 @@ static int add_handler(struct scry_hooks *h, const char *name)
 	return (int)i;
 }
 
+void scry_hook_forget(struct scry_hook *row)
+{
+	free(row->symbol);
+	free(row->module);
+	free(row->caller);
+	row->symbol = row->module = row->caller = NULL;
+}
+
 int scry_hooks_add(struct scry_hooks *h, const struct scry_function *f, uint32_t request)
 {
 	const struct scry_object *object = &h->objects.objects[f->object];
@@ -161,8 +168,7 @@ int scry_hooks_add(struct scry_hooks *h, const struct scry_function *f, uint32_t
 		.handler = (uint32_t)handler,
 		.is_ifunc = f->is_ifunc};
 	if (!row->symbol || !row->module) {
-		free(row->symbol);
-		free(row->module);
+		scry_hook_forget(row);
 		return no_memory();
 	}
 	h->count++;

@@ -40,14 +40,14 @@ struct scry_hook_to {
 	enum scry_hook_kind kind;
 	uint32_t way, cookie; /* cookie: CALL */
 	const char *handler;  /* CALL: exported thunk of the agent; REPLACE: exported function */
-	/* only what is exported; scry's own: hook/calling.h; there, whoever asked first */
-	bool is_exported, is_guard, is_found;
+	/* exported ones only; hook/calling.h; asked for there first; a row for each caller */
+	bool is_exported, is_guard, is_found, by_caller;
 };
 
 struct scry_hook {
 	uint64_t address, resolver; /* of the function; of the IFUNC that chose it, or 0 */
 	char *symbol;		    /* "" for a bare address */
-	char *module;		    /* path of the object that defines it */
+	char *module, *caller;	    /* paths: of its object; by_caller: of who calls, NULL */
 	uint64_t object_start, object_end;
 	struct scry_hook_to to;
 	uint32_t request; /* that asked for it */

@@ -342,17 +342,28 @@ static size_t first_slot(const struct scry_slots *slots, uint32_t function)
 	return low;
 }
 
+static const char *path_of(const struct scry_object *o)
+{
+	return o->mapping ? o->mapping->path : o->name;
+}
+
+static bool takes_caller(const struct scry_filter *callers, const char *symbol,
+			 const struct scry_object *o)
+{
+	return scry_filter_takes(callers, symbol,
+				 &(struct scry_filter_object){.soname = o->tables.soname,
+							      .path = path_of(o),
+							      .is_main = o->is_main});
+}
+
 static bool is_asked_for(const struct scry_hooks *h, const struct scry_hook *row,
 			 const struct scry_slot *slot, const struct scry_filter *callers)
 {
 	const struct scry_object *o = &h->objects.objects[slot->object];
 
-	return !callers ||
-	       scry_filter_takes(
-		       callers, row->symbol,
-		       &(struct scry_filter_object){.soname = o->tables.soname,
-						    .path = o->mapping ? o->mapping->path : o->name,
-						    .is_main = o->is_main});
+	if (row->caller && strcmp(row->caller, path_of(o)) != 0)
+		return false;
+	return !callers || takes_caller(callers, row->symbol, o);
 }
 
 static const char address_taken[] =
@@ -586,6 +597,98 @@ static int plan_caller(struct scry_hooks *h, struct scry_hook *row)
 	return r;
 }
 
+static int by_address(const void *a, const void *b)
+{
+	const struct scry_hook *x = a, *y = b;
+
+	if (x->address != y->address)
+		return x->address < y->address ? -1 : 1;
+	return (int)x->to.is_guard - (int)y->to.is_guard; /* the one at the entry is the last */
+}
+
+void scry_hooks_sort(struct scry_hooks *h)
+{
+	if (h->count)
+		qsort(h->rows, h->count, sizeof(*h->rows), by_address);
+}
+
+/* A row like row `i` for another caller. */
+static int add_caller(struct scry_hooks *h, size_t i, const char *caller)
+{
+	struct scry_hook *row;
+
+	if (h->count == h->room) {
+		size_t room = 2 * h->room;
+		struct scry_hook *more = reallocarray(h->rows, room, sizeof(*more));
+
+		if (!more)
+			return no_memory();
+		h->rows = more;
+		h->room = room;
+	}
+	row = &h->rows[h->count];
+	*row = h->rows[i];
+	row->symbol = strdup(h->rows[i].symbol);
+	row->module = strdup(h->rows[i].module);
+	row->caller = strdup(caller);
+	if (!row->symbol || !row->module || !row->caller) {
+		scry_hook_forget(row);
+		return no_memory();
+	}
+	h->count++;
+	return 0;
+}
+
+/* Row `i`, which is for all callers, becomes one for each that has a slot: calls of a stub say who
+ * made them. */
+static int split_row(struct scry_hooks *h, size_t i, const struct scry_filter *callers)
+{
+	const ssize_t function = scry_functions_at(&h->functions, h->rows[i].address);
+	const size_t first = h->count;
+	int r = 0;
+
+	if (function < 0)
+		return 0;
+	for (size_t k = first_slot(&h->slots, (uint32_t)function);
+	     k < h->slots.count && h->slots.rows[k].function == (uint32_t)function && r == 0; k++) {
+		const struct scry_object *o = &h->objects.objects[h->slots.rows[k].object];
+		bool is_known = h->rows[i].caller && !strcmp(h->rows[i].caller, path_of(o));
+
+		for (size_t n = first; n < h->count && !is_known; n++)
+			is_known = !strcmp(h->rows[n].caller, path_of(o));
+		if (is_known || h->slots.rows[k].kind == SCRY_SLOT_POINTER ||
+		    !takes_caller(callers, h->rows[i].symbol, o))
+			continue;
+		if (h->rows[i].caller) {
+			r = add_caller(h, i, path_of(o));
+			continue;
+		}
+		h->rows[i].caller = strdup(path_of(o));
+		r = h->rows[i].caller ? 0 : no_memory();
+	}
+	return r;
+}
+
+static int split_by_callers(struct scry_hooks *h)
+{
+	const size_t count = h->count;
+	int r = 0;
+
+	for (size_t i = 0; i < count && r == 0; i++) {
+		struct scry_filter *callers = NULL;
+
+		if (h->rows[i].to.way != SCRY_WAY_CALLS || !h->rows[i].to.by_caller ||
+		    h->rows[i].caller)
+			continue;
+		r = scry_filter_parse(h->requests[h->rows[i].request], &callers);
+		if (r == 0)
+			r = split_row(h, i, callers);
+		scry_filter_free(callers);
+	}
+	scry_hooks_sort(h);
+	return r;
+}
+
 /* Functions that nobody who was named has a slot for. */
 static void drop_uncalled(struct scry_hooks *h)
 {
@@ -595,8 +698,7 @@ static void drop_uncalled(struct scry_hooks *h)
 		struct scry_hook *row = &h->rows[i];
 
 		if (row->to.way == SCRY_WAY_CALLS && !row->way && !row->unseen) {
-			free(row->symbol);
-			free(row->module);
+			scry_hook_forget(row);
 		} else {
 			h->rows[kept++] = *row;
 		}
@@ -617,20 +719,13 @@ static int plan_callers(struct scry_hooks *h)
 		r = find_slots(h);
 	if (r == 0 && any)
 		r = look_at_loads(h);
+	if (r == 0 && any)
+		r = split_by_callers(h);
 	for (size_t i = 0; i < h->count && r == 0; i++)
 		if (!h->rows[i].way && h->rows[i].why != go_code)
 			r = plan_caller(h, &h->rows[i]);
 	drop_uncalled(h);
 	return r;
-}
-
-static int by_address(const void *a, const void *b)
-{
-	const struct scry_hook *x = a, *y = b;
-
-	if (x->address != y->address)
-		return x->address < y->address ? -1 : 1;
-	return (int)x->to.is_guard - (int)y->to.is_guard; /* the one at the entry is the last */
 }
 
 /* Of the user's. */
@@ -643,12 +738,6 @@ static bool are_all_refused(const struct scry_hooks *h)
 		refused += !h->rows[i].to.is_guard && !h->rows[i].way;
 	}
 	return count && refused == count;
-}
-
-void scry_hooks_sort(struct scry_hooks *h)
-{
-	if (h->count)
-		qsort(h->rows, h->count, sizeof(*h->rows), by_address);
 }
 
 bool scry_hooks_are_stale(const struct scry_hooks *h)

@@ -146,8 +146,14 @@ out:
 	return r;
 }
 
-/* Of the first `count` rows, which are sorted. */
-static ssize_t find_row(const struct scry_hooks *h, size_t count, uint64_t address)
+static bool is_same_caller(const struct scry_hook *row, const char *caller)
+{
+	return !caller || (row->caller && !strcmp(row->caller, caller));
+}
+
+/* Of the first `count` rows, which are sorted; `caller` NULL: whoever calls. */
+static ssize_t find_row(const struct scry_hooks *h, size_t count, uint64_t address,
+			const char *caller)
 {
 	size_t low = 0, high = count;
 
@@ -160,7 +166,8 @@ static ssize_t find_row(const struct scry_hooks *h, size_t count, uint64_t addre
 			high = middle;
 	}
 	while (low < count && h->rows[low].address == address &&
-	       (h->rows[low].is_gone || h->rows[low].to.is_guard))
+	       (h->rows[low].is_gone || h->rows[low].to.is_guard ||
+		!is_same_caller(&h->rows[low], caller)))
 		low++;
 	return low < count && h->rows[low].address == address ? (ssize_t)low : -ENOENT;
 }
@@ -201,7 +208,7 @@ static int add_fresh(struct scry_hooks *fresh, struct scry_hooks *h)
 		to->is_found |= fresh->functions.hits > hits;
 		for (; before < fresh->functions.count && r == 0; before++) {
 			const struct scry_function *f = &fresh->functions.rows[before];
-			ssize_t live = find_row(h, h->count, f->address);
+			ssize_t live = find_row(h, h->count, f->address, NULL);
 			bool by_slots = live >= 0 && h->rows[live].way != SCRY_WAY_ENTRY &&
 					(h->rows[live].to.way == SCRY_WAY_AUTO ||
 					 h->rows[live].to.way == SCRY_WAY_GOT ||
@@ -224,6 +231,7 @@ static struct scry_hook *find_gone(struct scry_hooks *h, const struct scry_hook 
 		struct scry_hook *old = &h->rows[i];
 
 		if (old->is_gone && old->symbol && old->request == row->request &&
+		    (!old->caller || is_same_caller(row, old->caller)) &&
 		    !strcmp(old->symbol, row->symbol) && !strcmp(old->module, row->module))
 			return old;
 	}
@@ -247,7 +255,7 @@ static int succeed(struct scry_hooks *fresh, struct scry_hooks *h, struct scry_i
 
 	for (size_t i = 0; i < fresh->count && r == 0; i++) {
 		struct scry_hook *row = &fresh->rows[i], *old;
-		ssize_t live = find_row(h, h->count, row->address);
+		ssize_t live = find_row(h, h->count, row->address, row->caller);
 
 		if (live >=
 		    0) { /* more slots of it; they went where the others did, or it is another */
@@ -262,9 +270,7 @@ static int succeed(struct scry_hooks *fresh, struct scry_hooks *h, struct scry_i
 		if (!old)
 			continue;
 		r = scry_hook_succeed(row, old, inj);
-		free(old->symbol);
-		free(old->module);
-		old->symbol = old->module = NULL;
+		scry_hook_forget(old);
 	}
 	drop_succeeded(h);
 	return r;
@@ -315,12 +321,10 @@ static void merge_into(struct scry_hook *live, struct scry_hook *row)
 	struct scry_hook_to to = live->to;
 
 	if (live->way || !row->way) {
-		free(row->symbol);
-		free(row->module);
+		scry_hook_forget(row);
 		return;
 	}
-	free(live->symbol);
-	free(live->module);
+	scry_hook_forget(live);
 	row->calls_before += live->calls_before;
 	*live = *row;
 	live->to = to;
@@ -337,7 +341,7 @@ static void merge(struct scry_hooks *h, struct scry_hooks *fresh, bool is_on)
 		       fresh->place_count * sizeof(*fresh->places));
 	for (size_t i = 0; i < fresh->count; i++) {
 		struct scry_hook *row = &fresh->rows[i];
-		ssize_t live = find_row(h, sorted, row->address);
+		ssize_t live = find_row(h, sorted, row->address, row->caller);
 
 		row->first_place += h->place_count;
 		row->is_gone = !is_on;
@@ -405,8 +409,7 @@ int scry_renew_hooks(struct scry_hooks *h, struct scry_inject *inj,
 out:
 	h->objects = fresh.objects; /* opened meanwhile */
 	for (size_t i = 0; i < fresh.count; i++) {
-		free(fresh.rows[i].symbol);
-		free(fresh.rows[i].module);
+		scry_hook_forget(&fresh.rows[i]);
 	}
 	free(fresh.rows);
 	free(fresh.places);

@@ -54,7 +54,9 @@ struct scry_renew_how {
 int scry_renew_hooks(struct scry_hooks *h, struct scry_inject *inj,
 		     const struct scry_renew_how *how);
 
-/* Of hook/hooks.c. A row for a function of the set's objects. */
+/* Of hook/hooks.c. The names that a row owns. */
+void scry_hook_forget(struct scry_hook *row);
+/* A row for a function of the set's objects. */
 int scry_hooks_add(struct scry_hooks *h, const struct scry_function *f, uint32_t request);
 /* As scry_hooks_want, of a guard: a function whose entry is taken is left to who has it, and none
  * is no failure. */

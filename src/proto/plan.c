@@ -127,12 +127,17 @@ static bool put_length(struct making *m, const struct value *v, const struct scr
 	return op->length_from != SCRY_AT_NOWHERE && t && scry_type_is_integer(t) && t->size >= 4;
 }
 
+static uint64_t elements(const struct making *m)
+{
+	return m->opts->elements ? m->opts->elements : SCRY_ARRAY_SHOWN;
+}
+
 /* How much of what it points to. False: that is not known. */
 static bool put_size(struct making *m, const struct value *v, struct scry_fetch *op)
 {
 	const struct scry_type *t = v->type->inner, *element = t->inner;
 	bool is_string = v->type->lens == SCRY_LENS_STRING || t->lens == SCRY_LENS_STRING;
-	uint64_t shown = is_string ? m->opts->string_max : SCRY_ARRAY_SHOWN, bytes = t->size;
+	uint64_t shown = is_string ? m->opts->string_max : elements(m), bytes = t->size;
 
 	op->scale = 1;
 	if (t->kind == SCRY_TYPE_ARRAY) {
@@ -209,7 +214,7 @@ static void add_inner(struct making *m, const struct value *v)
 				add_value(m, &inner);
 		}
 	} else if (t->kind == SCRY_TYPE_ARRAY && t->inner->kind >= SCRY_TYPE_STRUCT) {
-		uint64_t n = SCRY_ARRAY_SHOWN;
+		uint64_t n = elements(m);
 
 		if (t->length.kind == SCRY_LENGTH_NUMBER && t->length.value < n)
 			n = t->length.value;

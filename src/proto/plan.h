@@ -21,6 +21,7 @@ struct scry_plan {
 
 struct scry_plan_opts {
 	uint32_t string_max; /* bytes of a string; 0: none is fetched */
+	uint32_t elements;   /* of an array; 0: SCRY_ARRAY_SHOWN */
 	bool is_sure_only;   /* no memory but what the function itself reads */
 };
 

@@ -218,6 +218,8 @@ static const struct scry_field fields_scry_ev_function[] = {
 	FIELD(scry_ev_function, way_str, "way", STRING),
 	FIELD(scry_ev_function, prototype_str, "prototype", STRING),
 	FIELD(scry_ev_function, address, "address", ADDRESS),
+	FIELD(scry_ev_function, caller_str, "caller", STRING),
+	FIELD(scry_ev_function, reserved, NULL, RESERVED),
 };
 static const struct scry_field fields_scry_ev_entry[] = {
 	FIELD(scry_ev_entry, function, "function", NUMBER),

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "view/calls_line.h"
+#include "view/calls_where.h"
 #include "view/functions.h"
 #include "view/grep.h"
 #include "view/honesty.h"
@@ -34,6 +35,8 @@ struct lines {
 	struct scry_reader *reader;
 	struct scry_doc *doc;
 	struct scry_grep grep;
+	struct scry_call_where *where;
+	uint64_t unsure; /* calls of which --where has no answer */
 	struct scry_call_functions functions;
 	struct scry_map open;  /* key of a call -> index */
 	struct scry_map depth; /* thread -> calls that are open */
@@ -89,18 +92,31 @@ static void put_time(struct lines *l, uint64_t time_ns)
 	if (!style->clock)
 		return;
 	if (style->clock >= 3)
-		scry_call_put_seconds(&l->buf, wall);
+		scry_call_put_u64(&l->buf, wall / NS, 1);
 	else
 		put_clock(l, wall / NS);
-	if (style->clock == 2) {
+	if (style->clock >= 2) {
 		scry_buf_append(&l->buf, ".", 1);
 		scry_call_put_u64(&l->buf, wall % NS / 1000, 6);
 	}
 	scry_buf_append(&l->buf, " ", 1);
 }
 
-/* Thread, time, indentation: what a line begins with. */
-static void begin_line(struct lines *l, uint64_t time_ns, uint32_t tid)
+static void put_pointer(struct lines *l, uint64_t key)
+{
+	uint64_t id, address = 0;
+
+	if (key && scry_map_get(&l->called, key, &id))
+		address = scry_native_frames_address(&l->frames, (uint32_t)id);
+	if (address)
+		scry_buf_printf(&l->buf, "[%#llx] ", (unsigned long long)address);
+	else if (key)
+		scry_buf_printf(&l->buf, "[?] ");
+}
+
+/* Thread, time, indentation, where the call returns to: what a line begins with. `key` 0: it is of
+ * no call. */
+static void begin_line(struct lines *l, uint64_t time_ns, uint32_t tid, uint64_t key)
 {
 	uint64_t depth = 0, columns = l->opts->calls.indent;
 
@@ -111,6 +127,8 @@ static void begin_line(struct lines *l, uint64_t time_ns, uint32_t tid)
 	}
 	put_time(l, time_ns);
 	l->line_ns = time_ns;
+	if (l->opts->calls.pointer)
+		put_pointer(l, key);
 	if (!columns || !scry_map_get(&l->depth, tid, &depth) || !depth)
 		return;
 	columns = depth > INDENT_MAX || columns > INDENT_MAX / depth ? INDENT_MAX : columns * depth;
@@ -121,6 +139,25 @@ static void print(struct lines *l)
 {
 	l->doc->ops->text(l->doc, scry_buf_str(&l->buf), l->buf.len);
 	scry_buf_clear(&l->buf);
+}
+
+static void put_name(struct lines *l, const struct scry_call_function *f)
+{
+	const int objects = l->opts->calls.objects;
+
+	scry_call_put_name(&l->buf, l->reader, f,
+			   objects == SCRY_CALL_OBJECTS_YES ||
+				   (!objects && l->functions.are_several));
+}
+
+/* "name(arg, arg" */
+static bool put_begin(struct lines *l, const struct scry_event *call,
+		      const struct scry_call_function *f)
+{
+	put_name(l, f);
+	return scry_call_put(
+		&(struct scry_call_out){.text = &l->buf, .elements = l->opts->calls.elements}, call,
+		f);
 }
 
 static void cut_line(struct lines *l)
@@ -135,7 +172,9 @@ static void end_line(struct lines *l, const struct scry_call_image *image,
 {
 	const struct scry_ev_return *ret = (const void *)(image->ret + 1);
 
-	scry_call_put_rest(&l->buf, image, f, need_comma);
+	scry_call_put_rest(
+		&(struct scry_call_out){.text = &l->buf, .elements = l->opts->calls.elements},
+		image, f, need_comma);
 	if ((l->opts->calls.durations || l->opts->calls.slow_ns) && ret->how != SCRY_RETURN_LEFT) {
 		scry_buf_append(&l->buf, " <", 2);
 		scry_call_put_seconds(&l->buf, ret->duration_ns);
@@ -175,11 +214,14 @@ static int push(struct lines *l, const struct scry_call_image *image,
 	const struct scry_proto *proto = f ? f->proto : &scry_proto_unknown;
 	uint64_t start = scry_reader_head(l->reader)->mono_ns;
 	struct scry_call_values values = {0}, result = {0};
-	const struct scry_call_out out = {.values = &values}, result_out = {.values = &result};
+	const uint64_t elements = l->opts->calls.elements;
+	const struct scry_call_out out = {.values = &values, .elements = elements},
+				   result_out = {.values = &result, .elements = elements};
 	static const struct scry_doc_value null = {.kind = SCRY_VALUE_NULL};
 	unsigned int state = !ret ? 2 : ret->how == SCRY_RETURN_LEFT;
 	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH], ruby[SCRY_NATIVE_DEPTH];
 	uint32_t flags = scry_call_part_flags(image);
+	const char *error = ret ? scry_call_error(f, ret) : NULL;
 	bool need_comma = false, is_failed;
 
 	if (!(call->flags & SCRY_CALL_HAS_NO_ARGS))
@@ -199,6 +241,8 @@ static int push(struct lines *l, const struct scry_call_image *image,
 		 f ? scry_functions_string(l->reader, f->ev.symbol_str) : scry_cell_unknown()},
 		{"library", NULL, SCRY_CELL_TEXT, 0,
 		 f ? scry_functions_string(l->reader, f->ev.module_str) : scry_cell_unknown()},
+		{"caller", NULL, SCRY_CELL_TEXT, 0,
+		 f ? scry_functions_string(l->reader, f->ev.caller_str) : scry_cell_unknown()},
 		{"args",
 		 NULL,
 		 SCRY_CELL_VALUES,
@@ -210,6 +254,8 @@ static int push(struct lines *l, const struct scry_call_image *image,
 		 0,
 		 {.values = result.count ? result.values : &null,
 		  .number = result.count ? result.count : 1}},
+		{"error", NULL, SCRY_CELL_TEXT, 0,
+		 scry_cell_text(error, error ? strlen(error) : 0)},
 		{"duration_ns", NULL, SCRY_CELL_NUMBER, 0,
 		 scry_cell_known(state ? 0 : ret->duration_ns, !state)},
 		{"state", NULL, SCRY_CELL_TEXT, 0,
@@ -235,7 +281,7 @@ static void put_stack(struct lines *l, uint64_t key)
 {
 	uint64_t id;
 
-	if (scry_map_get(&l->called, key, &id))
+	if (!l->opts->calls.no_stacks && scry_map_get(&l->called, key, &id))
 		scry_native_frames_lines(&l->frames, l->reader, (uint32_t)id, &l->buf);
 	if (scry_map_get(&l->ruby, key, &id))
 		scry_native_frames_lines(&l->frames, l->reader, (uint32_t)id, &l->buf);
@@ -314,8 +360,8 @@ static int on_call(struct lines *l, const struct scry_event *event)
 	if (!l->is_whole) {
 		cut_line(l);
 		meet(l, event->tid);
-		begin_line(l, event->time_ns, event->tid);
-		need_comma = scry_call_put(&l->buf, l->reader, event, f);
+		begin_line(l, event->time_ns, event->tid, key);
+		need_comma = put_begin(l, event, f);
 		print(l);
 		l->has_line = true;
 		l->line = key;
@@ -335,8 +381,8 @@ static int tell_whole(struct lines *l, const struct scry_call_image *image,
 	if (l->doc->is_data)
 		return push(l, image, f);
 	meet(l, event->tid);
-	begin_line(l, event->time_ns, event->tid);
-	need_comma = scry_call_put(&l->buf, l->reader, event, f);
+	begin_line(l, event->time_ns, event->tid, key_of(event));
+	need_comma = put_begin(l, event, f);
 	if (image->ret)
 		end_line(l, image, f, need_comma);
 	else
@@ -349,20 +395,24 @@ static int tell_whole(struct lines *l, const struct scry_call_image *image,
 static void tell_resumed(struct lines *l, const struct scry_call_image *image,
 			 const struct scry_call_function *f, bool need_comma)
 {
-	const struct scry_cell name =
-		f ? scry_functions_string(l->reader, f->ev.symbol_str) : scry_cell_unknown();
-
 	cut_line(l);
 	meet(l, image->ret->tid);
-	begin_line(l, image->ret->time_ns, image->ret->tid);
+	begin_line(l, image->ret->time_ns, image->ret->tid, key_of(image->call));
 	scry_buf_printf(&l->buf, "<... ");
-	scry_demangle_show_bare(name.is_unknown ? "?" : name.bytes,
-				name.is_unknown ? 1 : name.length, &l->buf);
+	scry_call_put_name(&l->buf, l->reader, f, false);
 	scry_buf_printf(&l->buf, " resumed> ");
 	end_line(l, image, f, need_comma);
-	put_stack(l, scry_call_key(((const struct scry_ev_return *)(image->ret + 1))->pid,
-				   ((const struct scry_ev_return *)(image->ret + 1))->call));
+	put_stack(l, key_of(image->call));
 	print(l);
+}
+
+static bool is_where(struct lines *l, const struct scry_call_image *image,
+		     const struct scry_call_function *f)
+{
+	enum scry_call_where_answer a = scry_call_where_takes(l->where, image, f);
+
+	l->unsure += a == SCRY_WHERE_UNKNOWN;
+	return a == SCRY_WHERE_YES;
 }
 
 static int on_return(struct lines *l, const struct scry_event *event)
@@ -383,8 +433,9 @@ static int on_return(struct lines *l, const struct scry_event *event)
 	if (depth && *depth && !--*depth)
 		scry_map_remove(&l->depth, o->event->tid, NULL);
 	if (l->is_whole) {
-		if (!l->opts->calls.slow_ns ||
-		    (ret->how != SCRY_RETURN_LEFT && ret->duration_ns >= l->opts->calls.slow_ns))
+		if ((!l->opts->calls.slow_ns || (ret->how != SCRY_RETURN_LEFT &&
+						 ret->duration_ns >= l->opts->calls.slow_ns)) &&
+		    is_where(l, &image, f))
 			r = tell_whole(l, &image, f);
 	} else if (l->has_line && l->line == key) {
 		end_line(l, &image, f, o->need_comma);
@@ -426,11 +477,12 @@ static int tell_unfinished(struct lines *l)
 	for (uint32_t i = 0; i < l->count && l->calls[i].is_open && r == 0; i++) {
 		const struct scry_call_image image = {.call = l->calls[i].event};
 		const struct scry_ev_call *call = (const void *)(image.call + 1);
+		const struct scry_call_function *f =
+			scry_call_functions_find(&l->functions, call->pid, call->function);
 
-		if (l->last_ns - image.call->time_ns >= l->opts->calls.slow_ns)
-			r = tell_whole(
-				l, &image,
-				scry_call_functions_find(&l->functions, call->pid, call->function));
+		if (l->last_ns - image.call->time_ns >= l->opts->calls.slow_ns &&
+		    is_where(l, &image, f))
+			r = tell_whole(l, &image, f);
 	}
 	return r;
 }
@@ -445,7 +497,7 @@ static void tell_exit(struct lines *l, const struct scry_event *event)
 	    (l->opts->pid && l->opts->pid != t->pid))
 		return;
 	cut_line(l);
-	begin_line(l, event->time_ns, t->pid);
+	begin_line(l, event->time_ns, t->pid, 0);
 	if (WIFSIGNALED(status))
 		scry_buf_printf(&l->buf, "+++ killed by SIG%s +++\n",
 				sigabbrev_np(WTERMSIG(status)) ? sigabbrev_np(WTERMSIG(status))
@@ -474,6 +526,8 @@ static int read_all(struct lines *l, struct scry_honesty *honesty)
 		scry_honesty_event(honesty, event);
 		if (event->type == SCRY_EVENT_PROCESS && !l->first_pid)
 			l->first_pid = ((const struct scry_ev_process *)(event + 1))->pid;
+		if (event->type == SCRY_EVENT_PROCESS)
+			scry_call_functions_program(&l->functions, (const void *)(event + 1));
 		if (event->type == SCRY_EVENT_FUNCTION)
 			r = scry_call_functions_add(&l->functions, l->reader,
 						    (const void *)(event + 1));
@@ -505,6 +559,7 @@ static void done(struct lines *l)
 	scry_native_frames_done(&l->frames);
 	scry_call_functions_done(&l->functions);
 	scry_grep_done(&l->grep);
+	scry_call_where_free(l->where);
 	scry_buf_done(&l->buf);
 }
 
@@ -514,12 +569,16 @@ int scry_view_calls(struct scry_reader *reader, const struct scry_view_opts *opt
 	struct lines l = {.opts = opts,
 			  .reader = reader,
 			  .doc = doc,
-			  .is_whole = opts->calls.slow_ns || doc->is_data};
+			  .is_whole = opts->calls.slow_ns || opts->calls.where || doc->is_data};
 	struct scry_honesty honesty;
 	int r = scry_grep_init(&l.grep, opts->grep);
 
-	if (r < 0)
+	if (r == 0)
+		r = scry_call_where_parse(opts->calls.where, &l.where);
+	if (r < 0) {
+		scry_grep_done(&l.grep);
 		return r;
+	}
 	scry_map_init(&l.open, OPEN_MAX);
 	scry_map_init(&l.depth, OPEN_MAX);
 	scry_map_init(&l.called, OPEN_MAX);
@@ -533,6 +592,7 @@ int scry_view_calls(struct scry_reader *reader, const struct scry_view_opts *opt
 		scry_honesty_close(&honesty);
 		honesty.shown = l.shown;
 		honesty.noun = "calls";
+		honesty.unsure = l.unsure;
 		scry_honesty_push(&honesty, doc);
 	}
 	done(&l);

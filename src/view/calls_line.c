@@ -10,18 +10,22 @@
 #include "base/text.h"
 
 #define FUNCTIONS_MAX (1u << 22)
+#define PROGRAMS_MAX (1u << 20)
+#define ERROR_MAX 4095 /* of the kernel's results */
 
 void scry_call_functions_init(struct scry_call_functions *f)
 {
 	*f = (struct scry_call_functions){0};
 	scry_map_init(&f->by_number, FUNCTIONS_MAX);
 	scry_map_init(&f->by_text, FUNCTIONS_MAX);
+	scry_map_init(&f->programs, PROGRAMS_MAX);
 }
 
 void scry_call_functions_done(struct scry_call_functions *f)
 {
 	scry_map_done(&f->by_number);
 	scry_map_done(&f->by_text);
+	scry_map_done(&f->programs);
 	for (size_t i = 0; i < f->set_count; i++)
 		scry_protos_free(f->sets[i]);
 	free(f->sets);
@@ -59,10 +63,18 @@ static const struct scry_proto *proto_of(struct scry_call_functions *f,
 	return n ? scry_protos_at(f->sets[*set - 1], n - 1) : &scry_proto_unknown;
 }
 
+void scry_call_functions_program(struct scry_call_functions *f, const struct scry_ev_process *ev)
+{
+	scry_map_put(&f->programs, ev->pid, ev->exe_str); /* no memory: functions have their file */
+}
+
 int scry_call_functions_add(struct scry_call_functions *f, const struct scry_reader *reader,
 			    const struct scry_ev_function *ev)
 {
 	const struct scry_proto *proto = proto_of(f, reader, ev->prototype_str);
+	struct scry_call_function one;
+	const char *module;
+	uint64_t program;
 
 	if (f->count == f->room) {
 		size_t room = f->room ? 2 * f->room : 64;
@@ -76,7 +88,17 @@ int scry_call_functions_add(struct scry_call_functions *f, const struct scry_rea
 	if (!proto ||
 	    scry_map_put(&f->by_number, (uint64_t)ev->pid << 32 | ev->function, f->count) < 0)
 		return scry_fail(-ENOMEM, "no memory for %zu functions", f->count);
-	f->rows[f->count++] = (struct scry_call_function){.ev = *ev, .proto = proto};
+	one = (struct scry_call_function){.ev = *ev, .proto = proto};
+	module = scry_reader_string(reader, ev->module_str, NULL);
+	one.is_kernel = module && !strcmp(module, "kernel");
+	one.is_main = scry_map_get(&f->programs, ev->pid, &program) && program == ev->module_str;
+	if (!one.is_kernel) {
+		f->are_several |= f->module && (f->caller != ev->caller_str ||
+						(!f->caller && f->module != ev->module_str));
+		f->module = ev->module_str;
+		f->caller = ev->caller_str;
+	}
+	f->rows[f->count++] = one;
 	return 0;
 }
 
@@ -88,8 +110,7 @@ const struct scry_call_function *scry_call_functions_find(const struct scry_call
 	return scry_map_get(&f->by_number, (uint64_t)pid << 32 | number, &at) ? &f->rows[at] : NULL;
 }
 
-/* Of functions that nothing is known of: no more than was recorded. */
-static uint32_t shown_args(const struct scry_proto *proto, const struct scry_event *event)
+uint32_t scry_call_args_shown(const struct scry_proto *proto, const struct scry_event *event)
 {
 	const struct scry_ev_call *call = (const void *)(event + 1);
 
@@ -99,41 +120,81 @@ static uint32_t shown_args(const struct scry_proto *proto, const struct scry_eve
 									 : proto->count;
 }
 
-bool scry_call_put(struct scry_buf *buf, const struct scry_reader *reader,
-		   const struct scry_event *event, const struct scry_call_function *f)
+static void put_object(struct scry_buf *buf, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	slash = slash ? slash + 1 : path;
+	scry_text_escape(buf, slash, strlen(slash));
+}
+
+void scry_call_put_name(struct scry_buf *buf, const struct scry_reader *reader,
+			const struct scry_call_function *f, bool with_objects)
+{
+	size_t length = 0;
+	const char *name = f ? scry_reader_string(reader, f->ev.symbol_str, &length) : NULL;
+	const char *caller = f ? scry_reader_string(reader, f->ev.caller_str, NULL) : NULL;
+	const char *module = f ? scry_reader_string(reader, f->ev.module_str, NULL) : NULL;
+
+	if (with_objects && caller) {
+		put_object(buf, caller);
+		scry_buf_append(buf, "->", 2);
+	}
+	scry_demangle_show_bare(name ? name : "?", name ? length : 1, buf);
+	if (!with_objects || caller || !module || f->is_kernel || f->is_main)
+		return;
+	scry_buf_append(buf, "@", 1);
+	put_object(buf, module);
+}
+
+bool scry_call_put(const struct scry_call_out *out, const struct scry_event *event,
+		   const struct scry_call_function *f)
 {
 	const struct scry_ev_call *call = (const void *)(event + 1);
 	const struct scry_proto *proto = f ? f->proto : &scry_proto_unknown;
 	const struct scry_call_image image = {.call = event};
-	const struct scry_call_out out = {.text = buf};
-	uint32_t to = shown_args(proto, event);
-	size_t length = 0;
-	const char *name = f ? scry_reader_string(reader, f->ev.symbol_str, &length) : NULL;
+	uint32_t to = scry_call_args_shown(proto, event);
 	bool need_comma = false;
 
-	scry_demangle_show_bare(name ? name : "?", name ? length : 1, buf);
-	scry_buf_append(buf, "(", 1);
+	scry_buf_append(out->text, "(", 1);
 	if (call->flags & SCRY_CALL_HAS_NO_ARGS)
-		scry_buf_append(buf, "...", 3);
+		scry_buf_append(out->text, "...", 3);
 	else
 		scry_call_show_args(&image, proto, 0, proto->right < to ? proto->right : to,
-				    &need_comma, &out);
+				    &need_comma, out);
 	return need_comma;
 }
 
-void scry_call_put_rest(struct scry_buf *buf, const struct scry_call_image *image,
+const char *scry_call_error(const struct scry_call_function *f, const struct scry_ev_return *ret)
+{
+	static const char *const restarts[] = {"ERESTARTSYS", "ERESTARTNOINTR", "ERESTARTNOHAND",
+					       NULL, "ERESTART_RESTARTBLOCK"}; /* from 512 on */
+	const uint64_t error = -ret->result;
+
+	if (!f || !f->is_kernel || ret->how == SCRY_RETURN_LEFT || !error || error > ERROR_MAX)
+		return NULL;
+	return error >= 512 && error - 512 < sizeof(restarts) / sizeof(restarts[0])
+		       ? restarts[error - 512]
+		       : strerrorname_np((int)error);
+}
+
+void scry_call_put_rest(const struct scry_call_out *out, const struct scry_call_image *image,
 			const struct scry_call_function *f, bool need_comma)
 {
 	const struct scry_proto *proto = f ? f->proto : &scry_proto_unknown;
 	const struct scry_ev_return *ret = (const void *)(image->ret + 1);
-	const struct scry_call_out out = {.text = buf};
-	uint32_t to = shown_args(proto, image->call);
+	struct scry_buf *buf = out->text;
+	const char *error;
+	uint32_t to = scry_call_args_shown(proto, image->call);
 
 	if (proto->right < to)
-		scry_call_show_args(image, proto, proto->right, to, &need_comma, &out);
+		scry_call_show_args(image, proto, proto->right, to, &need_comma, out);
 	scry_buf_append(buf, ") = ", 4);
 	if (ret->how == SCRY_RETURN_LEFT)
 		scry_buf_append(buf, "? <left>", 8);
 	else
-		scry_call_show_result(image, proto, &out);
+		scry_call_show_result(image, proto, out);
+	error = scry_call_error(f, ret);
+	if (error)
+		scry_buf_printf(buf, " %s", error);
 }

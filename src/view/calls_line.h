@@ -14,14 +14,19 @@
 struct scry_call_function {
 	struct scry_ev_function ev;
 	const struct scry_proto *proto; /* that of unknown functions, where it has none */
+	bool is_kernel;			/* a system call */
+	bool is_main;			/* of the program itself */
 };
 struct scry_call_functions { /* of all processes, by process and number */
 	struct scry_map by_number;
+	struct scry_map programs; /* process -> string of its file */
 	struct scry_call_function *rows;
 	size_t count, room;
 	struct scry_map by_text; /* the string of a prototype -> its set */
 	struct scry_protos **sets;
 	size_t set_count;
+	uint32_t module, caller; /* the first one's; what differs makes them several */
+	bool are_several;
 };
 
 void scry_call_functions_init(struct scry_call_functions *f);
@@ -29,9 +34,18 @@ void scry_call_functions_done(struct scry_call_functions *f);
 /* 0 or -ENOMEM with a sentence. A number that is defined again means the new one from then on. */
 int scry_call_functions_add(struct scry_call_functions *f, const struct scry_reader *reader,
 			    const struct scry_ev_function *ev);
+/* Functions that come then may be its own. */
+void scry_call_functions_program(struct scry_call_functions *f, const struct scry_ev_process *ev);
 /* NULL: not defined. Valid until the next one is added. */
 const struct scry_call_function *scry_call_functions_find(const struct scry_call_functions *f,
 							  uint32_t pid, uint32_t number);
+
+/* "app->puts", "puts@libc.so.6", or, without the objects, "puts". `f` may be NULL. */
+void scry_call_put_name(struct scry_buf *buf, const struct scry_reader *reader,
+			const struct scry_call_function *f, bool with_objects);
+
+/* "ENOENT", of a system call that failed; NULL: it did not, or has another error. */
+const char *scry_call_error(const struct scry_call_function *f, const struct scry_ev_return *ret);
 
 /* One key for a call of any process. */
 static inline uint64_t scry_call_key(uint32_t pid, uint64_t call)
@@ -39,12 +53,16 @@ static inline uint64_t scry_call_key(uint32_t pid, uint64_t call)
 	return (uint64_t)pid << 42 ^ call;
 }
 
-/* Appends "name(arg, arg": what is shown before the call has returned. `f` may be NULL. Returns
- * whether an argument was shown. */
-bool scry_call_put(struct scry_buf *buf, const struct scry_reader *reader,
-		   const struct scry_event *event, const struct scry_call_function *f);
+/* How many arguments are shown of a CALL: of functions that nothing is known of no more than was
+ * recorded. */
+uint32_t scry_call_args_shown(const struct scry_proto *proto, const struct scry_event *event);
+
+/* Appends "(arg, arg": what is shown before the call has returned, behind its name. `f` may be
+ * NULL. out->text. Returns whether an argument was shown. */
+bool scry_call_put(const struct scry_call_out *out, const struct scry_event *event,
+		   const struct scry_call_function *f);
 /* The rest: "arg) = result". `ret` is a RETURN; `need_comma` what scry_call_put has returned. */
-void scry_call_put_rest(struct scry_buf *buf, const struct scry_call_image *image,
+void scry_call_put_rest(const struct scry_call_out *out, const struct scry_call_image *image,
 			const struct scry_call_function *f, bool need_comma);
 
 #endif

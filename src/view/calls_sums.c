@@ -227,9 +227,9 @@ static const struct scry_ev_stack *place_of(const struct sums *s, const struct s
 }
 
 /* What a call took, where any has returned. */
-static struct scry_cell took(const struct sum *row, uint64_t ns, uint64_t unit)
+static struct scry_cell took(const struct sum *row, uint64_t ns)
 {
-	return scry_cell_known(ns / unit, row->returned != 0);
+	return scry_cell_known(ns, row->returned != 0);
 }
 
 static uint64_t mean(const struct sum *row)
@@ -238,14 +238,10 @@ static uint64_t mean(const struct sum *row)
 }
 
 GET(get_share, scry_cell_known(scry_share(row->total_ns, view->total_ns, 1000), view->total_ns))
-GET(get_mean_us, took(row, mean(row), 1000))
-GET(get_mean, took(row, mean(row), 1))
-GET(get_p50_us, took(row, row->returned ? quantile(row, 500) : 0, 1000))
-GET(get_p50, took(row, row->returned ? quantile(row, 500) : 0, 1))
-GET(get_p99_us, took(row, row->returned ? quantile(row, 990) : 0, 1000))
-GET(get_p99, took(row, row->returned ? quantile(row, 990) : 0, 1))
-GET(get_max_us, took(row, row->max_ns, 1000))
-GET(get_max, took(row, row->max_ns, 1))
+GET(get_mean, took(row, mean(row)))
+GET(get_p50, took(row, row->returned ? quantile(row, 500) : 0))
+GET(get_p99, took(row, row->returned ? quantile(row, 990) : 0))
+GET(get_max, took(row, row->max_ns))
 GET(get_function, scry_functions_string(view->reader, row->symbol))
 GET(get_library, scry_functions_string(view->reader, row->module))
 GET(get_unfinished, scry_cell_number(row->calls - row->returned - row->left))
@@ -258,15 +254,11 @@ static const struct scry_column columns[] = {
 	{"% time", NULL, SCRY_CELL_TENTHS, get_share, 0},
 	{"seconds", NULL, SCRY_CELL_TIME, NUMBER(total_ns)},
 	{NULL, "total_ns", SCRY_CELL_NUMBER, NUMBER(total_ns)},
-	{"usecs/call", NULL, SCRY_CELL_NUMBER, get_mean_us, 0},
-	{NULL, "mean_ns", SCRY_CELL_NUMBER, get_mean, 0},
+	{"ns/call", "mean_ns", SCRY_CELL_NUMBER, get_mean, 0},
 	{"calls", "calls", SCRY_CELL_NUMBER, NUMBER(calls)},
-	{"p50 us", NULL, SCRY_CELL_NUMBER, get_p50_us, 0},
-	{NULL, "p50_ns", SCRY_CELL_NUMBER, get_p50, 0},
-	{"p99 us", NULL, SCRY_CELL_NUMBER, get_p99_us, 0},
-	{NULL, "p99_ns", SCRY_CELL_NUMBER, get_p99, 0},
-	{"max us", NULL, SCRY_CELL_NUMBER, get_max_us, 0},
-	{NULL, "max_ns", SCRY_CELL_NUMBER, get_max, 0},
+	{"p50 ns", "p50_ns", SCRY_CELL_NUMBER, get_p50, 0},
+	{"p99 ns", "p99_ns", SCRY_CELL_NUMBER, get_p99, 0},
+	{"max ns", "max_ns", SCRY_CELL_NUMBER, get_max, 0},
 	{"function", "function", SCRY_CELL_SYMBOL, get_function, SCRY_COLUMN_GREP},
 	{NULL, "library", SCRY_CELL_TEXT, get_library, 0},
 	{NULL, "returned", SCRY_CELL_NUMBER, NUMBER(returned)},

@@ -95,7 +95,7 @@ void scry_call_put_seconds(struct scry_buf *buf, uint64_t ns)
 {
 	scry_call_put_u64(buf, ns / 1000000000, 1);
 	scry_buf_append(buf, ".", 1);
-	scry_call_put_u64(buf, ns % 1000000000 / 1000, 6);
+	scry_call_put_u64(buf, ns % 1000000000, 9);
 }
 
 static void put_i64(struct scry_buf *buf, int64_t value)
@@ -485,6 +485,7 @@ static void show_string(const struct shown *s, const struct value *v)
 static void show_array(struct shown *s, const struct value *v)
 {
 	const struct scry_type *t = v->type->inner;
+	const uint64_t most = s->out->elements ? s->out->elements : SCRY_ARRAY_SHOWN;
 	bool need_comma = false;
 	struct extent e;
 
@@ -497,7 +498,7 @@ static void show_array(struct shown *s, const struct value *v)
 		return;
 	}
 	begin(s, "[ ");
-	for (uint64_t i = 0; i < e.count && i < SCRY_ARRAY_SHOWN; i++) {
+	for (uint64_t i = 0; i < e.count && i < most; i++) {
 		const struct value element = {.type = t,
 					      .lens = lens_of(v, t),
 					      .bytes = v->bytes + i * t->size,
@@ -506,7 +507,7 @@ static void show_array(struct shown *s, const struct value *v)
 
 		show_next(s, &element, &need_comma);
 	}
-	end(s, s->out->values || (!e.is_cut && e.count <= SCRY_ARRAY_SHOWN) ? " ]" : "... ]");
+	end(s, s->out->values || (!e.is_cut && e.count <= most) ? " ]" : "... ]");
 }
 
 /* "..." or "recurse^", where it has been shown, or so many of its kind. */

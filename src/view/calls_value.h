@@ -20,6 +20,7 @@ void scry_call_values_done(struct scry_call_values *v);
 struct scry_call_out {
 	struct scry_buf *text;
 	struct scry_call_values *values;
+	uint64_t elements; /* of an array, at most; 0: SCRY_ARRAY_SHOWN */
 };
 
 /*
@@ -34,8 +35,8 @@ void scry_call_show_args(const struct scry_call_image *image, const struct scry_
 void scry_call_show_result(const struct scry_call_image *image, const struct scry_proto *proto,
 			   const struct scry_call_out *out);
 
-/* "1.000600", in seconds from nanoseconds; a number with at least so many digits: lines have many,
- * and printf would take longer than all the rest. */
+/* "1.000600123", in seconds from nanoseconds; a number with at least so many digits: lines have
+ * many, and printf would take longer than all the rest. */
 void scry_call_put_seconds(struct scry_buf *buf, uint64_t ns);
 void scry_call_put_u64(struct scry_buf *buf, uint64_t value, unsigned int digits);
 

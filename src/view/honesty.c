@@ -461,6 +461,15 @@ void scry_honesty_notes(const struct scry_honesty *h, struct scry_doc *doc)
 	}
 	push_losses(h, doc, &buf);
 	push_ways(h, doc, &buf);
+	if (h->unsure) {
+		scry_text_things(&buf, h->unsure, "calls");
+		scry_buf_printf(&buf,
+				" %s not shown: what --where compares was not recorded, or is of "
+				"another type",
+				scry_text_were(h->unsure));
+		doc->ops->note(doc, scry_buf_str(&buf), buf.len);
+		scry_buf_clear(&buf);
+	}
 	if (h->left_out) {
 		scry_text_count(&buf, h->left_out);
 		scry_buf_printf(&buf, " bytes at the end of the recording are torn and left out");

@@ -69,6 +69,7 @@ struct scry_honesty {
 	uint64_t start_ns; /* the program was held before its first instruction, at most */
 	uint64_t target_cpu_ns, overhead_cpu_ns;
 	uint64_t unknown_cpu_ns; /* of samples, set by the view: nobody's */
+	uint64_t unsure;	 /* calls that --where could not judge, set by the view */
 	uint64_t watched_ns, frees_older;
 	uint64_t first_ns, last_ns; /* when the first process was entered, and the last one left */
 	uint64_t gcs, full_gcs, compactions, moved;

@@ -240,6 +240,14 @@ bool scry_native_frames_are(const struct scry_native_frames *s, uint32_t id)
 	return f && f->flags & SCRY_STACK_NATIVE;
 }
 
+uint64_t scry_native_frames_address(const struct scry_native_frames *s, uint32_t id)
+{
+	const struct scry_ev_stack *f = frame_at(s, id);
+
+	return f && f->flags & SCRY_STACK_NATIVE && !(f->flags & SCRY_STACK_UNKNOWN) ? f->address
+										     : 0;
+}
+
 void scry_native_frames_lines(const struct scry_native_frames *s, const struct scry_reader *reader,
 			      uint32_t id, struct scry_buf *buf)
 {

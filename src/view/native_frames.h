@@ -41,6 +41,9 @@ bool scry_native_is_wrapper(const char *symbol);
 void scry_native_frames_lines(const struct scry_native_frames *s, const struct scry_reader *reader,
 			      uint32_t id, struct scry_buf *buf);
 
+/* Where its innermost frame, of native code, goes on; 0: not known. */
+uint64_t scry_native_frames_address(const struct scry_native_frames *s, uint32_t id);
+
 /* Is it a stack of native code? */
 bool scry_native_frames_are(const struct scry_native_frames *s, uint32_t id);
 

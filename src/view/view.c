@@ -1,6 +1,7 @@
 /*
  * The table of views. See view.h.
  */
+#include "view/calls_where.h"
 #include "view/view.h"
 
 #include "base/buf.h"
@@ -44,6 +45,10 @@ const struct scry_view scry_views[] = {
 	 CALLS},
 	{"calls-sums", "calls", "calls and times of each traced function", 1, false,
 	 scry_view_calls_sums, FUNCTIONS},
+	{"calls-hist", "calls", "how many calls of each traced function took how long", 1, false,
+	 scry_view_calls_hist, SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID},
+	{"calls-tree", "calls", "which traced functions called which", 1, false,
+	 scry_view_calls_tree, SCRY_VIEW_TAKES_PID},
 	{"gvl", "gvl", "who held a Ruby's VM lock (GVL), and who waited for it", 2, false,
 	 scry_view_gvl, FUNCTIONS | SCRY_VIEW_TAKES_BY | SCRY_VIEW_TAKES_STACKS},
 	{"locks", "locks", "which mutexes and conditions threads waited for, and where", 2, false,
@@ -76,11 +81,16 @@ int scry_view_opts_check(const struct scry_view_opts *opts)
 {
 	struct scry_filter filter;
 	struct scry_grep grep;
+	struct scry_call_where *where;
 	int err = scry_grep_init(&grep, opts->grep);
 
 	if (err)
 		return err;
 	scry_grep_done(&grep);
+	err = scry_call_where_parse(opts->calls.where, &where);
+	scry_call_where_free(where);
+	if (err)
+		return err;
 	err = scry_view_malloc_check(opts);
 	if (err)
 		return err;
@@ -108,7 +118,8 @@ static unsigned int given(const struct scry_view_opts *o)
 	bits |= o->stacks ? SCRY_VIEW_TAKES_STACKS : 0;
 	bits |= o->at ? SCRY_VIEW_TAKES_AT : 0;
 	bits |= o->pid ? SCRY_VIEW_TAKES_PID : 0;
-	bits |= c->clock || c->relative || c->durations || c->indent || c->slow_ns
+	bits |= c->clock || c->relative || c->durations || c->indent || c->slow_ns || c->objects ||
+				c->pointer || c->elements || c->where
 			? SCRY_VIEW_TAKES_STYLE
 			: 0;
 	bits |= o->times.wall || o->times.cpu || o->times.gvl ? SCRY_VIEW_TAKES_TIMES : 0;
@@ -128,7 +139,7 @@ static void list_names(unsigned int bits, struct scry_buf *names)
 					  "--stacks",
 					  "--at",
 					  "--pid",
-					  "-t, -r, -T, -n, --slow",
+					  "-t, -r, -T, -n, -i, -A, --objects, --slow, --where",
 					  "--wall, --cpu, --gvl"};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)

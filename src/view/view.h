@@ -133,8 +133,7 @@ extern const struct scry_view scry_views[]; /* ends with a row without a name */
 /* The row of that name; NULL with a sentence that lists the names. */
 const struct scry_view *scry_view_find(const char *name);
 
-/* What the options cannot mean: patterns that are none, combinations. To be asked before a watch,
- * not after it. 0, or -EINVAL with a sentence. */
+/* Ask it before a watch: patterns that are none, combinations. 0, or -EINVAL with a sentence. */
 int scry_view_opts_check(const struct scry_view_opts *opts);
 
 /* What --sort and --live mean for objects: enum scry_view_sort. What --top means: rows, 0 all. */
@@ -143,7 +142,8 @@ uint64_t scry_view_top(const struct scry_view_opts *opts, const struct scry_doc 
 
 /* The views. 0 or -errno with a sentence; scry_doc_end stays the caller's in both cases. */
 scry_view_run scry_view_objects, scry_view_time, scry_view_count, scry_view_events, scry_view_info,
-	scry_view_log, scry_view_greenlets, scry_view_calls, scry_view_calls_sums, scry_view_gvl,
-	scry_view_locks, scry_view_stacks, scry_view_syscalls;
+	scry_view_log, scry_view_greenlets, scry_view_calls, scry_view_calls_sums,
+	scry_view_calls_hist, scry_view_calls_tree, scry_view_gvl, scry_view_locks,
+	scry_view_stacks, scry_view_syscalls;
 
 #endif

@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "sys/inherited.h"
+#include "sys/become.h"
 #include "watch/news.h"
 #include "watch/preload.h"
 #include "watch/signals.h"
@@ -107,6 +108,12 @@ static void run_program(struct scry_front *f, int go, int fault)
 	int err;
 
 	scry_inherited_give_back();
+	if (f->opts->user && scry_user_become(f->opts->user) < 0) {
+		err = errno;
+		if (write(fault, &err, sizeof(err)) < 0)
+			_exit(SCRY_EXIT_OWN);
+		_exit(SCRY_EXIT_CANNOT_RUN);
+	}
 	prctl(PR_SET_PTRACER, f->keeper, 0, 0, 0); /* for Yama; no effect where it is not */
 	size = read(go, preload, sizeof(preload));
 	if (size <= 0 || preload[size - 1] || (*preload && scry_preload_environ(preload) < 0))

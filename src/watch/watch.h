@@ -29,9 +29,9 @@ struct scry_watch_opts {
 	uint64_t every_ns;	   /* a slice of the recording each so often; 0: none */
 	struct scry_until until;
 	uint64_t max_pause_ns;
-	uint64_t memory;   /* bytes for the keeper's tables */
-	uint64_t max_size; /* of the recording; 0: no limit */
-	const char *output;
+	uint64_t memory;	   /* bytes for the keeper's tables */
+	uint64_t max_size;	   /* of the recording; 0: no limit */
+	const char *output, *user; /* user: of the program that is started; NULL: scry's */
 	bool raw, force, dry_run, wait;
 	bool preload;		  /* -- CMD: nobody is entered, see watch/preload.h */
 	bool is_live;		  /* the report is shown while the watch goes on */

@@ -92,9 +92,9 @@ RUBY
 }
 
 @test "the same text as with hooks" {
-	by_breakpoints 0 -- "$TARGETS/target_traced_text"
+	by_breakpoints 0 --clients -- "$TARGETS/target_traced_text"
 	cp "$T/scry.out" "$T/breaks.out"
-	scry_ends 0 calls -- "$TARGETS/target_traced_text"
+	scry_ends 0 calls --clients -- "$TARGETS/target_traced_text"
 	diff "$T/breaks.out" "$T/scry.out"
 	[ "$(wc -l <"$T/scry.out")" -gt 90 ]
 }

@@ -121,7 +121,7 @@ slept() {
 spawned() {
 	local n=$1
 	shift
-	scry_ends 0 calls -tt -T "$@" -- "${PROGRAM[@]}" "$DB/s" "$n" $SLEEP
+	scry_ends 0 calls --clients --objects never -tt -T "$@" -- "${PROGRAM[@]}" "$DB/s" "$n" $SLEEP
 	grep -oE 'queries [0-9]+' "$T/scry.out" >"$T/program" # it may come in the midst of a line
 	sed -z -i -E 's/queries [0-9]+\n//' "$T/scry.out"
 }
@@ -137,7 +137,7 @@ attached() {
 	program=$PID
 	wait_for 20 in_file "^ready" "$T/program.out"
 	before=$(text "$program")
-	start scry "$SCRY" calls -tt -T "$@" -p "$program"
+	start scry "$SCRY" calls --clients --objects never -tt -T "$@" -p "$program"
 	wait_for 20 in_file "watching process" "$T/scry.err"
 	echo >&8
 	wait_for 60 in_file "^queries" "$T/program.out"
@@ -253,7 +253,7 @@ echo "queries ", $argv[2] + 1, "\n";' --)
 		slow
 	E
 	"$SCRY" calls -k -x mysql_send_query -x rb_wait_for_single_fd -q --args=full --force -o "$T/x.scry" -- "$RUBY" "$T/app.rb" "$DB/s"
-	"$SCRY" report "$T/x.scry" --slow 300ms | grep -v "^ > /usr" >"$T/lines"
+	"$SCRY" report --objects never "$T/x.scry" --slow 300ms | grep -v "^ > /usr" >"$T/lines"
 	diff <(sed -E 's/\(.*//; s/Object#//' "$T/lines") - <<-E
 		rb_wait_for_single_fd
 		 > $T/app.rb:5  slow

@@ -84,7 +84,7 @@ taken_out() {
 
 @test "what stays in an idle ruby is small, and is said; a later watch is exact; it goes when the program wakes" {
 	idle
-	for watch in "objects" "objects --sample 16" "calls -c" "objects --source hooks" "malloc record --force -o $T/m.scry" "objects -f"; do
+	for watch in "objects" "objects --sample 16" "calls --clients -c" "objects --source hooks" "malloc record --force -o $T/m.scry" "objects -f"; do
 		# shellcheck disable=SC2086
 		scry_ends 0 $watch "${PATIENT[@]}" -p "$IDLE" -d 0.3s
 		[ "${watch%% *}" = malloc ] || grep -qE "[0-9]+ KiB of the agent stay mapped in process $IDLE, without effect, as Ruby still has its address; fix: scry undo -p $IDLE once" \
@@ -164,7 +164,7 @@ taken_out() {
 	child=$(sed -n 's/^child //p' "$T/squat.out")
 	HELD=$child
 	undo "$child"
-	scry_ends 0 calls -c "${PATIENT[@]}" -p "$child" -d 0.2s
+	scry_ends 0 calls --clients -c "${PATIENT[@]}" -p "$child" -d 0.2s
 	kill -0 "$child"
 	[ "$(left_of "$child")" -le "$LEFT_MAX" ]
 	wakes

@@ -23,6 +23,7 @@ struct scry_calls_cli {
 	bool is_default;   /* nothing was named: the known ones */
 	bool system_calls; /* too */
 	uint64_t string_size;
+	uint64_t elements; /* of an array; 0: SCRY_ARRAY_SHOWN */
 	enum scry_calls_args args;
 	bool by_breakpoints;	    /* --engine=breakpoint */
 	uint64_t depth;		    /* of stacks; 0: none */

@@ -30,7 +30,8 @@ struct scry_calls_opts scry_calls_functions_opts(const struct scry_watch *w, uin
 static int plan_calls(struct scry_calls_watch *t, struct scry_calls_traced *f)
 {
 	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
-	struct scry_plan_opts opts = {.string_max = (uint32_t)cli->string_size};
+	struct scry_plan_opts opts = {.string_max = (uint32_t)cli->string_size,
+				      .elements = (uint32_t)cli->elements};
 	struct scry_plan plan = {0};
 	int r;
 
@@ -50,6 +51,13 @@ static int plan_calls(struct scry_calls_watch *t, struct scry_calls_traced *f)
 	f->args = plan.args;
 	f->has_plan = r > 0;
 	return r < 0 ? r : scry_calls_function(t->calls);
+}
+
+static void forget(struct scry_calls_traced *f)
+{
+	free(f->symbol);
+	free(f->module);
+	free(f->caller);
 }
 
 /* Its number, or -errno with a sentence. Names are copied. */
@@ -73,11 +81,12 @@ static int add_traced(struct scry_calls_watch *t, const struct scry_calls_traced
 	*f = *one;
 	f->symbol = strdup(one->symbol);
 	f->module = strdup(one->module);
-	r = f->symbol && f->module ? plan_calls(t, f)
-				   : scry_fail(-ENOMEM, "no memory for %u functions", t->count);
+	f->caller = one->caller ? strdup(one->caller) : NULL;
+	r = f->symbol && f->module && !f->caller == !one->caller
+		    ? plan_calls(t, f)
+		    : scry_fail(-ENOMEM, "no memory for %u functions", t->count);
 	if (r < 0) {
-		free(f->symbol);
-		free(f->module);
+		forget(f);
 		return r;
 	}
 	return (int)t->count++;
@@ -108,6 +117,7 @@ static int number_of(struct scry_calls_watch *t, struct scry_calls_debug *d,
 	for (uint32_t i = 0; i < t->count; i++) {
 		f = &t->functions[i];
 		if (!strcmp(f->symbol, row->symbol) && !strcmp(f->module, row->module) &&
+		    !f->caller == !row->caller && (!f->caller || !strcmp(f->caller, row->caller)) &&
 		    (*f->symbol || f->address == row->address))
 			return (int)i;
 	}
@@ -117,6 +127,7 @@ static int number_of(struct scry_calls_watch *t, struct scry_calls_debug *d,
 	return add_traced(t,
 			  &(struct scry_calls_traced){.symbol = row->symbol,
 						      .module = row->module,
+						      .caller = row->caller,
 						      .address = row->address,
 						      .proto = proto ? proto : &scry_proto_unknown,
 						      .way = row->way});
@@ -175,16 +186,16 @@ int scry_calls_functions_tell(struct scry_watch *w, const struct scry_calls_trac
 				      .address = f->address};
 	const struct scry_event head = {.time_ns = scry_now_ns(), .type = SCRY_EVENT_FUNCTION};
 
+	if (f->caller)
+		scry_writer_string(w->writer, f->caller, strlen(f->caller), &ev.caller_str);
 	scry_writer_string(w->writer, f->proto->text, strlen(f->proto->text), &ev.prototype_str);
 	return scry_writer_payload(w->writer, &head, &ev, sizeof(ev));
 }
 
 void scry_calls_functions_forget(struct scry_calls_watch *t)
 {
-	for (uint32_t i = 0; i < t->count; i++) {
-		free(t->functions[i].symbol);
-		free(t->functions[i].module);
-	}
+	for (uint32_t i = 0; i < t->count; i++)
+		forget(&t->functions[i]);
 	t->count = 0;
 	scry_call_plans_done(&t->plans);
 	scry_calls_free(t->calls);

@@ -16,8 +16,8 @@
 #include "instrument/calls/ruby.h"
 #include "watch/loading.h"
 
-struct scry_calls_traced { /* a function, by the number in its hook's cookie */
-	char *symbol, *module;
+struct scry_calls_traced {		/* a function, by the number in its hook's cookie */
+	char *symbol, *module, *caller; /* caller: -e; NULL */
 	uint64_t address;
 	const struct scry_proto *proto;
 	uint32_t args; /* registers that are told */

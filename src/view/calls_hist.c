@@ -1,0 +1,217 @@
+/*
+ * The calls-hist view: of each traced function how many calls took how long, in powers of two.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/demangle.h"
+#include "base/err.h"
+#include "base/text.h"
+#include "view/calls_line.h"
+#include "view/functions.h"
+#include "view/grep.h"
+#include "view/honesty.h"
+#include "view/verdict.h"
+
+#define FUNCTIONS_MAX (1u << 20)
+#define STEPS 65 /* 0, then from 2^n on */
+#define BAR 40u
+
+struct row {
+	uint32_t symbol, module;
+	uint64_t returned, total_ns;
+	uint64_t steps[STEPS];
+};
+
+struct hist {
+	const struct scry_view_opts *opts;
+	struct scry_reader *reader;
+	struct scry_grep grep;
+	struct scry_call_functions functions;
+	struct scry_map by_name; /* symbol and module -> row + 1 */
+	struct row *rows;
+	size_t count, room;
+	uint64_t calls;
+};
+
+static uint32_t step_of(uint64_t ns)
+{
+	return ns ? 64u - (uint32_t)__builtin_clzll(ns) : 0;
+}
+
+static uint64_t step_begin(uint32_t step)
+{
+	return step ? 1ull << (step - 1) : 0;
+}
+
+static struct row *row_of(struct hist *h, const struct scry_ev_function *f)
+{
+	uint64_t *at = scry_map_ref(&h->by_name, (uint64_t)f->symbol_str << 32 | f->module_str);
+
+	if (at && !*at && h->count == h->room) {
+		size_t room = h->room ? 2 * h->room : 64;
+		struct row *more = reallocarray(h->rows, room, sizeof(*more));
+
+		if (!more)
+			return NULL;
+		h->rows = more;
+		h->room = room;
+	}
+	if (at && !*at) {
+		h->rows[h->count++] =
+			(struct row){.symbol = f->symbol_str, .module = f->module_str};
+		*at = h->count;
+	}
+	return at ? &h->rows[*at - 1] : NULL;
+}
+
+static int on_return(struct hist *h, const struct scry_ev_return *ret)
+{
+	const struct scry_call_function *f =
+		scry_call_functions_find(&h->functions, ret->pid, ret->function);
+	struct row *row;
+
+	if (!f || ret->how == SCRY_RETURN_LEFT || (h->opts->pid && h->opts->pid != ret->pid))
+		return 0;
+	if (!scry_grep_matches_symbol(&h->grep,
+				      scry_reader_string(h->reader, f->ev.symbol_str, NULL)))
+		return 0;
+	row = row_of(h, &f->ev);
+	if (!row)
+		return scry_fail(-ENOMEM, "no memory for %zu functions", h->count);
+	h->calls++;
+	row->returned++;
+	row->total_ns += ret->duration_ns;
+	row->steps[step_of(ret->duration_ns)]++;
+	return 0;
+}
+
+static int by_total(const void *left, const void *right)
+{
+	const struct row *a = left, *b = right;
+	int order = scry_functions_compare(b->total_ns, a->total_ns);
+
+	return order ? order : scry_functions_compare(a->symbol, b->symbol);
+}
+
+/* Every step between the first and the last that has a call: a gap is to be seen. */
+static void push_row(const struct hist *h, const struct row *row, struct scry_doc *doc)
+{
+	static const char bar[] = "########################################";
+	uint32_t first = STEPS, last = 0;
+	uint64_t most = 1;
+
+	for (uint32_t i = 0; i < STEPS; i++) {
+		if (!row->steps[i])
+			continue;
+		first = first < i ? first : i;
+		last = i;
+		most = row->steps[i] > most ? row->steps[i] : most;
+	}
+	for (uint32_t i = first; i <= last; i++) {
+		uint64_t length = scry_share(row->steps[i], most, BAR);
+		const struct scry_cell cells[] = {
+			scry_functions_string(h->reader, row->symbol),
+			scry_functions_string(h->reader, row->module),
+			scry_cell_number(step_begin(i)),
+			scry_cell_known(i < 64 ? 1ull << i : 0, i < 64),
+			scry_cell_number(row->steps[i]),
+			scry_cell_text(bar, length || !row->steps[i] ? length : 1),
+		};
+
+		doc->ops->row(doc, cells);
+	}
+}
+
+static void push(const struct hist *h, struct scry_doc *doc)
+{
+	static const struct scry_column columns[] = {
+		{"function", "function", SCRY_CELL_SYMBOL, NULL, 0},
+		{NULL, "library", SCRY_CELL_TEXT, NULL, 0},
+		{"from ns", "from_ns", SCRY_CELL_COUNT, NULL, 0},
+		{"below ns", "below_ns", SCRY_CELL_COUNT, NULL, 0},
+		{"calls", "calls", SCRY_CELL_COUNT, NULL, 0},
+		{"", NULL, SCRY_CELL_TEXT, NULL, 0},
+	};
+
+	scry_doc_table(doc, columns, sizeof(columns) / sizeof(columns[0]));
+	for (size_t i = 0; i < h->count; i++)
+		push_row(h, &h->rows[i], doc);
+	if (!h->count)
+		scry_doc_remark(doc, "no call has returned");
+}
+
+/* Where the most calls of the first function lie. */
+static void judge(const struct hist *h, struct scry_doc *doc)
+{
+	const struct row *row = h->rows;
+	struct scry_buf buf = {0};
+	uint32_t at = 0;
+
+	if (!h->count) {
+		scry_buf_printf(&buf, "nothing was seen: no call has returned");
+	} else {
+		const char *name = scry_reader_string(h->reader, row->symbol, NULL);
+
+		for (uint32_t i = 0; i < STEPS; i++)
+			at = row->steps[i] > row->steps[at] ? i : at;
+		scry_verdict_percent(&buf, row->steps[at], row->returned);
+		scry_buf_printf(&buf, " of ");
+		scry_text_things(&buf, row->returned, "calls");
+		scry_buf_printf(&buf, " of ");
+		scry_demangle_put(name ? name : "?", name ? strlen(name) : 1, &buf);
+		scry_buf_printf(&buf, " took ");
+		scry_text_duration(&buf, step_begin(at));
+		scry_buf_printf(&buf, " to ");
+		scry_text_duration(&buf, at < 64 ? 1ull << at : UINT64_MAX);
+	}
+	scry_verdict(doc, &buf);
+	scry_buf_done(&buf);
+}
+
+static int read_all(struct hist *h, struct scry_honesty *honesty)
+{
+	const struct scry_event *event;
+	int got, r = 0;
+
+	while ((got = scry_reader_next(h->reader, &event)) > 0 && r == 0) {
+		scry_honesty_event(honesty, event);
+		if (event->type == SCRY_EVENT_FUNCTION)
+			r = scry_call_functions_add(&h->functions, h->reader,
+						    (const void *)(event + 1));
+		if (event->type == SCRY_EVENT_RETURN)
+			r = on_return(h, (const void *)(event + 1));
+	}
+	return got < 0 ? got : r;
+}
+
+int scry_view_calls_hist(struct scry_reader *reader, const struct scry_view_opts *opts,
+			 struct scry_doc *doc)
+{
+	struct hist h = {.opts = opts, .reader = reader};
+	struct scry_honesty honesty;
+	int r = scry_grep_init(&h.grep, opts->grep);
+
+	if (r < 0)
+		return r;
+	scry_map_init(&h.by_name, FUNCTIONS_MAX);
+	scry_call_functions_init(&h.functions);
+	scry_honesty_init(&honesty, reader);
+	r = read_all(&h, &honesty);
+	if (r == 0) {
+		scry_honesty_close(&honesty);
+		honesty.noun = "calls";
+		honesty.shown = h.calls;
+		if (h.count)
+			qsort(h.rows, h.count, sizeof(*h.rows), by_total);
+		scry_honesty_push(&honesty, doc);
+		judge(&h, doc);
+		push(&h, doc);
+	}
+	free(h.rows);
+	scry_map_done(&h.by_name);
+	scry_call_functions_done(&h.functions);
+	scry_grep_done(&h.grep);
+	return r;
+}

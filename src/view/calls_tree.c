@@ -1,0 +1,339 @@
+/*
+ * The calls-tree view: which traced functions called which, summed over all threads. A call is
+ * below the one that was open in its thread when it began; functions between them that are not
+ * traced are not seen. A call that was left stays open until its place on the stack is used again.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/demangle.h"
+#include "base/err.h"
+#include "base/text.h"
+#include "view/calls_line.h"
+#include "view/functions.h"
+#include "view/honesty.h"
+#include "view/verdict.h"
+
+#define NODES_MAX (1u << 20)
+#define OPEN_MAX (1u << 20)
+#define THREADS_MAX (1u << 20)
+#define DEPTH_SHOWN 60u
+
+struct node {
+	uint32_t symbol, module;
+	uint32_t parent;	 /* index + 1; 0: none */
+	uint32_t child, sibling; /* the same, in order of total time, once linked */
+	uint64_t calls, returned, total_ns, below_ns;
+};
+
+struct open_call {
+	uint64_t key;
+	uint32_t node, below; /* node + 1; open call + 1 that it is in, or next free */
+};
+
+struct tree {
+	const struct scry_view_opts *opts;
+	struct scry_reader *reader;
+	struct scry_call_functions functions;
+	struct scry_map by_name; /* symbol and module -> number */
+	struct scry_map by_path; /* parent << 32 | that -> node + 1 */
+	struct scry_map tops;	 /* thread -> its innermost open call + 1 */
+	struct node *nodes;
+	uint32_t count, room;
+	struct open_call *open;
+	uint32_t open_count, open_room, free_open;
+	uint64_t calls, total_ns;
+};
+
+static int no_memory(void)
+{
+	return scry_fail(-ENOMEM, "no memory for a tree of calls");
+}
+
+/* Index + 1; 0: no memory. */
+static uint32_t node_of(struct tree *t, uint32_t parent, const struct scry_ev_function *f)
+{
+	uint64_t *name = scry_map_ref(&t->by_name, (uint64_t)f->symbol_str << 32 | f->module_str);
+	uint64_t *at;
+
+	if (name && !*name)
+		*name = t->by_name.count;
+	at = name ? scry_map_ref(&t->by_path, (uint64_t)parent << 32 | *name) : NULL;
+	if (!at || *at)
+		return at ? (uint32_t)*at : 0;
+	if (t->count == t->room) {
+		uint32_t room = t->room ? 2 * t->room : 256;
+		struct node *more = reallocarray(t->nodes, room, sizeof(*more));
+
+		if (!more)
+			return 0;
+		t->nodes = more;
+		t->room = room;
+	}
+	t->nodes[t->count++] =
+		(struct node){.symbol = f->symbol_str, .module = f->module_str, .parent = parent};
+	*at = t->count;
+	return t->count;
+}
+
+static uint32_t new_open(struct tree *t)
+{
+	uint32_t i = t->free_open;
+
+	if (i) {
+		t->free_open = t->open[i - 1].below;
+		return i;
+	}
+	if (t->open_count == t->open_room) {
+		uint32_t room = t->open_room ? 2 * t->open_room : 256;
+		struct open_call *more =
+			room <= OPEN_MAX ? reallocarray(t->open, room, sizeof(*more)) : NULL;
+
+		if (!more)
+			return 0;
+		t->open = more;
+		t->open_room = room;
+	}
+	return ++t->open_count;
+}
+
+static uint64_t thread_key(uint32_t pid, uint32_t tid)
+{
+	return (uint64_t)pid << 32 | tid;
+}
+
+static int on_call(struct tree *t, const struct scry_event *event)
+{
+	const struct scry_ev_call *call = (const void *)(event + 1);
+	const struct scry_call_function *f =
+		scry_call_functions_find(&t->functions, call->pid, call->function);
+	uint64_t *top;
+	uint32_t node, i;
+
+	if (!f || (t->opts->pid && t->opts->pid != call->pid))
+		return 0;
+	top = scry_map_ref(&t->tops, thread_key(call->pid, event->tid));
+	node = top ? node_of(t, *top ? t->open[*top - 1].node : 0, &f->ev) : 0;
+	i = node ? new_open(t) : 0;
+	if (!i)
+		return no_memory();
+	t->calls++;
+	t->nodes[node - 1].calls++;
+	t->open[i - 1] = (struct open_call){
+		.key = scry_call_key(call->pid, call->call), .node = node, .below = (uint32_t)*top};
+	*top = i;
+	return 0;
+}
+
+/* It is nearly always the innermost one; with system calls between, one near to it. */
+static void on_return(struct tree *t, const struct scry_event *event)
+{
+	const struct scry_ev_return *ret = (const void *)(event + 1);
+	const uint64_t key = scry_call_key(ret->pid, ret->call);
+	uint64_t *top = scry_map_ref(&t->tops, thread_key(ret->pid, event->tid));
+	uint32_t above = 0, i = top ? (uint32_t)*top : 0;
+	struct node *n;
+
+	while (i && t->open[i - 1].key != key) {
+		above = i;
+		i = t->open[i - 1].below;
+	}
+	if (!i)
+		return;
+	n = &t->nodes[t->open[i - 1].node - 1];
+	if (ret->how != SCRY_RETURN_LEFT) {
+		n->returned++;
+		n->total_ns += ret->duration_ns;
+		if (n->parent)
+			t->nodes[n->parent - 1].below_ns += ret->duration_ns;
+		else
+			t->total_ns += ret->duration_ns;
+	}
+	if (above)
+		t->open[above - 1].below = t->open[i - 1].below;
+	else
+		*top = t->open[i - 1].below;
+	t->open[i - 1].below = t->free_open;
+	t->free_open = i;
+}
+
+struct order {
+	uint64_t total_ns;
+	uint32_t node;
+};
+
+static int by_total(const void *left, const void *right)
+{
+	const struct order *a = left, *b = right;
+	int order = scry_functions_compare(a->total_ns, b->total_ns);
+
+	return order ? order : scry_functions_compare(b->node, a->node);
+}
+
+/* Children before each other by their time: they are put in front, the shortest first. Returns the
+ * first root + 1, or 0. */
+static uint32_t link_nodes(struct tree *t)
+{
+	struct order *all = calloc(t->count + 1, sizeof(*all));
+	uint32_t root = 0;
+
+	if (!all)
+		return 0;
+	for (uint32_t i = 0; i < t->count; i++)
+		all[i] = (struct order){t->nodes[i].total_ns, i};
+	qsort(all, t->count, sizeof(*all), by_total);
+	for (uint32_t i = 0; i < t->count; i++) {
+		struct node *n = &t->nodes[all[i].node];
+		uint32_t *first = n->parent ? &t->nodes[n->parent - 1].child : &root;
+
+		n->sibling = *first;
+		*first = all[i].node + 1;
+	}
+	free(all);
+	return root;
+}
+
+static void push_node(const struct tree *t, const struct node *n, uint32_t depth,
+		      struct scry_doc *doc)
+{
+	const char *name = scry_reader_string(t->reader, n->symbol, NULL);
+	struct scry_buf buf = {0};
+	uint64_t self = n->total_ns > n->below_ns ? n->total_ns - n->below_ns : 0;
+
+	scry_buf_printf(&buf, "%*s", (int)(2 * (depth < DEPTH_SHOWN ? depth : DEPTH_SHOWN)), "");
+	scry_demangle_put(name ? name : "?", name ? strlen(name) : 1, &buf);
+	const struct scry_cell cells[] = {
+		scry_cell_known(scry_share(n->total_ns, t->total_ns, 1000), t->total_ns != 0),
+		scry_cell_number(n->total_ns),
+		scry_cell_number(self),
+		scry_cell_number(n->calls),
+		scry_cell_number(n->returned),
+		scry_cell_number(depth),
+		scry_functions_string(t->reader, n->symbol),
+		scry_functions_string(t->reader, n->module),
+		scry_cell_text(scry_buf_str(&buf), buf.len),
+	};
+
+	doc->ops->row(doc, cells);
+	scry_buf_done(&buf);
+}
+
+static void push(struct tree *t, struct scry_doc *doc)
+{
+	static const struct scry_column columns[] = {
+		{"% time", NULL, SCRY_CELL_TENTHS, NULL, 0},
+		{"total ns", "total_ns", SCRY_CELL_COUNT, NULL, 0},
+		{"own ns", "own_ns", SCRY_CELL_COUNT, NULL, 0},
+		{"calls", "calls", SCRY_CELL_COUNT, NULL, 0},
+		{NULL, "returned", SCRY_CELL_NUMBER, NULL, 0},
+		{NULL, "depth", SCRY_CELL_NUMBER, NULL, 0},
+		{NULL, "function", SCRY_CELL_SYMBOL, NULL, 0},
+		{NULL, "library", SCRY_CELL_TEXT, NULL, 0},
+		{"call tree", NULL, SCRY_CELL_TEXT, NULL, 0},
+	};
+	uint32_t depth = 0, i = link_nodes(t);
+
+	scry_doc_table(doc, columns, sizeof(columns) / sizeof(columns[0]));
+	while (i) {
+		const struct node *n = &t->nodes[i - 1];
+
+		push_node(t, n, depth, doc);
+		if (n->child) {
+			i = n->child;
+			depth++;
+			continue;
+		}
+		while (!n->sibling && n->parent) {
+			n = &t->nodes[n->parent - 1];
+			depth--;
+		}
+		i = n->sibling;
+	}
+	if (!t->count)
+		scry_doc_remark(doc, "no call was seen");
+}
+
+static void judge(const struct tree *t, struct scry_doc *doc)
+{
+	const struct node *most = NULL;
+	struct scry_buf buf = {0};
+	uint64_t self = 0;
+
+	for (uint32_t i = 0; i < t->count; i++) {
+		const struct node *n = &t->nodes[i];
+		uint64_t own = n->total_ns > n->below_ns ? n->total_ns - n->below_ns : 0;
+
+		if (!most || own > self) {
+			most = n;
+			self = own;
+		}
+	}
+	if (!most) {
+		scry_buf_printf(&buf, "nothing was seen: no call was made");
+	} else if (!t->total_ns) {
+		scry_text_things(&buf, t->calls, "calls");
+		scry_buf_printf(&buf, ", of which none has returned");
+	} else {
+		const char *name = scry_reader_string(t->reader, most->symbol, NULL);
+
+		scry_verdict_percent(&buf, self, t->total_ns);
+		scry_buf_printf(&buf, " of the time of ");
+		scry_text_things(&buf, t->calls, "calls");
+		scry_buf_printf(&buf, " (");
+		scry_text_duration(&buf, t->total_ns);
+		scry_buf_printf(&buf, ") is in ");
+		scry_demangle_put(name ? name : "?", name ? strlen(name) : 1, &buf);
+		scry_buf_printf(&buf, " itself");
+	}
+	scry_verdict(doc, &buf);
+	scry_buf_done(&buf);
+}
+
+static int read_all(struct tree *t, struct scry_honesty *honesty)
+{
+	const struct scry_event *event;
+	int got, r = 0;
+
+	while ((got = scry_reader_next(t->reader, &event)) > 0 && r == 0) {
+		scry_honesty_event(honesty, event);
+		if (event->type == SCRY_EVENT_FUNCTION)
+			r = scry_call_functions_add(&t->functions, t->reader,
+						    (const void *)(event + 1));
+		if (event->type == SCRY_EVENT_CALL)
+			r = on_call(t, event);
+		if (event->type == SCRY_EVENT_RETURN)
+			on_return(t, event);
+	}
+	return got < 0 ? got : r;
+}
+
+int scry_view_calls_tree(struct scry_reader *reader, const struct scry_view_opts *opts,
+			 struct scry_doc *doc)
+{
+	struct tree t = {.opts = opts, .reader = reader};
+	struct scry_honesty honesty;
+	int r;
+
+	scry_map_init(&t.by_name, NODES_MAX);
+	scry_map_init(&t.by_path, NODES_MAX);
+	scry_map_init(&t.tops, THREADS_MAX);
+	scry_call_functions_init(&t.functions);
+	scry_honesty_init(&honesty, reader);
+	r = read_all(&t, &honesty);
+	if (r == 0) {
+		scry_honesty_close(&honesty);
+		honesty.noun = "calls";
+		honesty.shown = t.calls;
+		scry_honesty_push(&honesty, doc);
+		judge(&t, doc);
+		push(&t, doc);
+	}
+	free(t.nodes);
+	free(t.open);
+	scry_map_done(&t.by_name);
+	scry_map_done(&t.by_path);
+	scry_map_done(&t.tops);
+	scry_call_functions_done(&t.functions);
+	return r;
+}

@@ -1,0 +1,140 @@
+#!/usr/bin/env bats
+# scry calls for those who know ltrace: what is traced without a filter, how lines look, which calls are shown.
+
+load lib
+
+# caller N ARGS...: target_caller_lazy, N rounds, under scry calls ARGS: lines in $T/lines.
+caller() {
+	echo "call $1" >"$T/in"
+	shift
+	"$SCRY" calls "$@" --force --args=full -o "$T/lines.txt" -- "$TARGETS/target_caller_lazy" <"$T/in" >"$T/scry.out" 2>"$T/scry.err" 3>&- || {
+		cat "$T/scry.err"
+		return 1
+	}
+}
+
+@test "no filter: what the program calls through its PLT, without what starts it" {
+	caller 3
+	[ "$(grep -c '^work_fold(' "$T/lines.txt")" -eq 3 ]
+	grep -qE '^strlen\("a*"\) = [0-9]+$' "$T/lines.txt"
+	grep -qE '^printf\("sum %016llx %s\\n", .*, "right"\)' "$T/lines.txt"
+	! grep -q "work_mix\|__libc_start_main\|__cxa_finalize" "$T/lines.txt"
+	caller 3 -e __libc_start_main
+	grep -q '^__libc_start_main(' "$T/lines.txt"
+	grep -q "work_mix" <(caller 3 -e '*' --objects=never && cat "$T/lines.txt")
+}
+
+@test "breakpoints refuse what names callers, and say so" {
+	scry_ends 2 calls --engine=breakpoint -- true
+	says "breakpoints do not know the caller"
+}
+
+@test "lines say who calls, or whose function it is, where several objects are traced" {
+	caller 2 -e 'work_*'
+	[ "$(grep -c '^target_caller_lazy->work_fold(' "$T/lines.txt")" -eq 2 ]
+	grep -q '^libwork.so->work_mix(' "$T/lines.txt"
+	grep -q '^<... work_fold resumed> ' "$T/lines.txt"
+	caller 2 -e 'work_*@MAIN'
+	[ "$(grep -c '^work_fold(' "$T/lines.txt")" -eq 2 ]
+	caller 2 -x work_fold -x strlen@libc.so.6 --objects always
+	grep -q '^work_fold@libwork.so(' "$T/lines.txt"
+	"$SCRY" calls -q -e 'work_*' --json -- "$TARGETS/target_caller_lazy" <"$T/in" | grep '"function": "work_' >"$T/json"
+	[ "$(grep -c '"work_fold".*"caller": "[^"]*/target_caller_lazy"' "$T/json")" -eq 2 ]
+	[ "$(grep -c '"work_mix".*"caller": "[^"]*/libwork.so"' "$T/json")" -eq 4 ]
+}
+
+@test "-i: the address that each call returns to, and no stack below the line" {
+	caller 2 -i -e 'work_*@MAIN'
+	[ "$(grep -cE '^\[0x[0-9a-f]+\] work_fold\(' "$T/lines.txt")" -eq 2 ]
+	[ "$(grep -oE '^\[0x[0-9a-f]+\] work_fold' "$T/lines.txt" | sort -u | wc -l)" -eq 1 ]
+	! grep -q '^ > ' "$T/lines.txt"
+	caller 2 -i -w 2 -e 'work_*@MAIN'
+	grep -q '^ > target_caller_lazy(' "$T/lines.txt"
+}
+
+@test "-T, -r: nanoseconds; -C is taken; a time may begin with a point" {
+	caller 1 -T -r -C -d 50.5s -e 'strlen@MAIN'
+	grep -qE '^ +0\.000000000 strlen\("[^"]*"\) = [0-9]+ <0\.[0-9]{9}>$' "$T/lines.txt"
+	scry_ends 2 calls -d .s -- true
+	says "is not a time"
+	scry_ends 0 calls -q -d .5s -e strlen -- true
+}
+
+@test "--where: arguments, texts, results, durations, joined; what cannot be compared is counted" {
+	caller 60 --where 'ret > 57' -e strlen@MAIN
+	[ "$(grep -c '^strlen(' "$T/lines.txt")" -eq 2 ]
+	caller 60 --where 'ret == 3 || (ret >= 0x10 && !(ret >= 18))' -e strlen@MAIN
+	[ "$(sed -n 's/^strlen.*= //p' "$T/lines.txt" | tr '\n' ' ')" = "3 16 17 " ]
+	caller 60 --where 'arg1 ~ "aa?"' -e strlen@MAIN
+	[ "$(sed -n 's/^strlen.*= //p' "$T/lines.txt" | tr '\n' ' ')" = "3 " ]
+	caller 60 --where 'arg1 == "aa" && duration < 1m' -e strlen@MAIN
+	[ "$(grep -c '^strlen(' "$T/lines.txt")" -eq 1 ]
+	caller 60 --where 'ret < -1' -e strlen@MAIN
+	! grep -q '^strlen(' "$T/lines.txt"
+	caller 5 --where 'arg1 == 1' -e strlen@MAIN
+	grep -q "5 calls were not shown: what --where compares was not recorded" "$T/lines.txt" "$T/scry.err"
+	for bad in 'ret' 'ret >' 'arg0 == 1' 'ret < "x"' '(ret == 1' 'ret == 1 ret == 2' 'size == 1' ''; do
+		scry_ends 2 calls --where "$bad" -- true
+		says "--where: .* is missing at"
+	done
+	scry_ends 2 calls -c --where 'ret < 0' -- true
+}
+
+@test "--where with a bare number is ltrace's -w" {
+	caller 2 --where 1 -e 'work_*@MAIN'
+	[ "$(grep -c '^ > target_caller_lazy(' "$T/lines.txt")" -eq 2 ]
+}
+
+@test "--hist and --tree: each call is in them once" {
+	echo "call 20" >"$T/in"
+	"$SCRY" calls -q -e 'work_*+strlen@MAIN' --force -o "$T/x.scry" -- "$TARGETS/target_caller_lazy" <"$T/in" >"$T/scry.out" 3>&-
+	"$SCRY" report --view calls-hist --json "$T/x.scry" >"$T/h.json"
+	json_is "$T/h.json" 'r["rows"].group_by { |x| x["function"] }.transform_values { |g| g.sum { |x| x["calls"] } }.slice("work_fold", "work_mix", "strlen") == {"work_fold" => 20, "work_mix" => 40, "strlen" => 20}'
+	json_is "$T/h.json" 'r["rows"].all? { |x| x["below_ns"] == [2 * x["from_ns"], 1].max }'
+	"$SCRY" report --view calls-tree --json "$T/x.scry" >"$T/t.json"
+	json_is "$T/t.json" 'r["rows"].map { |x| x.values_at("depth", "function", "calls") }.sort == [[0, "strlen", 20], [0, "work_fold", 20], [1, "work_mix", 40]]'
+	json_is "$T/t.json" 'r["rows"].each_cons(2).any? { |a, b| a["function"] == "work_fold" && b["function"] == "work_mix" && a["own_ns"] == a["total_ns"] - b["total_ns"] }'
+	"$SCRY" report --view calls-tree "$T/x.scry" | grep -q '^ .* 40    work_mix$'
+	scry_ends 2 calls --tree --hist -- true
+}
+
+@test "-u: the program runs as that user, with its groups" {
+	need_root "becoming another user"
+	scry_ends 0 calls -q -u nobody -e getuid -- id
+	grep -q "uid=$(id -u nobody)(nobody) gid=$(id -g nobody).* groups=$(id -G nobody)" "$T/scry.out"
+	scry_ends 2 calls -u no-such-user -- id
+	says "there is no user 'no-such-user'"
+	scry_ends 2 calls -u nobody -p 1
+	says "is for a command"
+}
+
+@test "-F: a directory, and several with colons between" {
+	mkdir "$T/conf"
+	echo "ulong strlen(hex(ulong));" >"$T/conf/a.conf"
+	echo "nonsense" >"$T/conf/ignored.txt"
+	echo "addr work_fold(addr, hex(int));" >"$T/b.conf"
+	caller 1 -F "$T/conf:$T/b.conf" -e 'strlen@MAIN+work_fold@MAIN'
+	grep -qE '^strlen\(0x[0-9a-f]+\) = 0$' "$T/lines.txt"
+	grep -qE '^work_fold\(0x[0-9a-f]+, 0x2\) = ' "$T/lines.txt"
+	mkdir "$T/empty"
+	scry_ends 2 calls -F "$T/empty" -- true
+	says "no file of '$T/empty' ends in .conf"
+}
+
+@test "-A: so many elements of an array" {
+	echo "long work_fold(array(ulong, arg2)*, ulong);" >"$T/a.conf"
+	caller 1 -F "$T/a.conf" -A 1 -e work_fold@MAIN
+	grep -qE '^work_fold\(\[ [0-9]+\.\.\. \], 2\)' "$T/lines.txt"
+	caller 1 -F "$T/a.conf" -e work_fold@MAIN
+	grep -qE '^work_fold\(\[ [0-9]+, [0-9]+ \], 2\)' "$T/lines.txt"
+	scry_ends 2 calls -A 257 -- true
+}
+
+@test "-S: the error of a system call that failed, by its name" {
+	"$SCRY" calls -L -S -q --force -o "$T/x.scry" -- cat "$T/nothing-here" >"$T/scry.out" 2>&1 3>&- || true
+	grep -q "Operation not permitted\|cannot be traced" "$T/scry.out" && skip "no tracepoints here"
+	"$SCRY" report "$T/x.scry" >"$T/lines"
+	grep -qE '^SYS_openat\(.*\) = -2 ENOENT$' "$T/lines"
+	! grep -qE '= [0-9]+ E[A-Z]+$' "$T/lines"
+	"$SCRY" report --json "$T/x.scry" | grep -q '"result": -2, "error": "ENOENT"'
+}
