@@ -122,6 +122,9 @@ static void add(struct scry_malloc_caller_sum *sum, const struct scry_malloc_cal
 	sum->bytes += c->bytes;
 	sum->ended += c->ended;
 	sum->short_lived += c->short_lived;
+	sum->temporary += c->temporary;
+	for (int i = 0; i < SCRY_MALLOC_SIZE_ROWS; i++)
+		sum->size_blocks[i] += c->size_blocks[i];
 	add_held(&sum->live, &c->live);
 	add_held(&sum->peak, &c->peak);
 	add_held(&sum->at, &c->at);

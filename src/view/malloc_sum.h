@@ -1,8 +1,8 @@
 /*
  * What the calls of the malloc family in a recording come to, one sum for each process.
  *
- * One pass. Memory: 40 bytes for each block of the most that lived at once, and 720 bytes a caller;
- * 10 KiB of a process that has ended.
+ * One pass. Memory: 48 bytes for each block of the most that lived at once, and 1,120 bytes a
+ * caller; 10 KiB of a process that has ended.
  * The state at the peak is not copied at each new peak: a caller remembers what it held at the peak
  * when it next changes, so a peak costs nothing. In the same way it remembers what it held before
  * the process began to free and hardly began any more: a program that ends may free all it has.
@@ -30,6 +30,8 @@ struct scry_malloc_caller_sum {
 	uint64_t allocated, bytes;  /* blocks begun or resized here, and what was asked for */
 	uint64_t ended;		    /* of those, freed or resized */
 	uint64_t short_lived;
+	uint64_t temporary; /* freed or resized by the thread that made it before it made another */
+	uint64_t size_blocks[SCRY_MALLOC_SIZE_ROWS]; /* as the process's `sizes` */
 	uint64_t older; /* bytes of blocks that are older than the recording */
 	struct scry_malloc_held live, peak, at;
 	struct scry_malloc_held last;	       /* as the process's */
@@ -76,6 +78,11 @@ struct scry_malloc_process {
 	uint64_t lived; /* of these, whose beginning was recorded, too; of these: */
 	uint64_t short_lived;
 	uint64_t foreign_ends; /* by another thread than the one that made it */
+	uint64_t temporary;    /* as a caller's; too few where has_more_threads */
+	uint32_t
+		*newest; /* by thread: the block that it made last, and one; 0: none, or it ended */
+	uint32_t newest_cap;
+	bool has_more_threads; /* than SCRY_MALLOC_SUM_THREADS */
 	uint64_t unknown_ends; /* of blocks made before the recording */
 	uint64_t failed, null_frees, moved;
 	uint64_t older;
@@ -112,6 +119,7 @@ struct scry_malloc_process {
 
 #define SCRY_MALLOC_SUM_PROCESSES 16384u
 #define SCRY_MALLOC_SUM_CALLERS (1u << 19) /* as many as are recorded; those beyond: not known */
+#define SCRY_MALLOC_SUM_THREADS (1u << 20)
 #define SCRY_MALLOC_SUM_BYTES (2ull << 30) /* of callers and blocks, of all processes together */
 
 struct scry_malloc_sum {

@@ -23,7 +23,20 @@
 #define NAMES_MAX (1u << 20)
 #define NAMES_BYTES (256u << 20)
 
-enum { STACK, FILE_, LINE, METHOD, WEIGHT, IS_C, IS_NATIVE, OFFSET, PARTS };
+enum {
+	STACK,
+	FILE_,
+	LINE,
+	METHOD,
+	WEIGHT,
+	NEEDED, /* the parts before it are in every table of stacks */
+	IS_C = NEEDED,
+	IS_NATIVE,
+	OFFSET,
+	MODULE,
+	SYMBOL,
+	PARTS
+};
 
 struct flame {
 	struct scry_intern names;
@@ -50,7 +63,8 @@ static const char code[] =
 	"const g=document.getElementById('g'),h=document.getElementById('h');\n"
 	"for(const t of talk){const p=document.createElement('div');p.textContent=t;"
 	"document.getElementById('t').append(p)}\n"
-	"const text=k=>(k.n<0?'all':names[k.n])+', '+(k.v/1e9).toFixed(3)+' s, '+"
+	"const amount=v=>unit=='ns'?(v/1e9).toFixed(3)+' s':v.toLocaleString('en')+' '+unit;\n"
+	"const text=k=>(k.n<0?'all':names[k.n])+', '+amount(k.v)+', '+"
 	"(root.v?100*k.v/root.v:0).toFixed(1)+' %';\n"
 	"function box(k,x,w,d){const e=document.createElement('div');"
 	"e.style.left=100*x+'%';e.style.width=100*w+'%';e.style.top=18*d+'px';\n"
@@ -117,18 +131,20 @@ static void flame_totals(struct scry_doc *doc, const struct scry_pair *pairs, si
 static void flame_table(struct scry_doc *doc)
 {
 	struct flame *flame = doc->renderer;
-	const char *keys[PARTS] = {"stack",	"file", "line",	     "method",
-				   doc->weight, "is_c", "is_native", "offset"};
+	const char *keys[PARTS] = {"stack", "file",	 "line",   "method", doc->weight,
+				   "is_c",  "is_native", "offset", "module", "symbol"};
+	const char *unit = strrchr(doc->weight, '_'); /* on_cpu_ns, at_bytes; temporary */
 
 	for (size_t part = 0; part < PARTS; part++) {
 		flame->columns[part] = doc->column_count;
 		for (size_t i = 0; i < doc->column_count; i++)
 			if (doc->columns[i].key && !strcmp(doc->columns[i].key, keys[part]))
 				flame->columns[part] = i;
-		assert(flame->columns[part] < doc->column_count);
+		assert(part >= NEEDED || flame->columns[part] < doc->column_count);
 	}
 	if (!flame->has_table)
-		fputs("const rows=[\n", doc->out);
+		fprintf(doc->out, "const unit=\"%s\";\nconst rows=[\n",
+			unit ? unit + 1 : doc->weight);
 	flame->has_table = true;
 }
 
@@ -172,30 +188,60 @@ static uint32_t name_of(struct flame *flame, const struct scry_doc_frame *f)
 	return id ? id - 1 : 0;
 }
 
+/* The cell of a part that not every table has. */
+static const struct scry_cell *cell_of(const struct scry_doc *doc, const struct scry_cell *cells,
+				       int part)
+{
+	static const struct scry_cell none = {.is_unknown = true};
+	const struct flame *flame = doc->renderer;
+
+	return flame->columns[part] < doc->column_count ? &cells[flame->columns[part]] : &none;
+}
+
+/* Behind its stack; of a native one without a line, the caller itself. */
+static struct scry_doc_frame place_of(const struct scry_doc *doc, const struct scry_cell *cells)
+{
+	const struct scry_cell *file = cell_of(doc, cells, FILE_);
+	const struct scry_cell *method = cell_of(doc, cells, METHOD);
+	const struct scry_cell *module = cell_of(doc, cells, MODULE);
+	const struct scry_cell *symbol = cell_of(doc, cells, SYMBOL);
+	struct scry_doc_frame place = {
+		.line = (uint32_t)cell_of(doc, cells, LINE)->number,
+		.is_c = cell_of(doc, cells, IS_C)->number,
+		.is_native = cell_of(doc, cells, IS_NATIVE)->number,
+		.offset = cell_of(doc, cells, OFFSET)->number,
+	};
+
+	if (!file->bytes && (module->bytes || symbol->bytes)) {
+		place.is_native = true;
+		file = module;
+		method = symbol;
+	}
+	place.file = file->bytes;
+	place.file_length = file->length;
+	place.method = method->bytes;
+	place.method_length = method->length;
+	return place;
+}
+
 static void flame_row(struct scry_doc *doc, const struct scry_cell *cells)
 {
 	struct flame *flame = doc->renderer;
-	const struct scry_cell *stack = &cells[flame->columns[STACK]];
-	const struct scry_cell *file = &cells[flame->columns[FILE_]];
-	const struct scry_cell *method = &cells[flame->columns[METHOD]];
-	const struct scry_cell *weight = &cells[flame->columns[WEIGHT]];
-	const struct scry_doc_frame newest = {
-		.file = file->bytes,
-		.file_length = file->length,
-		.line = (uint32_t)cells[flame->columns[LINE]].number,
-		.method = method->bytes,
-		.method_length = method->length,
-		.is_c = cells[flame->columns[IS_C]].number,
-		.is_native = cells[flame->columns[IS_NATIVE]].number,
-		.offset = cells[flame->columns[OFFSET]].number,
-	};
+	const struct scry_cell *stack = cell_of(doc, cells, STACK);
+	const struct scry_cell *weight = cell_of(doc, cells, WEIGHT);
+	const struct scry_doc_frame place = place_of(doc, cells);
+	/* Native stacks of malloc end with the caller itself. */
+	const bool has_place = flame->columns[IS_NATIVE] < doc->column_count || stack->is_unknown ||
+			       !stack->number || cell_of(doc, cells, FILE_)->bytes;
 
 	if (weight->is_unknown || !weight->number)
 		return;
 	fprintf(doc->out, "[%" PRIu64 ",[", weight->number);
 	for (uint64_t i = 0; i < stack->number && !stack->is_unknown; i++)
 		fprintf(doc->out, "%" PRIu32 ",", name_of(flame, &stack->frames[i]));
-	fprintf(doc->out, "%" PRIu32 "]],\n", name_of(flame, &newest));
+	if (has_place)
+		fprintf(doc->out, "%" PRIu32, name_of(flame, &place));
+	fprintf(doc->out, "]],\n");
 }
 
 static void flame_remark(struct scry_doc *doc, const char *remark)
@@ -219,7 +265,8 @@ static int flame_end(struct scry_doc *doc)
 	struct flame *flame = doc->renderer;
 	bool is_short = flame->is_short || flame->talk.failed;
 
-	fputs(flame->has_table ? "];\nconst names=[\n" : "const rows=[];\nconst names=[\n",
+	fputs(flame->has_table ? "];\nconst names=[\n"
+			       : "const unit='';\nconst rows=[];\nconst names=[\n",
 	      doc->out);
 	for (uint32_t i = 1; i <= flame->names.count; i++) {
 		size_t length = 0;
@@ -256,7 +303,7 @@ int scry_out_flame_open(struct scry_doc *doc)
 		return scry_fail(-ENOMEM, "no memory for the picture");
 	scry_intern_init(&flame->names, NAMES_MAX, NAMES_BYTES);
 	doc->ops = &ops;
-	doc->is_data = true;
+	doc->is_data = doc->is_folded = true;
 	doc->renderer = flame;
 	fputs(head, doc->out);
 	return 0;

@@ -107,3 +107,56 @@ saw() {
 		saw info
 	done
 }
+
+# by_function FILTER: of the report.
+by_function() {
+	"$SCRY" report x.scry --json --by method | jq -r "$1"
+}
+
+@test "sums: temporary blocks, and the sizes that each caller asks for" {
+	recorded -- "$TARGETS/target_malloc_temporary"
+	grep -q "^grows 1500" out
+	by_function '.rows[] | select(.symbol | . == "temporary" or . == "pairs" or . == "grows" or . == "hands_over") |
+		"\(.symbol) \(.temporary)"' | sort >temporaries
+	diff <(sort out) temporaries
+	by_function '.rows[] | select(.symbol == "grows").sizes' | jq -ce '. == [[16,300],[32,300],[64,300],[128,300],[256,300],[512,300]]'
+	# every block is in one size of one caller
+	by_function '[([.rows[].sizes[] | .[1]] | add), ([.sizes[].blocks] | add)]' | jq -e '.[0] == .[1]'
+	"$SCRY" report x.scry --sort temporary --top 1 --by method | grep -A1 "^bytes at peak" | grep -q "grows (target_malloc_temporary)"
+	"$SCRY" report x.scry | grep -qE "^ +4,096 +700 .* 100 +pairs"
+	run "$SCRY" report x.scry --view events --sort temporary
+	[ "$status" -ne 0 ]
+}
+
+@test "sums: temporary blocks: heaptrack" {
+	command -v heaptrack >/dev/null || skip "no heaptrack (Debian: heaptrack)"
+	recorded -- "$TARGETS/target_malloc_temporary"
+	heaptrack -o ht "$TARGETS/target_malloc_temporary" >/dev/null 2>&1 3>&-
+	heaptrack_print ht.* -H sizes >ht.txt 2>/dev/null
+	# its lines "N temporary allocations of M allocations in total (P%) from", then the function
+	for function in temporary grows; do
+		grep -A1 "temporary allocations of .* from$" ht.txt | grep -B1 -x "$function" |
+			awk '/^[0-9]/ { n += $1 } END { print n }' >theirs
+		by_function "[.rows[] | select(.symbol == \"$function\").temporary] | add" >ours
+		diff theirs ours
+	done
+	# SIZE COUNT of each size, summed up to powers of two; the C++ library has a block of its own
+	awk -v pool=72704 '$1 != pool { up = 1; while (up < $1) up *= 2; n[up] += $2 } END { for (up in n) print up, n[up] }' sizes | sort -n >theirs
+	"$SCRY" report x.scry --json | jq -r '.sizes[] | "\(.up_to_bytes) \(.blocks)"' | sort -n >ours
+	grep -q "^4096 700$" ours
+	diff theirs ours
+}
+
+@test "sums: stacks as a picture, in the unit of what is counted" {
+	"$SCRY" malloc record -q --stack -o x.html -- "$TARGETS/target_malloc_temporary" >/dev/null 3>&-
+	grep -q '^const unit="bytes";' x.html
+	"$SCRY" malloc record -q --stack -o x.scry -- "$TARGETS/target_malloc_temporary" >/dev/null 3>&-
+	"$SCRY" report x.scry --sort temporary -o y.html
+	grep -q '^const unit="temporary";' y.html
+	grep -q '^"pairs (native)' y.html
+	grep -q '^\[700,\[' y.html
+	"$SCRY" report x.scry --sort temporary -o y.folded
+	grep -q ';main;pairs 700$' y.folded
+	run "$SCRY" malloc record -o z.html -- true
+	[ "$status" -eq 2 ]
+}
