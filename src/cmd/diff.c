@@ -228,6 +228,8 @@ static int print(const struct side sides[2], const struct diff_opts *opts, FILE 
 	if (sides[0].what != sides[1].what)
 		return scry_fail(-EINVAL, "one recording is of %s, the other one of %s",
 				 kinds[sides[0].what], kinds[sides[1].what]);
+	if (opts->report.rows.live && sides[0].what != OBJECTS)
+		return scry_fail(-EINVAL, "--live is for recordings of objects");
 	if (sides[0].what == SYSCALLS)
 		return print_syscalls(sides, opts, out);
 	if (sides[0].what == GVL)
@@ -276,6 +278,9 @@ int scry_cmd_diff(int argc, char **argv)
 		{0, "to", SCRY_OPT_STRING, &opts.to, "TIME", "to this one (default end)", NULL},
 		{0, "sort", SCRY_OPT_CHOICE, &opts.report.rows.sort, NULL,
 		 "most growth first, of this (default live)", SCRY_VIEW_SORT_CHOICES},
+		{0, "live", SCRY_OPT_FLAG, &opts.report.rows.live, NULL,
+		 "growth of what survived the last full mark of the garbage collector: no garbage",
+		 NULL},
 		SCRY_VIEW_PICK_OPT_ROWS(&opts.report.rows),
 		{0, "json", SCRY_OPT_FLAG, &opts.report.json, NULL, "print JSON instead of text",
 		 NULL},
