@@ -530,8 +530,12 @@ static int on_memory(struct scry_malloc_sum *s, uint64_t time_ns,
 
 	if (err || !p || !memory->rss_anon)
 		return err; /* a process that ends has none */
-	if (memory->held > p->held_peak)
+	if (memory->held > p->held_peak) {
 		p->held_peak = memory->held;
+		p->arenas_held = memory->arenas_held;
+	}
+	if (memory->arenas > p->arenas)
+		p->arenas = memory->arenas;
 	if (p->look_count == SCRY_MALLOC_LOOKS)
 		process_look(p);
 	p->looks[p->look_count++] = (struct scry_malloc_look){time_ns, memory->rss_anon};

@@ -107,6 +107,8 @@ struct scry_malloc_process {
 	uint64_t rss_ns;
 	uint64_t rss_peak, rss_live_peak;   /* of all looks */
 	uint64_t held_peak;		    /* that malloc had from the kernel; 0 unknown */
+	uint64_t arenas_held;		    /* of it then, in arenas but for the first */
+	uint64_t arenas;		    /* at most; 0 unknown */
 	uint64_t rss_first, rss_first_live; /* of a look before the first call; 0 none */
 	struct scry_malloc_look
 		looks[SCRY_MALLOC_LOOKS]; /* that wait for the calls of their time */

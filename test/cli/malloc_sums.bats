@@ -160,3 +160,23 @@ by_function() {
 	run "$SCRY" malloc record -o z.html -- true
 	[ "$status" -eq 2 ]
 }
+
+# said: what the report of x.scry says of arenas.
+said() {
+	"$SCRY" report x.scry --json | jq -r '"arenas \(.totals.arenas)"'
+}
+
+@test "sums: arenas are those of malloc_info, and MALLOC_ARENA_MAX is named where they explain the memory" {
+	need_known_libc
+	"$SCRY" malloc record -q -o x.scry -- "$TARGETS/target_malloc_arenas" >out 3>&-
+	diff out <(said)
+	[ "$(sed 's/arenas //' out)" -gt 4 ]
+	"$SCRY" report x.scry --json | jq -e '.verdict | test("malloc has [0-9]+ arenas, and [0-9.]+ MiB of what it held were in those of threads: MALLOC_ARENA_MAX=2")'
+	"$SCRY" report x.scry --json | jq -e '.totals | .arenas_held_bytes > .held_peak_bytes / 2 and .arenas_held_bytes < .held_peak_bytes'
+	"$SCRY" report x.scry --json | jq '.totals.rss_peak_bytes' >many
+	MALLOC_ARENA_MAX=2 "$SCRY" malloc record -q --force -o x.scry -- "$TARGETS/target_malloc_arenas" >out 3>&-
+	diff out <(said)
+	grep -qx "arenas 2" out
+	no jq -e '.verdict | test("ARENA_MAX")' <("$SCRY" report x.scry --json)
+	[ "$("$SCRY" report x.scry --json | jq '.totals.rss_peak_bytes * 2')" -lt "$(cat many)" ] # it is as was said
+}
