@@ -3,6 +3,7 @@
  */
 #include "view/diff.h"
 #include "view/gvl_diff.h"
+#include "view/malloc_diff.h"
 #include "view/recorded.h"
 #include "view/syscall_diff.h"
 
@@ -25,13 +26,14 @@ struct diff_opts {
 	bool force, is_verbose, help;
 };
 
-static const char *const kinds[] = {"objects", "system calls", "the GVL"}; /* by enum what */
+static const char *const kinds[] = {"objects", "system calls", "the GVL",
+				    "malloc"}; /* by enum what */
 
 struct side {	    /* "x.scry@5m" */
 	char *path; /* owned */
 	uint64_t since_ns;
 	int fd;
-	enum what { OBJECTS, SYSCALLS, GVL } what;
+	enum what { OBJECTS, SYSCALLS, GVL, MALLOC } what;
 	struct scry_diff_side diff;
 };
 
@@ -121,6 +123,7 @@ static int refuse_others(struct side *side)
 		return 0;
 	side->what = !strcmp(view->name, "syscalls") ? SYSCALLS
 		     : !strcmp(view->name, "gvl")    ? GVL
+		     : !strcmp(view->name, "malloc") ? MALLOC
 						     : OBJECTS;
 	if (side->what != OBJECTS && side->since_ns == SCRY_MOMENT_END)
 		return 0;
@@ -128,8 +131,8 @@ static int refuse_others(struct side *side)
 		return scry_fail(-EINVAL, "a recording of %s has no moments; fix: two recordings",
 				 kinds[side->what]);
 	return scry_fail(-EINVAL,
-			 "a recording of '%s', and only objects, system calls and the GVL are "
-			 "compared; fix: scry report, of each",
+			 "a recording of '%s', and only objects, malloc, system calls and the GVL "
+			 "are compared; fix: scry report, of each",
 			 view->name);
 }
 
@@ -219,6 +222,30 @@ static int print_gvl(const struct side sides[2], const struct diff_opts *opts, F
 	return err;
 }
 
+static int print_malloc(const struct side sides[2], const struct diff_opts *opts, FILE *out)
+{
+	const struct scry_diff_side of[2] = {sides[0].diff, sides[1].diff};
+	const struct scry_view_opts *rows = &opts->report.rows;
+	struct scry_doc doc = {.view = "malloc_diff",
+			       .schema = SCRY_MALLOC_DIFF_SCHEMA,
+			       .out = out,
+			       .talk = stderr};
+	int err = 0;
+
+	if (rows->by > SCRY_VIEW_BY_STACK)
+		err = scry_fail(-EINVAL, "calls of malloc are compared by line, file, method, "
+					 "caller, module or stack; fix: --by one of these");
+	if (!err)
+		err = scry_report_open(&doc, &opts->report);
+	if (err)
+		return err;
+	err = scry_view_malloc_diff(of, rows, &doc);
+	if (!err)
+		return scry_doc_end(&doc);
+	scry_doc_abandon(&doc);
+	return err;
+}
+
 static int print(const struct side sides[2], const struct diff_opts *opts, FILE *out)
 {
 	struct scry_doc doc = {
@@ -234,6 +261,10 @@ static int print(const struct side sides[2], const struct diff_opts *opts, FILE 
 		return print_syscalls(sides, opts, out);
 	if (sides[0].what == GVL)
 		return print_gvl(sides, opts, out);
+	if (sides[0].what == MALLOC)
+		return print_malloc(sides, opts, out);
+	if (opts->report.rows.sort == SCRY_VIEW_SORT_TEMPORARY)
+		return scry_fail(-EINVAL, "--sort temporary is for recordings of malloc");
 	if (opts->report.rows.by >= SCRY_VIEW_BY_CALLER)
 		return scry_fail(-EINVAL, "objects are compared by line, class, file, method or "
 					  "gem; fix: --by one of these");
@@ -263,8 +294,8 @@ static void help(const struct scry_opt *rows, size_t count)
 {
 	printf("usage: %s\n\nPrints what grew between two recordings of `scry objects`, or between "
 	       "two moments of\none that was made with --every. A moment is a time since the "
-	       "beginning, start or end.\nOf two recordings of `scry syscalls` or `scry gvl`: what "
-	       "changed.\n\n",
+	       "beginning, start or end.\nOf two recordings of `scry malloc record`, `scry "
+	       "syscalls` or `scry gvl`: what changed.\n\n",
 	       usage);
 	scry_opt_help(rows, count, stdout);
 }
@@ -277,7 +308,8 @@ int scry_cmd_diff(int argc, char **argv)
 		 "of one recording: from this moment (default start)", NULL},
 		{0, "to", SCRY_OPT_STRING, &opts.to, "TIME", "to this one (default end)", NULL},
 		{0, "sort", SCRY_OPT_CHOICE, &opts.report.rows.sort, NULL,
-		 "most growth first, of this (default live)", SCRY_VIEW_SORT_CHOICES},
+		 "most growth first, of this (default live; of malloc bytes at the peak)",
+		 SCRY_VIEW_SORT_CHOICES "|temporary"},
 		{0, "live", SCRY_OPT_FLAG, &opts.report.rows.live, NULL,
 		 "growth of what survived the last full mark of the garbage collector: no garbage",
 		 NULL},

@@ -180,3 +180,28 @@ said() {
 	no jq -e '.verdict | test("ARENA_MAX")' <("$SCRY" report x.scry --json)
 	[ "$("$SCRY" report x.scry --json | jq '.totals.rss_peak_bytes * 2')" -lt "$(cat many)" ] # it is as was said
 }
+
+@test "sums: diff: what another run has more, by caller; of another directory too" {
+	mkdir other
+	cp "$TARGETS/target_malloc_temporary" other
+	"$SCRY" malloc record -q --stack -o a.scry -- "$TARGETS/target_malloc_temporary" >/dev/null 3>&-
+	"$SCRY" malloc record -q --stack -o b.scry -- other/target_malloc_temporary 400 >/dev/null 3>&-
+	"$SCRY" diff a.scry b.scry --json >diff.json
+	jq -e '.schema == "scry.malloc_diff/1" and .honesty.events == .honesty_from.events + 801' diff.json # free(NULL) is a call too
+	jq -e '.totals | .allocated_growth == 401 and .temporary_growth == 400 and .peak_bytes_growth == 409600' diff.json
+	jq -e '[.rows[] | [.symbol, .allocated_growth, .temporary_growth, .peak_bytes_growth]] | sort ==
+		[["main", 1, 0, 409600], ["temporary", 400, 400, 0]]' diff.json
+	"$SCRY" diff a.scry b.scry >text
+	grep -q "^+409,600 bytes live at the peak; main+0x[0-9a-f]* (target_malloc_temporary) grew most, by 409,600$" text
+	"$SCRY" diff a.scry b.scry --sort temporary --stacks >text
+	grep -q "^+400 temporary blocks; .*> main > temporary grew most, by 400$" text
+	"$SCRY" diff a.scry b.scry --grep temporary+ >text
+	grep -q "no caller that is shown has grown$" text
+	grep -q "^1 caller is left out by --grep" text
+	"$SCRY" diff a.scry a.scry | grep -q "^nothing has changed$"
+	for wrong in "--by gem" "--live" "--from 1s" "--filter gem=x"; do
+		# shellcheck disable=SC2086
+		run "$SCRY" diff a.scry b.scry $wrong
+		[ "$status" -ne 0 ]
+	done
+}

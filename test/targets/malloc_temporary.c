@@ -66,8 +66,12 @@ static void *run(void *arg)
 	return NULL;
 }
 
-int main(void)
+/* An argument: so many more are temporary, and so many more KiB are kept. */
+int main(int argc, char **argv)
 {
+	const int more = argc > 1 ? atoi(argv[1]) : 0;
+	void *volatile keep;
+
 	pthread_t thread;
 
 	setvbuf(stdout, NULL, _IONBF, 0); /* no block of its own */
@@ -75,13 +79,15 @@ int main(void)
 	pthread_create(&thread, NULL, run, NULL);
 	hands_over();
 	pthread_join(thread, NULL);
-	temporary(TEMPORARY);
+	keep = more ? malloc((size_t)more << 10) : NULL;
+	temporary(TEMPORARY + more);
 	pairs();
 	grows();
 	free(malloc(1)); /* nobody's newest is among those that are freed now */
 	for (int i = 0; i < GROWN; i++)
 		free(kept[i]);
-	printf("temporary %d\npairs %d\ngrows %d\nhands_over 0\n", TEMPORARY + OF_THREAD, PAIRS,
-	       GROWN * STEPS);
+	free(keep);
+	printf("temporary %d\npairs %d\ngrows %d\nhands_over 0\n", TEMPORARY + more + OF_THREAD,
+	       PAIRS, GROWN * STEPS);
 	return 0;
 }
