@@ -98,13 +98,11 @@ struct scry_malloc_process {
 	struct scry_malloc_point points[SCRY_MALLOC_SLICES];
 	uint32_t point_count;
 	uint64_t point_every;		       /* calls */
-	uint64_t moments[SCRY_MALLOC_MOMENTS]; /* live bytes, each moment_every after the one before
-						*/
+	uint64_t moments[SCRY_MALLOC_MOMENTS]; /* live bytes, moment_every apart */
 	uint32_t moment_count;
-	uint64_t moment_every;	/* ns */
-	uint64_t seen_ns;	/* that it was there: its last call or look */
-	uint64_t rss, rss_live; /* RssAnon told last, and what lived then; 0 unknown */
-	uint64_t rss_ns;
+	uint64_t moment_every;		    /* ns */
+	uint64_t seen_ns;		    /* that it was there: its last call or look */
+	uint64_t rss, rss_live, rss_ns;	    /* RssAnon told last, what lived then; 0 unknown */
 	uint64_t rss_peak, rss_live_peak;   /* of all looks */
 	uint64_t held_peak;		    /* that malloc had from the kernel; 0 unknown */
 	uint64_t arenas_held;		    /* of it then, in arenas but for the first */
@@ -132,8 +130,7 @@ struct scry_malloc_sum {
 	uint32_t living;   /* first; the rest has ended: what follows of their pids is new */
 	uint64_t bytes;	   /* of SCRY_MALLOC_SUM_BYTES */
 	uint32_t pid;	   /* only this one; 0 all */
-	uint64_t began_ns; /* absolute: when the first process was entered; set by the caller to
-			      what holds where a recording does not say */
+	uint64_t began_ns; /* absolute: the first process was entered; set for where none says so */
 	bool has_began;
 	bool has_at;	   /* a moment is asked for: */
 	uint64_t at_ns;	   /* since it began */

@@ -35,7 +35,7 @@ enum scry_view_sort {
 	SCRY_VIEW_SORT_LIVE_BYTES,
 	SCRY_VIEW_SORT_AGE,
 	SCRY_VIEW_SORT_TEMPORARY, /* of malloc only */
-	SCRY_VIEW_SORT_OLD_LIVE, /* what live and live-bytes mean with --live */
+	SCRY_VIEW_SORT_OLD_LIVE,  /* what live and live-bytes mean with --live */
 	SCRY_VIEW_SORT_OLD_LIVE_BYTES,
 };
 
@@ -135,8 +135,7 @@ extern const struct scry_view scry_views[]; /* ends with a row without a name */
 /* The row of that name; NULL with a sentence that lists the names. */
 const struct scry_view *scry_view_find(const char *name);
 
-/* What the options cannot mean: patterns that are none, combinations. To be asked before a watch,
- * not after it. 0, or -EINVAL with a sentence. */
+/* Before a watch: what the options cannot mean. 0, or -EINVAL with a sentence. */
 int scry_view_opts_check(const struct scry_view_opts *opts);
 
 /* What --sort and --live mean for objects: enum scry_view_sort. What --top means: rows, 0 all. */
