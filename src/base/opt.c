@@ -6,6 +6,7 @@
 #include "base/opt.h"
 
 #include "base/err.h"
+#include "base/nearest.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -18,6 +19,10 @@
 #define OPT_LONG_BASE 256
 #define OPT_HELP_COLUMN 30
 #define OPT_HELP_WIDTH 100
+
+static scry_opt_reader *opt_reader;
+static void *opt_reader_arg;
+static bool opt_was_help;
 
 struct opt_unit {
 	const char *name;
@@ -143,13 +148,12 @@ int scry_opt_read_size(const char *text, uint64_t *ret_bytes)
 	return 0;
 }
 
-/* The next word of "a|b|c": its length; *words moves behind it. 0 at the end. */
-static size_t opt_next_choice(const char **words, const char **ret_word)
+size_t scry_opt_next_choice(const char **choices, const char **ret_word)
 {
-	size_t len = strcspn(*words, "|");
+	size_t len = strcspn(*choices, "|");
 
-	*ret_word = *words;
-	*words += len + ((*words)[len] == '|');
+	*ret_word = *choices;
+	*choices += len + ((*choices)[len] == '|');
 	return len;
 }
 
@@ -159,7 +163,7 @@ static int opt_read_choice(const struct scry_opt *row, const char *text)
 	size_t len;
 	int index;
 
-	for (index = 0; (len = opt_next_choice(&words, &word)) > 0; index++) {
+	for (index = 0; (len = scry_opt_next_choice(&words, &word)) > 0; index++) {
 		if (strlen(text) == len && !memcmp(text, word, len)) {
 			*(int *)row->target = index;
 			return 0;
@@ -262,6 +266,11 @@ static int opt_getopt_arg(const struct scry_opt *row)
 	return opt_has_arg(row) ? required_argument : no_argument;
 }
 
+int scry_opt_has_arg(const struct scry_opt *row)
+{
+	return opt_is_maybe(row) ? -1 : opt_has_arg(row);
+}
+
 /* What getopt needs. "+": stop at the first non-option; ":": tell a missing argument apart. */
 static void opt_fill(const struct scry_opt *rows, size_t count, char *shorts, struct option *longs)
 {
@@ -291,8 +300,13 @@ static int opt_complain_word(const struct scry_opt *rows, size_t count, const ch
 	const char *name = word + strspn(word, "-");
 	const struct scry_opt *first = NULL;
 	size_t len = strcspn(name, "=");
+	struct scry_nearest near;
+	char typed[SCRY_NEAREST_MAX];
 
+	snprintf(typed, sizeof(typed), "%.*s", (int)len, name);
+	scry_nearest_begin(&near, typed);
 	for (size_t i = 0; len && i < count; i++) {
+		scry_nearest_offer(&near, rows[i].long_name);
 		if (strncmp(rows[i].long_name, name, len))
 			continue;
 		if (first)
@@ -300,6 +314,9 @@ static int opt_complain_word(const struct scry_opt *rows, size_t count, const ch
 					 word, first->long_name, rows[i].long_name);
 		first = &rows[i];
 	}
+	if (*near.name)
+		return scry_fail(-EINVAL, "unknown option '%s'; did you mean '--%s'?", word,
+				 near.name);
 	return scry_fail(-EINVAL, "unknown option '%s'; fix: --help lists them", word);
 }
 
@@ -320,6 +337,12 @@ static int opt_complain(const struct scry_opt *rows, size_t count, struct scry_o
 	return opt_complain_word(rows, count, word);
 }
 
+void scry_opt_read_rows(scry_opt_reader *reader, void *arg)
+{
+	opt_reader = reader;
+	opt_reader_arg = arg;
+}
+
 int scry_opt_parse(const struct scry_opt *rows, size_t count, struct scry_opt_args args,
 		   int *ret_rest)
 {
@@ -328,6 +351,10 @@ int scry_opt_parse(const struct scry_opt *rows, size_t count, struct scry_opt_ar
 	int code, err;
 
 	assert(count <= SCRY_OPT_ROWS_MAX);
+	if (opt_reader) {
+		opt_reader(rows, count, opt_reader_arg);
+		return -ECANCELED;
+	}
 	opt_fill(rows, count, shorts, longs);
 	optind = 0; /* glibc: begin anew */
 	opterr = 0;
@@ -440,6 +467,7 @@ void scry_opt_help(const struct scry_opt *rows, size_t count, FILE *out)
 {
 	const struct scry_opt *help = NULL;
 
+	opt_was_help = true;
 	for (size_t i = 0; i < count; i++) {
 		if (!strcmp(rows[i].long_name, "help"))
 			help = &rows[i];
@@ -450,61 +478,7 @@ void scry_opt_help(const struct scry_opt *rows, size_t count, FILE *out)
 		opt_help_row(help, out);
 }
 
-/* roff: a backslash is \e, a hyphen to be typed is \-, a line must not begin with . or '. */
-static void opt_roff(const char *text, FILE *out)
+bool scry_opt_helped(void)
 {
-	if (*text == '.' || *text == '\'')
-		fputs("\\&", out);
-	for (; *text; text++) {
-		if (*text == '\\')
-			fputs("\\e", out);
-		else if (*text == '-')
-			fputs("\\-", out);
-		else
-			fputc(*text, out);
-	}
-}
-
-void scry_opt_man(const struct scry_opt *rows, size_t count, FILE *out)
-{
-	size_t i;
-
-	for (i = 0; i < count; i++) {
-		fputs(".TP\n", out);
-		if (rows[i].short_name)
-			fprintf(out, "\\fB\\-%c\\fR, ", rows[i].short_name);
-		fputs("\\fB\\-\\-", out);
-		opt_roff(rows[i].long_name, out);
-		fputs("\\fR", out);
-		if (opt_has_arg(&rows[i])) {
-			bool is_maybe = opt_is_maybe(&rows[i]);
-
-			fputs(is_maybe ? "[=\\fI" : "=\\fI", out);
-			opt_roff(opt_arg_name(&rows[i]), out);
-			fputs(is_maybe ? "\\fR]" : "\\fR", out);
-		}
-		fputc('\n', out);
-		opt_roff(rows[i].help, out);
-		fputc('\n', out);
-	}
-}
-
-void scry_opt_words(const struct scry_opt *rows, size_t count, FILE *out)
-{
-	const char *gap = "";
-	size_t i, len;
-
-	for (i = 0; i < count; i++) {
-		const char *words = rows[i].choices, *word;
-
-		if (rows[i].short_name)
-			fprintf(out, "%s-%c", gap, rows[i].short_name);
-		gap = rows[i].short_name ? " " : gap;
-		fprintf(out, "%s--%s%s", gap, rows[i].long_name,
-			opt_has_arg(&rows[i]) && !words ? "=" : "");
-		gap = " ";
-		while (words && (len = opt_next_choice(&words, &word)) > 0)
-			fprintf(out, " --%s=%.*s", rows[i].long_name, (int)len, word);
-	}
-	fputc('\n', out);
+	return opt_was_help;
 }

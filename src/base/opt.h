@@ -1,6 +1,5 @@
 /*
- * One table of options: it parses the command line, prints the help, the man page and the
- * completion.
+ * One table of options: it parses the command line, prints the help and feeds the completion.
  *
  * A command writes an array of rows with targets in its own options struct; rows shared by commands
  * are macros that expand to rows. Parsing stops at the first word that is no option, or after `--`,
@@ -11,6 +10,7 @@
 #ifndef SCRY_BASE_OPT_H
 #define SCRY_BASE_OPT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -84,11 +84,21 @@ int scry_opt_parse_one(const struct scry_opt *rows, size_t count, struct scry_op
 /* Two columns for a terminal of 100 columns. */
 void scry_opt_help(const struct scry_opt *rows, size_t count, FILE *out);
 
-/* The items of a man page's OPTIONS section, man(7) macros. */
-void scry_opt_man(const struct scry_opt *rows, size_t count, FILE *out);
+/* Has scry_opt_help printed anything yet? Then an example may follow. */
+bool scry_opt_helped(void);
 
-/* All option words in one line, `--by=line` for each choice: for `complete -W`. */
-void scry_opt_words(const struct scry_opt *rows, size_t count, FILE *out);
+/*
+ * For completion: while a reader is set, scry_opt_parse and its kin hand it the rows, parse nothing
+ * and return -ECANCELED; NULL ends that. The rows are good during the call.
+ */
+typedef void scry_opt_reader(const struct scry_opt *rows, size_t count, void *arg);
+void scry_opt_read_rows(scry_opt_reader *reader, void *arg);
+
+/* The next word of a row's `choices`: its length; *choices moves behind it. 0 at the end. */
+size_t scry_opt_next_choice(const char **choices, const char **ret_word);
+/* Does its argument stand in a word of its own (1), only behind "=", if at all (-1), or has it none
+ * (0)? */
+int scry_opt_has_arg(const struct scry_opt *row);
 
 /* Text to numbers as the kinds above read them. 0, -EINVAL or -ERANGE with a sentence. */
 int scry_opt_read_u64(const char *text, uint64_t *ret_value);

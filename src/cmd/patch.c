@@ -22,12 +22,6 @@ struct verb {
 	bool has_args; /* --args */
 };
 
-static const struct verb verbs[] = {
-	{"count", &scry_instrument_count, false},
-	{"time", &scry_instrument_time, false},
-	{"log", &scry_instrument_log, true},
-};
-
 static int check(const struct verb *verb, const struct scry_patch_opts *patch,
 		 const struct scry_watch_opts *opts, struct scry_report_opts *report)
 {
@@ -87,37 +81,44 @@ static int run_verb(int argc, char **argv, const struct verb *verb)
 	return scry_run(&opts, verb->instrument, &report);
 }
 
-int scry_cmd_patch(int argc, char **argv)
+static int run_count(int argc, char **argv)
 {
-	static const char usage[] =
-		"usage: scry patch count SYMBOL[@LIB]... -p PID | -- CMD [-d TIME] "
-		"[--via=entry|site|got]\n"
-		"       scry patch time SYMBOL[@LIB]... -p PID | -- CMD [-d TIME] "
-		"[--via=entry|site|got]\n"
-		"       scry patch log SYMBOL[@LIB]... -p PID | -- CMD [-d TIME] [--args N]\n"
-		"       scry patch apply ucontext -p PID | -- CMD\n"
-		"       scry patch apply FILE.so -p PID\n"
-		"       scry patch read NAME -p PID [-d TIME]\n"
-		"       scry patch list -p PID\n"
-		"       scry patch undo [NAME] -p PID\n";
-
-	for (size_t i = 0; argc > 1 && i < sizeof(verbs) / sizeof(verbs[0]); i++)
-		if (!strcmp(argv[1], verbs[i].name))
-			return run_verb(argc - 1, argv + 1, &verbs[i]);
-	if (argc > 1 && !strcmp(argv[1], "list"))
-		return scry_cmd_patch_list(argc - 1, argv + 1);
-	if (argc > 1 && !strcmp(argv[1], "apply"))
-		return scry_cmd_patch_apply(argc - 1, argv + 1);
-	if (argc > 1 && !strcmp(argv[1], "read"))
-		return scry_cmd_patch_read(argc - 1, argv + 1);
-	if (argc > 2 && !strcmp(argv[1], "undo") && argv[2][0] != '-')
-		return scry_cmd_patch_undo(argc - 1, argv + 1);
-	if (argc > 1 && !strcmp(argv[1], "undo"))
-		return scry_cmd_undo(argc - 1, argv + 1);
-	if (argc > 1 && (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help"))) {
-		fputs(usage, stdout);
-		return 0;
-	}
-	fputs(usage, stderr);
-	return 2;
+	return run_verb(argc, argv,
+			&(struct verb){"count", &scry_instrument_count, .has_args = false});
 }
+
+static int run_time(int argc, char **argv)
+{
+	return run_verb(argc, argv,
+			&(struct verb){"time", &scry_instrument_time, .has_args = false});
+}
+
+static int run_log(int argc, char **argv)
+{
+	return run_verb(argc, argv, &(struct verb){"log", &scry_instrument_log, .has_args = true});
+}
+
+/* With a name, a patch that lasts; without, what a killed scry has left. */
+static int run_undo(int argc, char **argv)
+{
+	return argc > 1 && argv[1][0] != '-' ? scry_cmd_patch_undo(argc, argv)
+					     : scry_cmd_undo(argc, argv);
+}
+
+const struct scry_command scry_commands_patch[] = {
+	{"count", run_count, "count calls of functions",
+	 "scry patch count malloc free -p 4711 -d 1s", NULL},
+	{"time", run_time, "time calls of functions",
+	 "scry patch time 'mysql_*@libmariadb' -p 4711 -d 10s", NULL},
+	{"log", run_log, "log calls of functions with their arguments",
+	 "scry patch log write --args 3 -p 4711 -d 1s", NULL},
+	{"apply", scry_cmd_patch_apply, "change a running program, to stay",
+	 "scry patch apply ucontext -p 4711", NULL},
+	{"read", scry_cmd_patch_read, "show what a patch logs",
+	 "scry patch read slow_query -p 4711", NULL},
+	{"list", scry_cmd_patch_list, "show what is changed in a process",
+	 "scry patch list -p 4711", NULL},
+	{"undo", run_undo, "take a patch out, or what a killed scry has left",
+	 "scry patch undo ucontext -p 4711", NULL},
+	{0},
+};

@@ -113,17 +113,18 @@ int scry_inject_check_alone(const struct scry_proc *p)
 {
 	pid_t other = scry_proc_shares_memory(p->pid), first = other;
 
-	for (int i = 0; other && other == first && i < ALONE_TRIES && !is_in_vfork(p->pid); i++) {
+	for (int i = 0; other && other == first; i++) {
+		if (is_in_vfork(p->pid))
+			return 0;
+		if (i == ALONE_TRIES)
+			return scry_fail(
+				-ENOTSUP,
+				"cannot enter process %d (%s): process %d has the same memory "
+				"(clone with CLONE_VM), and is not one of its threads: what it "
+				"runs cannot be stopped with them",
+				p->pid, p->comm, other);
 		nanosleep(&(struct timespec){.tv_nsec = ALONE_NAP_NS}, NULL);
 		other = scry_proc_shares_memory(p->pid);
 	}
-	if (other && is_in_vfork(p->pid))
-		return 0;
-	return other && other == first
-		       ? scry_fail(-ENOTSUP,
-				   "cannot enter process %d (%s): process %d has the same memory "
-				   "(clone with CLONE_VM), and is not one of its threads: what it "
-				   "runs cannot be stopped with them",
-				   p->pid, p->comm, other)
-		       : 0;
+	return 0;
 }

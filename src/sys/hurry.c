@@ -6,7 +6,8 @@
  * for a lender without end, and one that does not come back is the last: no more is lent.
  *
  * To recall is to set the word free and to interrupt the wait. The kernel begins it again, and then
- * the lock is the lender's; nobody else knows of it.
+ * the lock is the lender's; nobody else knows of it. To pass a loan on is to write the next
+ * borrower into the word instead; the wait for the one before ends before that for the next begins.
  */
 #include "sys/hurry.h"
 
@@ -113,6 +114,18 @@ static struct lender *start(void)
 	return l;
 }
 
+size_t scry_hurry_most(void)
+{
+	cpu_set_t cpus[8]; /* 8,192 of them */
+	size_t n;
+
+	if (sched_getaffinity(0, sizeof(cpus), cpus) < 0)
+		return 0;
+	n = (size_t)CPU_COUNT_S(sizeof(cpus), cpus);
+	n = n <= 2 ? n - 1 : (n - 1) / 2;
+	return n < SCRY_LENDERS_MAX ? n : SCRY_LENDERS_MAX;
+}
+
 static void start_lenders(size_t n)
 {
 	const struct sigaction wake = {.sa_handler = wakes};
@@ -122,17 +135,22 @@ static void start_lenders(size_t n)
 	sigfillset(&all);
 	sigdelset(&all, SIGRTMIN);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	while (lenders.count < n && lenders.count < SCRY_LENDERS_MAX &&
-	       (lenders.at[lenders.count] = start()))
+	n = n < scry_hurry_most() ? n : scry_hurry_most();
+	while (lenders.count < n && (lenders.at[lenders.count] = start()))
 		lenders.count++;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
+static void set_owner(struct lender *l, pid_t tid)
+{
+	__atomic_store_n(&l->owner, (uint32_t)tid, __ATOMIC_RELEASE);
+	pthread_kill(l->thread, SIGRTMIN);
+	l->to = tid;
+}
+
 static void recall(struct lender *l)
 {
-	__atomic_store_n(&l->owner, 0, __ATOMIC_RELEASE);
-	pthread_kill(l->thread, SIGRTMIN);
-	l->to = 0;
+	set_owner(l, 0);
 }
 
 static bool is_back(const struct lender *l)
@@ -224,7 +242,7 @@ void scry_hurry_end(struct scry_hurry *h)
 static struct lender *of(pid_t tid)
 {
 	for (size_t i = 0; i < lenders.count; i++)
-		if (lenders.at[i]->to == tid)
+		if (tid && lenders.at[i]->to == tid)
 			return lenders.at[i];
 	return NULL;
 }
@@ -269,5 +287,17 @@ void scry_hurry_recall(pid_t tid)
 	struct lender *l = of(tid);
 
 	if (l)
+		recall(l);
+}
+
+void scry_hurry_pass(pid_t from, pid_t to)
+{
+	struct lender *l = of(from);
+
+	if (!l)
+		return;
+	if (__atomic_load_n(&l->seen, __ATOMIC_ACQUIRE) != l->turn)
+		set_owner(l, to);
+	else /* its time was over, or the borrower has ended */
 		recall(l);
 }

@@ -220,6 +220,43 @@ int scry_symbols_each(struct scry_linkmap *lm, size_t object, scry_symbol_each *
 	return r < 0 ? r : each_name(lm, object, false, each, arg);
 }
 
+static int offer_name(const struct scry_function *function, uint8_t type, void *arg)
+{
+	if (type == STT_FUNC || type == STT_GNU_IFUNC)
+		scry_nearest_offer(arg, function->name);
+	return 0;
+}
+
+/* The number of objects that are concerned. */
+static size_t offer_names(struct scry_linkmap *lm, const struct request *q,
+			  struct scry_nearest *near)
+{
+	size_t objects = 0;
+
+	for (size_t i = 0; i < lm->count; i++) {
+		if (!is_wanted(q, &lm->objects[i]) || scry_linkmap_is_repeated(lm, i))
+			continue;
+		objects++;
+		scry_symbols_each(lm, i, offer_name, near);
+	}
+	return objects;
+}
+
+struct scry_nearest_text scry_symbols_ask(struct scry_linkmap *lm, const char *request)
+{
+	struct scry_nearest near;
+	struct request q = {0};
+
+	if (scry_symbols_is_filter(request) || parse(request, &q) < 0 || q.is_glob || q.is_address)
+		return (struct scry_nearest_text){0};
+	scry_nearest_begin(&near, q.name);
+	if (offer_names(lm, &q, &near) == 0) {
+		q.by_part = true;
+		offer_names(lm, &q, &near);
+	}
+	return scry_nearest_ask(&near);
+}
+
 struct finding {
 	struct scry_linkmap *lm;
 	const struct request *q;
@@ -326,9 +363,10 @@ static int find(struct scry_linkmap *lm, const char *request, bool is_exported,
 				 "process %d has loaded no object '%s'; fix: see /proc/%d/maps",
 				 (int)lm->pid, q.library ? q.library : "", (int)lm->pid);
 	if (r == 0 && ret->hits == hits)
-		return scry_fail(
-			-ENOENT, "no loaded object of process %d defines a function '%s'%s%s",
-			(int)lm->pid, q.name, q.library ? " in " : "", q.library ? q.library : "");
+		return scry_fail(-ENOENT,
+				 "no loaded object of process %d defines a function '%s'%s%s%s",
+				 (int)lm->pid, q.name, q.library ? " in " : "",
+				 q.library ? q.library : "", scry_symbols_ask(lm, request).text);
 	return r;
 }
 

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/map.h"
+#include "base/nearest.h"
 #include "sys/linkmap.h"
 
 #define SCRY_FUNCTIONS_MAX 200000
@@ -47,6 +48,10 @@ struct scry_functions { /* zeroed: empty */
 int scry_symbols_find(struct scry_linkmap *lm, const char *request, struct scry_functions *ret);
 /* All IFUNCs that loaded objects export or name. 0 or -errno as above. */
 int scry_symbols_find_ifuncs(struct scry_linkmap *lm, struct scry_functions *ret);
+
+/* What a request that found nothing was meant to be: of the names of the objects that it concerns
+ * the one nearest to its SYMBOL. Nothing is asked of filters, globs and addresses. */
+struct scry_nearest_text scry_symbols_ask(struct scry_linkmap *lm, const char *request);
 
 /* Does it begin with a sign? */
 bool scry_symbols_is_filter(const char *request);

@@ -21,9 +21,9 @@
 
 #define TRIES 5
 #define LATE_NS 300000000ull
-#define ROUNDS 64 /* of looking for new threads within a try */
-#define WINDOW 8  /* threads that are waited for at a time */
-#define NAP_NS 10000
+#define ROUNDS 64    /* of looking for new threads within a try */
+#define WINDOW 8     /* threads that are waited for at a time */
+#define NAP_NS 50000 /* shorter ones keep them from the processor that we wake on */
 #define WORK_SHARE 4 /* of a pause, for what all are stopped for */
 
 static int add_thread(struct scry_world *w, pid_t tid)
@@ -98,6 +98,7 @@ static bool is_awaited(const struct scry_tracee *t, enum who who)
 static size_t look_for_stops(struct scry_world *w, enum who who, pid_t *ret_late)
 {
 	size_t late = 0;
+	pid_t stopped = 0; /* the last of them, whose loan may go on to the next that is late */
 
 	for (size_t i = 0; i < w->count && late < WINDOW; i++) {
 		struct scry_tracee *t = &w->threads[i];
@@ -105,13 +106,16 @@ static size_t look_for_stops(struct scry_world *w, enum who who, pid_t *ret_late
 		if (!is_awaited(t, who))
 			continue;
 		if (scry_tracee_wait_stop(t, 0) == -ETIMEDOUT) {
-			scry_hurry_lend(t->tid, 0);
+			if (!scry_hurry_lend(t->tid, 0))
+				scry_hurry_pass(stopped, t->tid);
 			*ret_late = t->tid;
 			late++;
 		} else {
-			scry_hurry_recall(t->tid);
+			scry_hurry_recall(stopped);
+			stopped = t->tid;
 		}
 	}
+	scry_hurry_recall(stopped);
 	return late;
 }
 

@@ -166,15 +166,16 @@ void scry_loading_describe(const struct scry_hooks *h, size_t first, FILE *out)
 				scry_text_shown(h->requests[q]).text);
 }
 
-void scry_loading_tell_waiting(struct scry_watch *w, const struct scry_hooks *h, size_t first)
+void scry_loading_tell_waiting(struct scry_watch *w, struct scry_hooks *h, size_t first)
 {
 	char text[512];
 
 	for (size_t q = first; q < h->request_count; q++) {
 		if (h->request_to[q].is_guard || scry_loading_is_met(h, q))
 			continue;
-		snprintf(text, sizeof(text), "%s: no loaded object %s it yet; waiting", shown(h, q),
-			 missing(h, q));
+		snprintf(text, sizeof(text), "%s: no loaded object %s it yet; waiting%s",
+			 shown(h, q), missing(h, q),
+			 scry_symbols_ask(&h->objects, shown(h, q)).text);
 		scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
 	}
 }

@@ -47,7 +47,7 @@ is_faster() { # FILE
 	"$RUBY" -rjson -e '
 r = JSON.parse(File.read(ARGV[0]))
 b, a = r["before"], r["after"]
-abort "before #{b}, after #{a}" unless b["switches"] > 1000 && a["switches"] > 2 * b["switches"] * a["wall_ns"] / b["wall_ns"]
+abort "before #{b}, after #{a}" unless b["switches"] > 1000 && a["switches"] > 2 * b["switches"] * a["cpu_ns"] / b["cpu_ns"]
 abort "#{a["switch_ns"]} ns instead of #{b["switch_ns"]}" unless a["switch_ns"] * 4 < b["switch_ns"]
 abort "system calls #{b["system_calls"]}, #{a["system_calls"]}" unless b["system_calls"] >= b["switches"] && a["system_calls"].zero?
 abort "samples #{b}, #{a}" unless b["samples_inside"] * 5 > b["samples"] && a["samples_inside"] * 20 < a["samples"]' "$1"

@@ -190,17 +190,40 @@ static void texts(void **state)
 	FILE *out = open_memstream(&text, &len);
 
 	scry_opt_help(rows, ROWS, out);
-	scry_opt_man(rows + 1, 1, out);
-	scry_opt_words(rows, ROWS, out);
 	fclose(out);
 	assert_non_null(strstr(text, "  -p, --pid=PID               watch this process\n"));
 	assert_non_null(strstr(text, "      --by=line|class|file    group the rows\n"));
-	assert_non_null(strstr(text, ".TP\n\\fB\\-d\\fR, \\fB\\-\\-duration\\fR=\\fITIME\\fR\n"
-				     "stop after TIME\n"));
-	assert_non_null(strstr(text,
-			       "-v --verbose --json --by --by=line --by=class --by=file --exact"
-			       " --exact=here --exact=there --top= --filter= --memory=\n"));
 	free(text);
+}
+
+static void count_rows(const struct scry_opt *row, size_t count, void *arg)
+{
+	assert_ptr_equal(row, rows);
+	*(size_t *)arg += count;
+}
+
+/* Nothing is parsed, so nothing is stored. */
+static void rows_are_read(void **state)
+{
+	size_t seen = 0;
+
+	scry_opt_read_rows(count_rows, &seen);
+	assert_int_equal(parse("--top 3"), -ECANCELED);
+	scry_opt_read_rows(NULL, NULL);
+	assert_int_equal(seen, ROWS);
+	assert_int_equal(got.top, 0);
+	assert_true(parse("--top 3") > 0);
+	assert_int_equal(got.top, 3);
+}
+
+static void a_misspelt_option_is_guessed(void **state)
+{
+	assert_int_equal(parse("--duratoin 3"), -EINVAL);
+	assert_non_null(strstr(scry_error(), "did you mean '--duration'?"));
+	assert_int_equal(parse("--ouptut=x"), -EINVAL);
+	assert_non_null(strstr(scry_error(), "did you mean '--output'?"));
+	assert_int_equal(parse("--nonsense"), -EINVAL);
+	assert_null(strstr(scry_error(), "did you mean"));
 }
 
 int main(void)
@@ -215,6 +238,8 @@ int main(void)
 		cmocka_unit_test(refuses),
 		cmocka_unit_test(times_and_sizes),
 		cmocka_unit_test(texts),
+		cmocka_unit_test(rows_are_read),
+		cmocka_unit_test(a_misspelt_option_is_guessed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

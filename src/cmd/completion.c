@@ -1,0 +1,367 @@
+/*
+ * `scry completion bash|zsh|fish`: a script for the shell, made of the tables that the commands
+ * themselves read: each is called with a reader of its option rows, and parses nothing.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/opt.h"
+#include "cmd/cmd.h"
+#include "cmd/output.h"
+
+static const char usage[] = "scry completion bash|zsh|fish";
+
+struct writer {
+	const char *group, *name; /* of the command; group may be NULL */
+};
+
+typedef void write_row(const struct writer *w, const struct scry_opt *row);
+
+static void print_name(const struct writer *w, char between)
+{
+	if (w->group)
+		printf("%s%c", w->group, between);
+	printf("%s", w->name);
+}
+
+/* In single quotes; `special` characters get a backslash. */
+static void print_quoted(const char *text, const char *special, const char *quote)
+{
+	for (; *text; text++) {
+		if (*text == '\'')
+			fputs(quote, stdout);
+		else if (strchr(special, *text))
+			printf("\\%c", *text);
+		else
+			putchar(*text);
+	}
+}
+
+static void print_choices(const struct scry_opt *row, const char *before)
+{
+	const char *choices = row->choices, *word;
+	size_t len;
+
+	for (size_t i = 0; choices && (len = scry_opt_next_choice(&choices, &word)) > 0; i++)
+		printf("%s%s%.*s", i ? " " : "", before, (int)len, word);
+}
+
+static bool is_pid(const struct scry_opt *row)
+{
+	return !strcmp(row->long_name, "pid");
+}
+
+static void each_row(const struct scry_opt *rows, size_t count, void *arg)
+{
+	void **call = arg;
+	write_row *write = *(write_row **)call[0];
+
+	for (size_t i = 0; i < count; i++)
+		write(call[1], &rows[i]);
+}
+
+/* Calls `write` for each option of the command. */
+static void each_option(const struct writer *w, const struct scry_command *c, write_row *write)
+{
+	char name[32], help[] = "--help";
+	char *argv[] = {name, help, NULL};
+	void *call[] = {&write, (void *)w};
+
+	snprintf(name, sizeof(name), "%s", c->name);
+	scry_opt_read_rows(each_row, call);
+	c->run(2, argv);
+	scry_opt_read_rows(NULL, NULL);
+	scry_error_clear();
+}
+
+typedef void write_command(const struct writer *w, const struct scry_command *c);
+
+static void each_command(write_command *write)
+{
+	for (const struct scry_command *c = scry_commands; c->name; c++) {
+		if (!c->group)
+			write(&(struct writer){NULL, c->name}, c);
+		for (const struct scry_command *g = c->group; g && g->name; g++)
+			write(&(struct writer){c->name, g->name}, g);
+	}
+}
+
+static void print_names(const struct scry_command *table)
+{
+	for (const struct scry_command *c = table; c->name; c++)
+		printf("%s%s", c == table ? "" : " ", c->name);
+}
+
+/* bash */
+
+static void bash_option(const struct writer *w, const struct scry_opt *row)
+{
+	if (row->short_name)
+		printf(" -%c", row->short_name);
+	printf(" --%s", row->long_name);
+	if (scry_opt_has_arg(row) < 0 && row->choices) {
+		char before[64];
+
+		snprintf(before, sizeof(before), "--%s=", row->long_name);
+		putchar(' ');
+		print_choices(row, before);
+	}
+}
+
+static void bash_options(const struct writer *w, const struct scry_command *c)
+{
+	printf("\t\"");
+	print_name(w, ' ');
+	printf("\") words=\"");
+	each_option(w, c, bash_option);
+	printf("\" ;;\n");
+}
+
+static void bash_argument(const struct writer *w, const struct scry_opt *row)
+{
+	if (!is_pid(row) && !row->choices)
+		return;
+	printf("\t\"");
+	print_name(w, ' ');
+	printf(" --%s\"", row->long_name);
+	if (row->short_name) {
+		printf(" | \"");
+		print_name(w, ' ');
+		printf(" -%c\"", row->short_name);
+	}
+	printf(") words=\"");
+	if (is_pid(row))
+		printf("$(ps -eo pid=)");
+	print_choices(row, "");
+	printf("\" ;;\n");
+}
+
+static void bash_arguments(const struct writer *w, const struct scry_command *c)
+{
+	each_option(w, c, bash_argument);
+}
+
+static void write_bash(void)
+{
+	printf("# Completion of scry for bash: eval \"$(scry completion bash)\"\n"
+	       "_scry() {\n"
+	       "\tlocal cur=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}\n"
+	       "\tlocal name=${COMP_WORDS[1]} words='' i\n"
+	       "\tCOMPREPLY=()\n"
+	       "\tfor ((i = 1; i < COMP_CWORD; i++)); do\n"
+	       "\t\tif [ \"${COMP_WORDS[i]}\" = -- ]; then\n"
+	       "\t\t\tmapfile -t COMPREPLY < <(compgen -c -- \"$cur\")\n"
+	       "\t\t\treturn\n"
+	       "\t\tfi\n"
+	       "\tdone\n"
+	       "\tcase \"$COMP_CWORD $name\" in\n"
+	       "\t\"1 \"*) words=\"");
+	print_names(scry_commands);
+	printf("\" ;;\n");
+	for (const struct scry_command *c = scry_commands; c->name; c++) {
+		if (!c->group)
+			continue;
+		printf("\t\"2 %s\") words=\"", c->name);
+		print_names(c->group);
+		printf("\" ;;\n");
+	}
+	printf("\tesac\n\tcase $name in\n\t");
+	for (const struct scry_command *c = scry_commands, *first = NULL; c->name; c++) {
+		if (!c->group)
+			continue;
+		printf("%s%s", first ? " | " : "", c->name);
+		first = c;
+	}
+	/* bash splits words at "=". */
+	printf(") name=\"$name ${COMP_WORDS[2]}\" ;;\n"
+	       "\tesac\n"
+	       "\tif [ \"$cur\" = = ]; then\n"
+	       "\t\tcur=''\n"
+	       "\telif [ \"$before\" = = ]; then\n"
+	       "\t\tbefore=${COMP_WORDS[COMP_CWORD - 2]}\n"
+	       "\tfi\n"
+	       "\t[ -n \"$words\" ] || case \"$name $before\" in\n");
+	each_command(bash_arguments);
+	printf("\tesac\n"
+	       "\t[ -n \"$words\" ] || [ \"${cur:0:1}\" != - ] || case $name in\n");
+	each_command(bash_options);
+	printf("\tesac\n"
+	       "\t[ -z \"$words\" ] || mapfile -t COMPREPLY < <(compgen -W \"$words\" -- "
+	       "\"$cur\")\n"
+	       "}\n"
+	       "complete -o default -F _scry scry\n");
+}
+
+/* zsh */
+
+static bool is_repeatable(const struct scry_opt *row)
+{
+	return row->kind == SCRY_OPT_COUNT || row->kind == SCRY_OPT_U64_LIST ||
+	       row->kind == SCRY_OPT_STRINGS;
+}
+
+static void zsh_option(const struct writer *w, const struct scry_opt *row)
+{
+	const int arg = scry_opt_has_arg(row);
+	const char *behind = arg > 0 ? "=" : arg < 0 ? "=-" : "";
+
+	printf(" \\\n\t\t");
+	if (is_repeatable(row))
+		printf("'*'");
+	else if (row->short_name)
+		printf("'(-%c --%s)'", row->short_name, row->long_name);
+	if (row->short_name)
+		printf("{-%c%s,--%s%s}", row->short_name, arg > 0 ? "+" : "", row->long_name,
+		       behind);
+	else
+		printf("--%s%s", row->long_name, behind);
+	printf("'[");
+	print_quoted(row->help, "[]:\\", "'\\''");
+	putchar(']');
+	if (arg) {
+		printf("%s%s:", arg < 0 ? "::" : ":", row->arg ? row->arg : "word");
+		if (is_pid(row))
+			printf("_pids");
+		else if (!row->choices)
+			printf("_files");
+		else {
+			putchar('(');
+			print_choices(row, "");
+			putchar(')');
+		}
+	}
+	putchar('\'');
+}
+
+static void zsh_command(const struct writer *w, const struct scry_command *c)
+{
+	printf("_scry_");
+	print_name(w, '_');
+	printf("() {\n\t_arguments -s");
+	each_option(w, c, zsh_option);
+	printf(" \\\n\t\t'*: :_files'\n}\n");
+}
+
+/* A function that picks the word of `table`, and goes on with the rest. */
+static void zsh_words(const char *function, const struct scry_command *table)
+{
+	printf("%s() {\n\tlocal line state\n"
+	       "\t_arguments -C '1: :->word' '*:: :->rest'\n"
+	       "\tcase $state in\n"
+	       "\tword)\n\t\tlocal -a words=(",
+	       function);
+	for (const struct scry_command *c = table; c->name; c++) {
+		printf("\n\t\t\t'%s:", c->name);
+		print_quoted(c->summary, ":\\", "'\\''");
+		putchar('\'');
+	}
+	printf("\n\t\t)\n\t\t_describe command words\n\t\t;;\n"
+	       "\trest) (( $+functions[%s_$line[1]] )) && %s_$line[1] ;;\n"
+	       "\tesac\n}\n",
+	       function, function);
+}
+
+static void write_zsh(void)
+{
+	printf("#compdef scry\n");
+	each_command(zsh_command);
+	for (const struct scry_command *c = scry_commands; c->name; c++) {
+		char function[64];
+
+		snprintf(function, sizeof(function), "_scry_%s", c->name);
+		if (c->group)
+			zsh_words(function, c->group);
+	}
+	zsh_words("_scry", scry_commands);
+	printf("if [ \"$funcstack[1]\" = _scry ]; then\n\t_scry \"$@\"\nelse\n"
+	       "\tcompdef _scry scry\nfi\n");
+}
+
+/* fish */
+
+static void fish_option(const struct writer *w, const struct scry_opt *row)
+{
+	printf("complete -c scry -n '__scry_is \"");
+	print_name(w, ' ');
+	printf("\"'");
+	if (row->short_name)
+		printf(" -s %c", row->short_name);
+	printf(" -l %s", row->long_name);
+	if (is_pid(row))
+		printf(" -x -a '(__fish_complete_pids)'");
+	else if (row->choices) {
+		printf("%s -a '", scry_opt_has_arg(row) > 0 ? " -x" : " -f");
+		print_choices(row, "");
+		putchar('\'');
+	} else if (scry_opt_has_arg(row) > 0)
+		printf(" -r");
+	printf(" -d '");
+	print_quoted(row->help, "\\", "\\'");
+	printf("'\n");
+}
+
+static void fish_options(const struct writer *w, const struct scry_command *c)
+{
+	each_option(w, c, fish_option);
+}
+
+static void fish_words(const char *condition, const struct scry_command *table)
+{
+	for (const struct scry_command *c = table; c->name; c++) {
+		printf("complete -c scry -f -n '__scry_are \"%s\"' -a %s -d '", condition, c->name);
+		print_quoted(c->summary, "\\", "\\'");
+		printf("'\n");
+	}
+}
+
+static void write_fish(void)
+{
+	printf("# Completion of scry for fish.\n"
+	       "function __scry_is # the command line begins with these words\n"
+	       "\tset -l words (commandline -opc)[2..]\n"
+	       "\tstring match -q -- \"$argv[1] *\" \"$words \"\n"
+	       "end\n"
+	       "function __scry_are # the command line has these words so far, no others\n"
+	       "\tset -l words (commandline -opc)[2..]\n"
+	       "\ttest \"$words\" = \"$argv[1]\"\n"
+	       "end\n");
+	fish_words("", scry_commands);
+	for (const struct scry_command *c = scry_commands; c->name; c++)
+		if (c->group)
+			fish_words(c->name, c->group);
+	each_command(fish_options);
+}
+
+static const struct {
+	const char *name;
+	void (*write)(void);
+} shells[] = {{"bash", write_bash}, {"zsh", write_zsh}, {"fish", write_fish}};
+
+int scry_cmd_completion(int argc, char **argv)
+{
+	const char *word = NULL;
+	bool help = false;
+	const struct scry_opt rows[] = {
+		{'h', "help", SCRY_OPT_FLAG, &help, NULL, "this help", NULL},
+	};
+	int r = scry_opt_parse_one(rows, 1, (struct scry_opt_args){argc, argv}, &word);
+
+	if (r == 0 && help) {
+		printf("usage: %s\n\nPrints a script that completes command lines of scry.\n\n",
+		       usage);
+		scry_opt_help(rows, 1, stdout);
+		return 0;
+	}
+	if (r < 0)
+		return SCRY_EXIT_USAGE;
+	for (size_t i = 0; word && i < sizeof(shells) / sizeof(shells[0]); i++) {
+		if (strcmp(shells[i].name, word) != 0)
+			continue;
+		shells[i].write();
+		return scry_flush(stdout, "the script");
+	}
+	scry_fail(-EINVAL, "say for which shell; usage: %s", usage);
+	return SCRY_EXIT_USAGE;
+}
