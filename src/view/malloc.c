@@ -567,6 +567,9 @@ static void note_callers(struct malloc_view *v)
 		note_growing(v, &line);
 	if (p->peak.bytes)
 		note_peak(v, &line, &most);
+	scry_malloc_places_wrappers(&v->places, &line);
+	if (line.len)
+		note(v, &line);
 	scry_buf_done(&line);
 }
 

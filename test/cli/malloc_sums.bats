@@ -205,3 +205,14 @@ said() {
 		[ "$status" -ne 0 ]
 	done
 }
+
+@test "sums: what is asked for through operator new is said, and whose it is with --stack" {
+	"$SCRY" malloc record -q -o x.scry -- "$TARGETS/target_malloc_strings" >/dev/null 3>&-
+	"$SCRY" report x.scry --json >report
+	# as much as the rows of operator new are of all
+	jq -e '(.rows | map(select((.symbol // "") | test("^_Zn[wa]")).bytes) | add) as $new |
+		"\($new * 100 / .totals.bytes + 0.5 | floor) % of the bytes were asked for through operator new" as $said |
+		.notes | any(startswith($said))' report
+	"$SCRY" malloc record -q --stack --force -o x.scry -- "$TARGETS/target_malloc_strings" >/dev/null 3>&-
+	no jq -e '.notes | any(test("allocate for others"))' <("$SCRY" report x.scry --json)
+}
