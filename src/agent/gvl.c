@@ -49,11 +49,48 @@ static struct scry_gvl_row *row_at(const struct moment *m, uint32_t row)
 	return &m->t->row[row & ROWS_MASK];
 }
 
+/* ---- rows ---- */
+
+/* Where in the hash a thread's struct belongs. */
+static uint32_t slot_of(uint64_t th)
+{
+	return (uint32_t)((th >> 4) * 0x9e3779b97f4a7c15ull >> 52);
+}
+_Static_assert(SCRY_GVL_SLOTS == 1u << 12, "the shift above");
+
+/* One that was given back, else one that is new; 0: none. */
+static uint32_t new_row(const struct moment *m, uint64_t th)
+{
+	struct scry_gvl_table *t = m->t;
+	uint32_t row = t->free_row & ROWS_MASK, uses;
+	uint64_t *words;
+
+	if (row) {
+		t->free_row = t->row[row].place;
+		t->free_rows--;
+		uses = t->row[row].uses;
+		words = (uint64_t *)&t->row[row];
+		for (uint32_t i = 0; i < sizeof(t->row[row]) / 8; i++)
+			((volatile uint64_t *)words)[i] = 0;
+		t->row[row].uses = uses;
+	} else {
+		if (t->rows == 0)
+			t->rows = 1;
+		if (t->rows >= SCRY_GVL_THREADS)
+			return 0;
+		row = t->rows++ & ROWS_MASK;
+	}
+	t->row[row].th = th;
+	t->row[row].first = m->now;
+	return row;
+}
+
 /* The row of a thread's struct, a new one where it has none; 0: there is no room. */
 static uint32_t row_of(const struct moment *m, uint64_t th)
 {
 	struct scry_gvl_table *t = m->t;
-	uint32_t slot = (uint32_t)((th >> 4) * 0x9e3779b97f4a7c15ull >> 52), row;
+	const uint32_t slot = slot_of(th);
+	uint32_t row;
 
 	for (uint32_t i = 0; i < SCRY_GVL_PROBES; i++) {
 		uint16_t *at = &t->slots[(slot + i) % SCRY_GVL_SLOTS];
@@ -63,19 +100,73 @@ static uint32_t row_of(const struct moment *m, uint64_t th)
 			return row;
 		if (row)
 			continue;
-		if (t->rows == 0)
-			t->rows = 1;
-		if (t->rows >= SCRY_GVL_THREADS)
+		row = new_row(m, th);
+		if (!row)
 			break;
-		row = t->rows++ & ROWS_MASK;
 		*at = (uint16_t)row;
-		t->row[row].th = th;
-		t->row[row].first = m->now;
 		return row;
 	}
 	if (!t->crowded++)
 		t->crowded_since = m->now;
 	return 0;
+}
+
+/* Who comes behind in the hash moves up, unless it belongs there: so no gap is left before it. */
+static void close_gap(struct scry_gvl_table *t, uint32_t gap)
+{
+	uint32_t at = gap, row;
+
+	for (uint32_t i = 1; i < SCRY_GVL_SLOTS; i++) {
+		at = (at + 1) % SCRY_GVL_SLOTS;
+		row = t->slots[at] & ROWS_MASK;
+		if (!row)
+			break;
+		if ((at - slot_of(t->row[row].th)) % SCRY_GVL_SLOTS < (at - gap) % SCRY_GVL_SLOTS)
+			continue;
+		t->slots[gap] = (uint16_t)row;
+		gap = at;
+	}
+	t->slots[gap] = 0;
+}
+
+static void free_row(struct scry_gvl_table *t, uint32_t row)
+{
+	struct scry_gvl_row *r = &t->row[row];
+	const uint32_t slot = slot_of(r->th);
+
+	for (uint32_t i = 0; i < SCRY_GVL_PROBES; i++)
+		if ((t->slots[(slot + i) % SCRY_GVL_SLOTS] & ROWS_MASK) == row) {
+			close_gap(t, (slot + i) % SCRY_GVL_SLOTS);
+			break;
+		}
+	r->th = 0;
+	r->state = SCRY_GVL_UNKNOWN;
+	r->uses++;
+	r->place = t->free_row;
+	t->free_row = row;
+	t->free_rows++;
+	if (t->recent == row)
+		t->recent = 0;
+}
+
+/* Of threads that have ended, those that the keeper has read all of. */
+static __attribute__((noinline)) void give_back(struct scry_gvl_table *t)
+{
+	const uint32_t asked = *(volatile uint32_t *)&t->asked,
+		       count = *(volatile uint32_t *)&t->ended_count;
+
+	for (uint32_t i = 0; i < count && i < SCRY_GVL_ENDED; i++) {
+		struct scry_gvl_ended *e = &t->ended[i];
+		const uint32_t row = *(volatile uint32_t *)&e->row & ROWS_MASK;
+		const struct scry_gvl_row *r = &t->row[row];
+
+		e->is_free = row && r->th && row != t->owner && r->state == SCRY_GVL_OFF &&
+			     r->since == e->since && !(t->run_takes && t->run_row == row);
+		if (e->is_free)
+			free_row(t, row);
+	}
+	t->pairs_at = !t->pairs_at;
+	__atomic_store_n(&t->given, asked, __ATOMIC_RELEASE);
 }
 
 /* So many are runnable from now on. */
@@ -93,12 +184,13 @@ static void count_runnable(const struct moment *m, int more)
 static void lose(const struct moment *m, uint32_t waiter, uint32_t holder, uint64_t ticks)
 {
 	struct scry_gvl_table *t = m->t;
+	struct scry_gvl_pair *pairs = t->pairs[t->pairs_at & 1];
 	uint64_t key = ((uint64_t)waiter << 16 | holder) + 1;
 	uint64_t at = key * 0x9e3779b97f4a7c15ull >> 48;
 
 	row_at(m, holder)->lost += ticks;
 	for (uint32_t i = 0; i < SCRY_GVL_PROBES; i++) {
-		struct scry_gvl_pair *pair = &t->pairs[(at + i) % SCRY_GVL_PAIRS];
+		struct scry_gvl_pair *pair = &pairs[(at + i) % SCRY_GVL_PAIRS];
 
 		if (pair->key && pair->key != key)
 			continue;
@@ -289,8 +381,11 @@ static int find_stack(const struct scry_gvl_plan *plan, struct scry_gvl_wait *w)
 static void take_stack(const struct moment *m, const struct scry_gvl_row *r, uint64_t th,
 		       uint64_t waited)
 {
-	struct scry_gvl_wait w = {.th = th, .ticks = waited, .is_old = r->is_old};
 	struct scry_gvl_table *t = m->t;
+	struct scry_gvl_wait w = {.th = th,
+				  .ticks = waited,
+				  .who = SCRY_GVL_WHO(r - t->row, r->uses),
+				  .is_old = r->is_old};
 	const uint64_t head = *(volatile uint64_t *)&t->ring_head,
 		       tail = *(volatile uint64_t *)&t->ring_tail;
 	const int has_stack = th == m->has && find_stack(m->plan, &w);
@@ -618,6 +713,8 @@ static __attribute__((noinline)) void look(uint64_t now, uint32_t waits)
 		m.now = m.t->last;
 	if (is_first(m.t))
 		m.t->began = m.t->changed = m.now;
+	if (unlikely(m.t->asked != m.t->given))
+		give_back(m.t);
 	look_at_owner(&m, th, waits);
 	look_at_queue(&m);
 	end(m.t, sequence, m.now);
@@ -638,10 +735,11 @@ void scry_gvl_let_go(uint64_t mutex, uint32_t waits)
 	uint64_t sequence, roles;
 	struct scry_gvl_row *r;
 
-	/* in this order: a fork child has no table before its gate is open */
-	if (unlikely(!__atomic_load_n(&gate->open, __ATOMIC_ACQUIRE) || waits))
+	/* a fork child has none: its gate is all zero, then 1 until it has a lane, whose lease is
+	 * not known yet. Whether the gate is open lies on another line, and look asks */
+	t = (struct scry_gvl_table *)__atomic_load_n(&gate->table, __ATOMIC_ACQUIRE);
+	if (unlikely((uint64_t)t <= 1 || waits))
 		goto look;
-	t = (struct scry_gvl_table *)gate->table;
 	sequence = *(volatile uint64_t *)&t->sequence;
 	roles = *(volatile uint64_t *)&t->roles;
 	if (sequence & 1 || now < t->last || now >= t->lease_end ||
@@ -659,7 +757,7 @@ void scry_gvl_let_go(uint64_t mutex, uint32_t waits)
 		t->roles = (roles & ROWS_MASK) << 16;
 	} else {
 		r = &t->row[roles >> 16 & ROWS_MASK];
-		if (roles & ~0xffff0000ull || gate->gvl.th != th ||
+		if (roles & ~0xffff0000ull || !roles || gate->gvl.th != th ||
 		    gate->gvl.tid != load32(mutex + 8) ||
 		    (plan->hands_over && load64(th + plan->nt) != gate->gvl.nt))
 			goto look;

@@ -172,10 +172,12 @@ static int opt_read_choice(const struct scry_opt *row, const char *text)
 	return scry_fail(-EINVAL, "'%s' is not one of %s", text, row->choices);
 }
 
+#define BLANKS " \t\n" /* as between the words of $(pgrep puma) */
+
 static int opt_read_list(struct scry_opt_list *list, const char *text)
 {
-	while (*text) {
-		size_t len = strcspn(text, ",");
+	while (*(text += strspn(text, BLANKS))) {
+		size_t len = strcspn(text, BLANKS ",");
 		char item[32];
 		size_t i = 0;
 		int err;
@@ -190,6 +192,7 @@ static int opt_read_list(struct scry_opt_list *list, const char *text)
 			i++;
 		list->count += i == list->count; /* given twice, it is meant once */
 		text += len;
+		text += strspn(text, BLANKS);
 		if (*text == ',' && !*++text)
 			break;
 	}

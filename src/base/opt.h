@@ -26,7 +26,7 @@ enum scry_opt_kind {
 	SCRY_OPT_U64_MAYBE,    /* uint64_t *: --long=N; --long alone is UINT64_MAX */
 	SCRY_OPT_DURATION, /* uint64_t *: ns; 50ms, 1.5s, 30s, 5m, 2h; a bare number is seconds */
 	SCRY_OPT_SIZE,	   /* uint64_t *: bytes; 64KiB, 256M, 1GiB; powers of 1024 */
-	SCRY_OPT_U64_LIST, /* struct scry_opt_list *: repeatable, commas too; each once */
+	SCRY_OPT_U64_LIST, /* struct scry_opt_list *: repeatable; commas, blanks; each once */
 	SCRY_OPT_STRINGS,  /* struct scry_opt_strings *: repeatable, point into argv */
 };
 

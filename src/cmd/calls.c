@@ -28,7 +28,7 @@ static int check(struct scry_calls_cli *cli, const struct scry_watch_opts *opts,
 
 	if (r < 0)
 		return r;
-	if (sums && scry_view_refuse(scry_view_find("calls-sums"), &report->rows) < 0)
+	if (scry_view_refuse(scry_view_find(sums ? "calls-sums" : "calls"), &report->rows) < 0)
 		return -EINVAL;
 	if (report->folded)
 		return scry_fail(-EINVAL, "'%s': calls have no stacks to fold", opts->output);
@@ -109,6 +109,7 @@ int scry_cmd_calls(int argc, char **argv)
 		 "read prototypes, as in ltrace.conf; may be repeated", NULL},
 		{'c', "sums", SCRY_OPT_FLAG, &sums, NULL,
 		 "no lines, a table: calls and times of each function", NULL},
+		{0, "top", SCRY_OPT_U64, &report.rows.top, "N", "with -c: show N functions", NULL},
 		SCRY_VIEW_CALLS_OPT_ROWS(&report.rows),
 		{'w', "where", SCRY_OPT_U64, &cli.depth, "N",
 		 "show the callers: up to N frames of native code below each call", NULL},

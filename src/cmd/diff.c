@@ -4,7 +4,7 @@
 #include "view/diff.h"
 #include "view/gvl_diff.h"
 #include "view/malloc_diff.h"
-#include "view/recorded.h"
+#include "rec/sections.h"
 #include "view/syscall_diff.h"
 
 #include "base/err.h"
@@ -22,18 +22,26 @@
 struct diff_opts {
 	struct scry_report_opts report;
 	const char *from, *to; /* moments of one recording */
+	const char *section;   /* of what several have recorded; NULL: choose */
 	const char *output;
 	bool force, is_verbose, help;
 };
 
-static const char *const kinds[] = {"objects", "system calls", "the GVL",
-				    "malloc"}; /* by enum what */
+/* What has rows that are found again in another recording; the first one that both have is
+ * compared. */
+enum what { OBJECTS, SYSCALLS, GVL, MALLOC, WHATS };
+static const struct {
+	const char *section, *name;
+} kinds[WHATS] = {{"objects", "objects"},
+		  {"syscalls", "system calls"},
+		  {"gvl", "the GVL"},
+		  {"malloc", "malloc"}};
 
 struct side {	    /* "x.scry@5m" */
 	char *path; /* owned */
 	uint64_t since_ns;
 	int fd;
-	enum what { OBJECTS, SYSCALLS, GVL, MALLOC } what;
+	struct scry_sections sections;
 	struct scry_diff_side diff;
 };
 
@@ -106,34 +114,61 @@ static int blame(const struct side *side, int err)
 	return scry_fail(err, "'%s': %s", side->path, why);
 }
 
-/* Only these have rows that can be told again in another recording. */
-static int refuse_others(struct side *side)
+/* A recording that does not say who made it may be of objects. */
+static bool holds(const struct side *side, enum what what)
 {
-	const struct scry_view *view = NULL;
-	struct scry_sections sections;
-	int err = scry_sections_read(side->fd, &sections);
+	return scry_sections_find(&side->sections, kinds[what].section) >= 0 ||
+	       (what == OBJECTS && !*side->sections.names[0]);
+}
 
-	if (!err && scry_sections_find(&sections, kinds[OBJECTS]) >= 0)
-		return 0;
-	if (!err)
-		err = scry_view_recorded(side->fd, &view);
-	if (err)
-		return err;
-	if (!strcmp(view->name, "objects") || !strcmp(view->name, "events"))
-		return 0;
-	side->what = !strcmp(view->name, "syscalls") ? SYSCALLS
-		     : !strcmp(view->name, "gvl")    ? GVL
-		     : !strcmp(view->name, "malloc") ? MALLOC
-						     : OBJECTS;
-	if (side->what != OBJECTS && side->since_ns == SCRY_MOMENT_END)
-		return 0;
-	if (side->what != OBJECTS)
-		return scry_fail(-EINVAL, "a recording of %s has no moments; fix: two recordings",
-				 kinds[side->what]);
-	return scry_fail(-EINVAL,
-			 "a recording of '%s', and only objects, malloc, system calls and the GVL "
-			 "are compared; fix: scry report, of each",
-			 view->name);
+static enum what first_of(const struct side *side)
+{
+	int what = OBJECTS;
+
+	while (what < WHATS && !holds(side, (enum what)what))
+		what++;
+	return (enum what)what;
+}
+
+static int refuse_section(const struct side *side, const char *section)
+{
+	return blame(side,
+		     scry_fail(-EINVAL, "%s was not recorded; fix: scry info shows its sections",
+			       section));
+}
+
+/* What is compared: --section, else the first that both have. */
+static int choose(const struct side sides[2], const char *section, enum what *ret_what)
+{
+	const enum what first[2] = {first_of(&sides[0]), first_of(&sides[1])};
+	int what = OBJECTS;
+
+	for (int i = 0; i < 2; i++)
+		if (first[i] == WHATS)
+			return blame(
+				&sides[i],
+				scry_fail(
+					-EINVAL,
+					"a recording of '%s', and only objects, malloc, system "
+					"calls and the GVL are compared; fix: scry report, of each",
+					sides[i].sections.names[0]));
+	while (what < WHATS &&
+	       (section ? strcmp(section, kinds[what].section) != 0
+			: !holds(&sides[0], (enum what)what) || !holds(&sides[1], (enum what)what)))
+		what++;
+	if (what == WHATS && section)
+		return scry_fail(-EINVAL,
+				 "sections of '%s' are not compared; fix: --section objects, "
+				 "syscalls, gvl or malloc",
+				 section);
+	if (what == WHATS)
+		return scry_fail(-EINVAL, "one recording is of %s, the other one of %s",
+				 kinds[first[0]].name, kinds[first[1]].name);
+	for (int i = 0; i < 2; i++)
+		if (!holds(&sides[i], (enum what)what))
+			return refuse_section(&sides[i], section);
+	*ret_what = (enum what)what;
+	return 0;
 }
 
 static int side_open(struct side *side)
@@ -142,10 +177,20 @@ static int side_open(struct side *side)
 
 	if (err)
 		return err;
-	err = refuse_others(side);
-	if (!err)
-		err = scry_sections_open(side->fd, kinds[side->what], &side->diff.reader);
-	if (!err && side->what == OBJECTS)
+	err = scry_sections_read(side->fd, &side->sections);
+	return err ? blame(side, err) : 0;
+}
+
+static int side_read(struct side *side, enum what what)
+{
+	int err;
+
+	if (what != OBJECTS && side->since_ns != SCRY_MOMENT_END)
+		err = scry_fail(-EINVAL, "a recording of %s has no moments; fix: two recordings",
+				kinds[what].name);
+	else
+		err = scry_sections_open(side->fd, kinds[what].section, &side->diff.reader);
+	if (!err && what == OBJECTS)
 		err = scry_moment_find(side->fd, side->since_ns, &side->diff.moment);
 	return err ? blame(side, err) : 0;
 }
@@ -246,25 +291,12 @@ static int print_malloc(const struct side sides[2], const struct diff_opts *opts
 	return err;
 }
 
-static int print(const struct side sides[2], const struct diff_opts *opts, FILE *out)
+static int print_objects(const struct side sides[2], const struct diff_opts *opts, FILE *out)
 {
 	struct scry_doc doc = {
 		.view = "diff", .schema = SCRY_DIFF_SCHEMA, .out = out, .talk = stderr};
 	int err = 0;
 
-	if (sides[0].what != sides[1].what)
-		return scry_fail(-EINVAL, "one recording is of %s, the other one of %s",
-				 kinds[sides[0].what], kinds[sides[1].what]);
-	if (opts->report.rows.live && sides[0].what != OBJECTS)
-		return scry_fail(-EINVAL, "--live is for recordings of objects");
-	if (sides[0].what == SYSCALLS)
-		return print_syscalls(sides, opts, out);
-	if (sides[0].what == GVL)
-		return print_gvl(sides, opts, out);
-	if (sides[0].what == MALLOC)
-		return print_malloc(sides, opts, out);
-	if (opts->report.rows.sort == SCRY_VIEW_SORT_TEMPORARY)
-		return scry_fail(-EINVAL, "--sort temporary is for recordings of malloc");
 	if (opts->report.rows.by >= SCRY_VIEW_BY_CALLER)
 		return scry_fail(-EINVAL, "objects are compared by line, class, file, method or "
 					  "gem; fix: --by one of these");
@@ -278,16 +310,30 @@ static int print(const struct side sides[2], const struct diff_opts *opts, FILE 
 	return err;
 }
 
-static int print_to(const struct side sides[2], const struct diff_opts *opts)
+static int print_to(const struct side sides[2], enum what what, const struct diff_opts *opts)
 {
+	static int (*const prints[])(const struct side *sides, const struct diff_opts *opts,
+				     FILE *out) = {
+		[OBJECTS] = print_objects,
+		[SYSCALLS] = print_syscalls,
+		[GVL] = print_gvl,
+		[MALLOC] = print_malloc,
+	};
 	struct scry_output o;
-	int err = scry_output_check(opts->output, sides[0].fd);
+	int err = 0;
+
+	if (opts->report.rows.live && what != OBJECTS)
+		err = scry_fail(-EINVAL, "--live is for recordings of objects");
+	else if (opts->report.rows.sort == SCRY_VIEW_SORT_TEMPORARY && what != MALLOC)
+		err = scry_fail(-EINVAL, "--sort temporary is for recordings of malloc");
+	if (!err)
+		err = scry_output_check(opts->output, sides[0].fd);
 
 	if (!err)
 		err = scry_output_check(opts->output, sides[1].fd);
 	if (!err)
 		err = scry_output_stream(&o, opts->output, opts->force);
-	return err ? err : scry_output_close(&o, print(sides, opts, o.out));
+	return err ? err : scry_output_close(&o, prints[what](sides, opts, o.out));
 }
 
 static void help(const struct scry_opt *rows, size_t count)
@@ -307,6 +353,9 @@ int scry_cmd_diff(int argc, char **argv)
 		{0, "from", SCRY_OPT_STRING, &opts.from, "TIME",
 		 "of one recording: from this moment (default start)", NULL},
 		{0, "to", SCRY_OPT_STRING, &opts.to, "TIME", "to this one (default end)", NULL},
+		{0, "section", SCRY_OPT_STRING, &opts.section, "INSTRUMENT",
+		 "compare this section of recordings of several: objects, syscalls, gvl or malloc",
+		 NULL},
 		{0, "sort", SCRY_OPT_CHOICE, &opts.report.rows.sort, NULL,
 		 "most growth first, of this (default live; of malloc bytes at the peak)",
 		 SCRY_VIEW_SORT_CHOICES "|temporary"},
@@ -327,6 +376,7 @@ int scry_cmd_diff(int argc, char **argv)
 	struct side sides[2] = {{.fd = -1}, {.fd = -1}};
 	struct scry_opt_words words = {0};
 	int err, status = SCRY_EXIT_USAGE;
+	enum what what = OBJECTS;
 
 	for (size_t i = 0; i < count; i++)
 		if (rows[i].target == &opts.report.rows.by)
@@ -342,7 +392,7 @@ int scry_cmd_diff(int argc, char **argv)
 		err = scry_report_opts_check(&opts.report, opts.output);
 	if (!err)
 		err = scry_output_check_ending(opts.output, "txt json");
-	if (!err && (opts.report.folded || opts.report.flame))
+	if (!err && (opts.report.folded || opts.report.flame || opts.report.speedscope))
 		err = scry_fail(-EINVAL, "'%s': growth has no stacks to draw", opts.output);
 	if (!err)
 		err = sides_parse(sides, &opts, &words);
@@ -353,10 +403,14 @@ int scry_cmd_diff(int argc, char **argv)
 	err = side_open(&sides[0]);
 	if (!err)
 		err = side_open(&sides[1]);
+	if (!err)
+		err = choose(sides, opts.section, &what);
+	for (int i = 0; i < 2 && !err; i++)
+		err = side_read(&sides[i], what);
 	if (err)
 		goto out;
 	name_sides(sides);
-	err = print_to(sides, &opts);
+	err = print_to(sides, what, &opts);
 	status = err ? SCRY_EXIT_FAILURE : 0;
 out:
 	side_close(&sides[0]);

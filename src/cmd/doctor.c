@@ -15,6 +15,7 @@
 #include "base/opt.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/report.h"
 #include "hook/enter_check.h"
 #include "hook/inject.h"
 #include "hook/shared.h"
@@ -23,21 +24,74 @@
 #include "probe/bpf.h"
 #include "sample/syscall_perf.h"
 #include "sys/container.h"
+#include "view/table.h"
 #include "vm/ruby.h"
 #include "vm/ruby_gc.h"
 
+struct line {
+	bool is_ok, is_problem;
+	const char *item, *text, *fix;
+};
+
+static struct scry_doc doc = {.view = "doctor", .schema = 1};
 static int problems;
+
+static struct scry_cell shown_text(const struct line *line, struct scry_buf *buf)
+{
+	scry_buf_printf(buf, "%s%s%s", line->text, *line->fix ? "; fix: " : "", line->fix);
+	return scry_cell_buf(buf);
+}
+
+#define GET(name, ...) SCRY_GET(name, struct line, void, __VA_ARGS__)
+
+GET(get_mark, scry_cell_string(row->is_ok ? "ok" : row->is_problem ? "NO" : "--"))
+GET(get_item, scry_cell_string(row->item))
+GET(get_shown, shown_text(row, buf))
+GET(get_text, scry_cell_string(row->text))
+GET(get_fix, scry_cell_string(*row->fix ? row->fix : NULL))
+
+static const struct scry_column columns[] = {
+	{"", NULL, SCRY_CELL_TEXT, get_mark, 0},
+	{"", "item", SCRY_CELL_TEXT, get_item, 0},
+	{NULL, "is_ok", SCRY_CELL_BOOL, SCRY_AT(struct line, is_ok)},
+	{NULL, "is_problem", SCRY_CELL_BOOL, SCRY_AT(struct line, is_problem)},
+	{"", NULL, SCRY_CELL_TEXT, get_shown, 0},
+	{NULL, "text", SCRY_CELL_TEXT, get_text, 0},
+	{NULL, "fix", SCRY_CELL_TEXT, get_fix, 0},
+};
 
 void scry_doctor_line(const char *item, bool ok, const char *text, const char *fix)
 {
-	printf("%-4s %-22s %s%s%s\n", ok ? "ok" : "NO", item, scry_text_shown(text).text,
-	       !ok && *fix ? "; fix: " : "", ok ? "" : fix);
+	const struct line line = {ok, !ok, item, text, ok ? "" : fix};
+
+	scry_table_push_row(&(struct scry_table){SCRY_COLUMNS(columns)}, &line, &doc);
 	problems += !ok;
 }
 
 void scry_doctor_optional(const char *item, bool ok, const char *text)
 {
-	printf("%-4s %-22s %s\n", ok ? "ok" : "--", item, scry_text_shown(text).text);
+	const struct line line = {ok, false, item, text, ""};
+
+	scry_table_push_row(&(struct scry_table){SCRY_COLUMNS(columns)}, &line, &doc);
+}
+
+/* What was learned of a Ruby, how, and what proves it. */
+static void push_checks(const struct scry_ruby *ruby)
+{
+	struct scry_buf text = {0};
+
+	for (size_t i = 0; i < ruby->check_count; i++) {
+		const struct scry_ruby_check *c = &ruby->checks[i];
+
+		scry_buf_clear(&text);
+		scry_ruby_put_check(c, &text);
+		/* "not known", "not proven": scry does without */
+		if (c->ok && !strncmp(c->value, "not ", 4))
+			scry_doctor_optional(c->item, false, scry_buf_str(&text));
+		else
+			scry_doctor_line(c->item, c->ok, scry_buf_str(&text), "");
+	}
+	scry_buf_done(&text);
 }
 
 static int read_int(const char *path)
@@ -157,7 +211,7 @@ static void check_process(pid_t pid)
 				 "scry stacks does not show it");
 		scry_doctor_engines(ruby);
 		scry_doctor_stacks(ruby);
-		scry_ruby_print_checks(ruby, stdout);
+		push_checks(ruby);
 		scry_ruby_free(ruby);
 	}
 	scry_proc_close(&proc);
@@ -165,28 +219,35 @@ static void check_process(pid_t pid)
 
 int scry_cmd_doctor(int argc, char **argv)
 {
+	struct scry_report_opts form = SCRY_REPORT_OPTS_DEFAULT;
 	uint64_t pid = 0;
 	bool help = false;
 	const struct scry_opt rows[] = {
 		{'p', "pid", SCRY_OPT_PID, &pid, "PID", "look at this process too", NULL},
+		{0, "json", SCRY_OPT_FLAG, &form.json, NULL, "print JSON instead of text", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &help, NULL, "this help", NULL},
 	};
-	int rest, r = scry_opt_parse(rows, 2, (struct scry_opt_args){argc, argv}, &rest);
+	const size_t count = sizeof(rows) / sizeof(rows[0]);
+	int rest, r = scry_opt_parse(rows, count, (struct scry_opt_args){argc, argv}, &rest);
 
 	if (r == 0 && (rest < argc || pid > 4194304))
-		r = scry_fail(-EINVAL, "usage: scry doctor [-p PID]");
+		r = scry_fail(-EINVAL, "usage: scry doctor [-p PID] [--json]");
 	if (r < 0)
 		return SCRY_EXIT_USAGE;
 	if (help) {
-		printf("usage: scry doctor [-p PID]\n\n");
-		scry_opt_help(rows, 2, stdout);
+		printf("usage: scry doctor [-p PID] [--json]\n\n");
+		scry_opt_help(rows, count, stdout);
 		return 0;
 	}
+	doc.out = stdout;
+	if (scry_report_open(&doc, &form) < 0)
+		return SCRY_EXIT_FAILURE;
+	scry_doc_table(&doc, columns, sizeof(columns) / sizeof(columns[0]));
 	check_machine();
 	if (pid)
 		check_process((pid_t)pid);
 	else
 		scry_doctor_engines(NULL);
 	scry_error_clear();
-	return scry_flush(stdout, "the answers") < 0 || problems ? 1 : 0;
+	return scry_doc_end(&doc) < 0 || problems ? SCRY_EXIT_FAILURE : 0;
 }

@@ -1,5 +1,5 @@
 /*
- * The rows of `scry doctor`. All print to stdout.
+ * The rows of `scry doctor`, for its document.
  */
 #ifndef SCRY_CMD_DOCTOR_H
 #define SCRY_CMD_DOCTOR_H

@@ -18,6 +18,7 @@
 #include "cmd/cmd.h"
 #include "sys/world.h"
 #include "vm/ruby_gvl.h"
+#include "vm/ruby_locks.h"
 #include "watch/signals.h"
 
 #define LOOK_AGAIN_NS 3000000 /* for what a thread has run between two looks */
@@ -96,7 +97,9 @@ static void take_states(struct scry_dump *d)
 
 		t->state = scry_thread_state(&l.before[i], &l.now[i], l.waits[i]);
 		scry_dump_wait(d, &l.now[i], t);
-		scry_task_name(d->proc.pid, t->ruby.tid, t->name, sizeof(t->name));
+		if (t->is_other ||
+		    !scry_ruby_thread_name(d->ruby, &t->ruby, t->name, sizeof(t->name)))
+			scry_task_name(d->proc.pid, t->ruby.tid, t->name, sizeof(t->name));
 		scry_task_close(&l.tasks[i]);
 	}
 	free(l.tasks);
@@ -110,7 +113,8 @@ static bool is_alike(const struct scry_dump_thread *a, const struct scry_dump_th
 {
 	if (a->state != b->state || a->count != b->count || a->count == 0 ||
 	    a->is_other != b->is_other || a->end != b->end || a->is_running != b->is_running ||
-	    strcmp(a->wait, b->wait) != 0 || a->verdict != b->verdict || a->unnamed || b->unnamed)
+	    a->lock.object != b->lock.object || strcmp(a->wait, b->wait) != 0 ||
+	    a->verdict != b->verdict || a->unnamed || b->unnamed)
 		return false;
 	return memcmp(a->frames, b->frames, a->count * sizeof(*a->frames)) == 0;
 }
@@ -189,6 +193,8 @@ static int take(struct scry_dump *d, const struct dump_opts *opts)
 		err = scry_world_stop(&world, d->proc.pid, opts->max_pause_ns);
 	if (!err)
 		err = take_stacks(d, opts->pause ? &world : NULL);
+	if (!err)
+		scry_dump_lock_owners(d, opts->pause);
 	if (opts->pause) {
 		scry_world_release(&world);
 		d->pause_ns = world.pause_ns;

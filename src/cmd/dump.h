@@ -2,6 +2,10 @@
 #ifndef SCRY_CMD_DUMP_H
 #define SCRY_CMD_DUMP_H
 
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/json.h"
 #include "name/thread_state.h"
 #include "name/weave.h"
 #include "sys/core.h"
@@ -21,9 +25,33 @@ struct scry_dump_frame {
 	bool is_c;
 };
 
+enum scry_dump_lock_kind {
+	SCRY_DUMP_LOCK_NONE,
+	SCRY_DUMP_LOCK_MUTEX,
+	SCRY_DUMP_LOCK_MONITOR,
+	SCRY_DUMP_LOCK_SLEEP, /* Mutex#sleep: nobody keeps it waiting */
+	SCRY_DUMP_LOCK_QUEUE,
+	SCRY_DUMP_LOCK_ROOM, /* in a SizedQueue */
+	SCRY_DUMP_LOCK_CONDITION,
+	SCRY_DUMP_LOCK_THREAD, /* its end */
+};
+
+struct scry_dump_lock { /* what a thread waits for */
+	enum scry_dump_lock_kind kind;
+	uint64_t object; /* VALUE */
+	const char *class;
+	size_t class_length;
+	uint64_t self_at, cfp; /* where it was read; the thread's newest frame then */
+	size_t owner;	       /* index of the thread that holds it; else the count of threads */
+	bool is_other_fiber;   /* a fiber of that thread's does, which is not its present one */
+	bool is_free, is_in_cycle;
+	const char *why; /* the owner is not known, because; NULL */
+	size_t cycle;	 /* is_in_cycle: index of its first thread */
+};
+
 struct scry_dump_thread {
 	struct scry_ruby_thread ruby;
-	char name[32];
+	char name[256]; /* the program's, else the kernel's */
 	enum scry_thread_state state;
 	char wait[512]; /* "read(7), pipe"; "" */
 	enum scry_walk_verdict verdict;
@@ -35,6 +63,7 @@ struct scry_dump_thread {
 	size_t unnamed;			/* frames that could not be named */
 	struct scry_dump_frame *frames; /* the newest first */
 	size_t count;
+	struct scry_dump_lock lock;
 	size_t same_as; /* index of the first thread with the same frames and wait; its own */
 };
 
@@ -48,7 +77,8 @@ struct scry_dump {
 	struct scry_dump_native *native; /* NULL: native frames are not wanted */
 	struct scry_dump_thread *threads;
 	size_t count;
-	size_t others; /* tasks that run no Ruby */
+	size_t others;	  /* tasks that run no Ruby */
+	size_t deadlocks; /* cycles of threads that wait for each other */
 	uint64_t pause_ns;
 	int64_t wall_s; /* since 1970: now, or when the core was written */
 };
@@ -56,6 +86,12 @@ struct scry_dump {
 /* What it waits for, into t->wait; t->state is known. */
 void scry_dump_wait(const struct scry_dump *d, const struct scry_task_now *now,
 		    struct scry_dump_thread *t);
+
+/* What its newest method waits for, into t->lock, without the owner. `frames` as for weaving. */
+void scry_dump_lock_find(struct scry_dump *d, const struct scry_walk *w,
+			 const struct scry_dump_frame *frames, struct scry_dump_thread *t);
+/* Who holds what all threads wait for, and cycles. is_held: nobody can move. */
+void scry_dump_lock_owners(struct scry_dump *d, bool is_held);
 
 /* Opens a core and its Ruby; `exe` as scry_core_open's program. 0 or -errno with a sentence;
  * d->core is to be closed in any case. */
@@ -88,9 +124,18 @@ bool scry_dump_native_rests(struct scry_dump_look *look);
 int scry_dump_native_weave(struct scry_dump *d, const struct scry_walk *w,
 			   const struct scry_dump_frame *ruby, struct scry_dump_thread *t);
 
+/* The parts of both that are about locks; a thread is its number and name. */
+void scry_dump_put_thread(const struct scry_dump_thread *t, struct scry_buf *buf);
+void scry_dump_put_lock(const struct scry_dump *d, const struct scry_dump_thread *t,
+			struct scry_buf *buf);
+void scry_dump_put_deadlocks(const struct scry_dump *d, struct scry_buf *buf);
+void scry_dump_json_lock(struct scry_json *j, const struct scry_dump *d,
+			 const struct scry_dump_thread *t);
+void scry_dump_json_deadlocks(struct scry_json *j, const struct scry_dump *d);
+
 /* All threads for a person; at most `depth` frames of each, 0: all. */
 void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out);
-/* schema scry.dump/1. 0 or -errno with a sentence. */
+/* schema scry.dump/2. 0 or -errno with a sentence. */
 int scry_dump_json(const struct scry_dump *d, FILE *out);
 
 #endif

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "cmd/dump.h"
 #include "vm/ruby_gvl.h"
+#include "vm/ruby_locks.h"
 
 /* What the kernel leaves in rax when a signal ends a system call that is to be made again
  * (linux/errno.h), or not. */
@@ -129,6 +130,8 @@ void scry_dump_core_states(struct scry_dump *d)
 		t->has_signal = d->core->signal && thread == d->core->threads;
 		t->state = scry_thread_state(&now, &now, waits[i]);
 		scry_dump_wait(d, &now, t);
+		if (!t->is_other)
+			scry_ruby_thread_name(d->ruby, &t->ruby, t->name, sizeof(t->name));
 	}
 	free(threads);
 	free(waits);

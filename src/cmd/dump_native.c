@@ -5,12 +5,12 @@
 
 #include "base/err.h"
 #include "cmd/dump.h"
-#include "name/native.h"
+#include "sys/modules.h"
 #include "sys/world.h"
 
 struct scry_dump_native {
 	struct scry_unwinder *unwinder;
-	struct scry_native *names;
+	struct scry_modules *names;
 	struct scry_weaver weaver;
 	struct scry_native_frame frames[SCRY_UNWINDER_FRAMES_MAX];
 	struct scry_woven woven[SCRY_UNWINDER_FRAMES_MAX + SCRY_WALK_FRAMES_MAX];
@@ -23,8 +23,8 @@ int scry_dump_native_open(struct scry_dump *d)
 	int err = -ENOMEM;
 
 	d->native = n;
-	if (n && (n->names = scry_native_of(&space)))
-		err = scry_unwinder_open(&space, &d->ruby->mem, &n->unwinder);
+	if (n && (n->names = scry_modules_of(&space)))
+		err = scry_unwinder_open(n->names, &d->ruby->mem, &n->unwinder);
 	if (!err)
 		scry_weaver_init(&n->weaver, d->ruby, n->unwinder);
 	return err;
@@ -35,7 +35,7 @@ void scry_dump_native_close(struct scry_dump *d)
 	if (!d->native)
 		return;
 	scry_unwinder_close(d->native->unwinder);
-	scry_native_free(d->native->names);
+	scry_modules_free(d->native->names);
 	free(d->native);
 	d->native = NULL;
 }
@@ -92,11 +92,11 @@ bool scry_dump_native_rests(struct scry_dump_look *look)
 static void name_native(struct scry_dump *d, const struct scry_native_frame *f,
 			struct scry_dump_frame *ret)
 {
-	struct scry_native_name name;
+	struct scry_code_name name;
 	uint32_t module = 0, symbol = 0;
 
 	/* what covers the byte before a return address; of an exact pc that is itself */
-	scry_native_name(d->native->names, f->pc + f->is_exact, &name);
+	scry_modules_name(d->native->names, f->pc + f->is_exact, &name);
 	if (name.module)
 		scry_intern_put(&d->symbols.names, name.module, strlen(name.module), &module);
 	if (name.symbol)

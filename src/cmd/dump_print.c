@@ -9,6 +9,8 @@
 #include "base/demangle.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "view/doc.h"
+#include "view/gem.h"
 
 static const char *verdict_word(enum scry_walk_verdict verdict)
 {
@@ -62,11 +64,7 @@ static void put_head(const struct scry_dump *d, size_t at, struct scry_buf *buf)
 			continue;
 		if (shown++)
 			scry_buf_printf(buf, ", ");
-		scry_buf_printf(buf, "%d", (int)d->threads[i].ruby.tid);
-		if (d->threads[i].name[0]) {
-			scry_buf_printf(buf, " ");
-			scry_text_quote(buf, d->threads[i].name, strlen(d->threads[i].name));
-		}
+		scry_dump_put_thread(&d->threads[i], buf);
 	}
 	scry_buf_printf(buf, ": ");
 	put_state(d, t, buf);
@@ -75,8 +73,11 @@ static void put_head(const struct scry_dump *d, size_t at, struct scry_buf *buf)
 
 static void put_frame(const struct scry_dump_frame *f, struct scry_buf *buf)
 {
+	const char *path;
+
 	scry_buf_printf(buf, "    ");
-	scry_text_escape(buf, f->path, strlen(f->path));
+	path = scry_gem_path(f->path);
+	scry_text_escape(buf, path, strlen(path));
 	if (f->line)
 		scry_buf_printf(buf, ":%" PRIu32, f->line);
 	scry_buf_printf(buf, "%s", f->path[0] ? "  " : "");
@@ -158,6 +159,7 @@ static void put_thread(const struct scry_dump *d, size_t at, uint64_t depth, str
 	const struct scry_dump_thread *t = &d->threads[at];
 
 	put_head(d, at, buf);
+	scry_dump_put_lock(d, t, buf);
 	put_frames(t, depth, buf);
 	if (t->is_cut)
 		scry_buf_printf(buf, "    ... deeper than %u frames\n", SCRY_WALK_FRAMES_MAX);
@@ -248,6 +250,7 @@ void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
 		put_core(d, &buf);
 	else
 		put_stopped(d, &buf);
+	scry_dump_put_deadlocks(d, &buf);
 	for (size_t i = 0; i < d->count; i++) {
 		if (d->threads[i].same_as != i)
 			continue;
@@ -258,37 +261,23 @@ void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
 	scry_buf_done(&buf);
 }
 
-static void json_native(struct scry_json *j, const struct scry_dump_frame *f)
-{
-	scry_json_break(j);
-	scry_json_object_begin(j);
-	scry_json_key(j, "native");
-	scry_json_text(j, f->name[0] ? f->name : NULL);
-	scry_demangle_key(j, f->name, strlen(f->name));
-	scry_json_key(j, "module");
-	scry_json_text(j, f->path);
-	scry_json_key(j, "offset");
-	scry_json_u64(j, f->offset);
-	scry_json_key(j, "address");
-	scry_json_u64(j, f->address);
-	scry_json_object_end(j);
-}
-
 static void json_frame(struct scry_json *j, const struct scry_dump_frame *f)
 {
+	const struct scry_doc_frame frame = {
+		.file = f->path[0] ? f->path : NULL,
+		.file_length = strlen(f->path),
+		.method = f->name[0] ? f->name : NULL,
+		.method_length = strlen(f->name),
+		.line = f->line,
+		.is_c = f->is_c,
+		.is_native = f->is_native,
+		.offset = f->offset,
+		.label = f->is_native ? NULL : f->label,
+		.address = f->is_native ? f->address : 0,
+	};
+
 	scry_json_break(j);
-	scry_json_object_begin(j);
-	scry_json_key(j, "file");
-	scry_json_text(j, f->path[0] ? f->path : NULL);
-	scry_json_key(j, "line");
-	scry_json_u64(j, f->line);
-	scry_json_key(j, "method");
-	scry_json_text(j, f->name);
-	scry_json_key(j, "label");
-	scry_json_text(j, f->label);
-	scry_json_key(j, "is_c");
-	scry_json_bool(j, f->is_c);
-	scry_json_object_end(j);
+	scry_out_json_frame(j, &frame);
 }
 
 /* null, or what put_core says. */
@@ -332,6 +321,7 @@ static void json_thread(struct scry_json *j, const struct scry_dump *d,
 	scry_json_text(j, scry_thread_state_words(t->state));
 	scry_json_key(j, "wait");
 	scry_json_text(j, t->wait[0] ? t->wait : NULL);
+	scry_dump_json_lock(j, d, t);
 	scry_json_key(j, "has_signal");
 	scry_json_bool(j, t->has_signal);
 	scry_json_key(j, "verdict");
@@ -351,7 +341,7 @@ static void json_thread(struct scry_json *j, const struct scry_dump *d,
 	scry_json_key(j, "frames");
 	scry_json_array_begin(j);
 	for (size_t i = 0; i < t->count; i++)
-		(t->frames[i].is_native ? json_native : json_frame)(j, &t->frames[i]);
+		json_frame(j, &t->frames[i]);
 	scry_json_array_end(j);
 	scry_json_object_end(j);
 }
@@ -363,7 +353,7 @@ int scry_dump_json(const struct scry_dump *d, FILE *out)
 	scry_json_init(&j, out);
 	scry_json_object_begin(&j);
 	scry_json_key(&j, "schema");
-	scry_json_text(&j, "scry.dump/1");
+	scry_json_text(&j, "scry.dump/2");
 	scry_json_key(&j, "pid");
 	scry_json_u64(&j, (uint64_t)d->proc.pid);
 	scry_json_key(&j, "runtime");
@@ -377,6 +367,7 @@ int scry_dump_json(const struct scry_dump *d, FILE *out)
 	json_core(&j, d);
 	scry_json_key(&j, "other_threads");
 	scry_json_u64(&j, d->others);
+	scry_dump_json_deadlocks(&j, d);
 	scry_json_key(&j, "threads");
 	scry_json_array_begin(&j);
 	for (size_t i = 0; i < d->count; i++)

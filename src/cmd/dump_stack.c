@@ -47,6 +47,7 @@ static int take_frames(struct scry_dump *d, struct scry_walk *w, struct scry_dum
 			t->state = scry_thread_state_named(t->state, frames[i].name);
 			break;
 		}
+	scry_dump_lock_find(d, w, frames, t);
 	if (t->native_count) {
 		err = scry_dump_native_weave(d, w, frames, t);
 		goto out;

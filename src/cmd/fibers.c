@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "base/opt.h"
 #include "cmd/cmd.h"
 #include "cmd/fibers.h"
@@ -30,7 +31,7 @@
 struct fibers_opts {
 	uint64_t pid, top, most_ns;
 	const char *core, *exe, *output;
-	bool json, all, force, help, count;
+	bool json, all, force, verbose, help, count;
 };
 
 struct show { /* what the view is given */
@@ -89,10 +90,10 @@ static const char *kept(struct show *s, const char *text, size_t *ret_length)
 static void name_native(struct show *s, uint64_t frame, struct scry_doc_frame *ret)
 {
 	const bool is_exact = frame & SCRY_FIBER_FRAME_EXACT;
-	struct scry_native_name name;
+	struct scry_code_name name;
 
 	/* what covers the byte before a return address; of an exact pc that is itself */
-	scry_native_name(s->fibers->native, (frame & ~SCRY_FIBER_FRAME_EXACT) + is_exact, &name);
+	scry_modules_name(s->fibers->native, (frame & ~SCRY_FIBER_FRAME_EXACT) + is_exact, &name);
 	ret->is_native = true;
 	ret->file = kept(s, name.module, &ret->file_length);
 	ret->method = kept(s, name.symbol, &ret->method_length);
@@ -369,7 +370,7 @@ static int take(struct show *s, uint64_t took_ns)
 static int print(struct show *s)
 {
 	struct scry_report_opts form = SCRY_REPORT_OPTS_DEFAULT;
-	struct scry_doc doc = {.view = "fibers", .schema = 1, .talk = stderr};
+	struct scry_doc doc = {.view = "fibers", .schema = 2, .talk = stderr};
 	struct scry_output o;
 	int err = scry_output_stream(&o, s->opts->output, s->opts->force);
 
@@ -478,6 +479,8 @@ int scry_cmd_fibers(int argc, char **argv)
 		{'o', "output", SCRY_OPT_STRING, &o.output, "FILE",
 		 "write the report there: x.json, x.txt", NULL},
 		{0, "force", SCRY_OPT_FLAG, &o.force, NULL, "overwrite the output file", NULL},
+		{'v', "verbose", SCRY_OPT_FLAG, &o.verbose, NULL,
+		 "all totals, one a line, those that are 0 too", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &o.help, NULL, "this help", NULL},
 	};
 	size_t count = sizeof(rows) / sizeof(rows[0]);
@@ -497,6 +500,7 @@ int scry_cmd_fibers(int argc, char **argv)
 	}
 	if (!err)
 		err = check_opts(&o, rest < argc, usage);
+	scry_log_setup(o.verbose, SCRY_LOG_COLOR_AUTO);
 	if (!err)
 		err = o.core ? show_core(&o) : show_process(&o);
 	return scry_front_status(err);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "base/opt.h"
 #include "cmd/cmd.h"
 #include "cmd/malloc.h"
@@ -36,7 +37,7 @@ struct replay_opts {
 	struct scry_opt_strings with;
 	uint64_t runs, rss_every_ns, memory, pid;
 	int threads, touch, pace;
-	bool verify, check, json, force, help, is_compare;
+	bool verify, check, json, force, verbose, help, is_compare;
 	const char *output, *keep;
 	char **command; /* behind --, ends with NULL; NULL: none */
 };
@@ -149,14 +150,18 @@ static int failed(struct replay_job *j, uint32_t at, int err)
 	return 0;
 }
 
+/* One replay, unless one with that allocator has failed before. */
 static int run(struct replay_job *j, uint32_t at, enum scry_replay_mode mode)
 {
 	const struct scry_malloc_allocator *a =
 		at == ALL - 1 ? &no_allocator : &j->allocators.rows[at];
 	struct scry_malloc_run_opts o = run_opts(j, mode);
 
+	int err;
+
 	o.is_paced &= !a->is_null;
-	return scry_malloc_run(j->feed, a, &o, &j->result);
+	err = j->has_failed[at] ? 0 : scry_malloc_run(j->feed, a, &o, &j->result);
+	return err ? failed(j, at, err) : 0;
 }
 
 static int measure(struct replay_job *j, uint64_t round)
@@ -170,15 +175,11 @@ static int measure(struct replay_job *j, uint64_t round)
 
 		if (turn == count)
 			at = ALL - 1;
+		err = run(j, at, SCRY_REPLAY_TIMED);
+		if (err)
+			return err;
 		if (j->has_failed[at])
 			continue;
-		err = run(j, at, SCRY_REPLAY_TIMED);
-		if (err) {
-			err = failed(j, at, err);
-			if (err)
-				return err;
-			continue;
-		}
 		err = keep(j, &j->runs[at][round]);
 		if (err)
 			return err;
@@ -209,10 +210,8 @@ static int sample(struct replay_job *j)
 	_Static_assert((int)SCRY_REPLAY_KINDS == SCRY_REPLAY_KIND_ROWS, "a row for each kind");
 	for (uint32_t at = 0; at < j->allocators.count; at++) {
 		uint64_t all[SCRY_REPLAY_BUCKETS] = {0};
-		int err = j->has_failed[at] ? 0 : run(j, at, SCRY_REPLAY_SAMPLED);
+		int err = run(j, at, SCRY_REPLAY_SAMPLED);
 
-		if (err)
-			err = failed(j, at, err);
 		if (err)
 			return err;
 		if (j->has_failed[at])
@@ -235,10 +234,8 @@ static int count_syscalls(struct replay_job *j)
 	_Static_assert((int)SCRY_REPLAY_SYSCALLS == SCRY_REPLAY_CALL_ROWS, "a field for each");
 	for (uint32_t at = 0; at < j->allocators.count; at++) {
 		struct scry_replay_row *row = &j->rows[at];
-		int err = j->has_failed[at] ? 0 : run(j, at, SCRY_REPLAY_COUNTED);
+		int err = run(j, at, SCRY_REPLAY_COUNTED);
 
-		if (err)
-			err = failed(j, at, err);
 		if (err)
 			return err;
 		if (j->has_failed[at])
@@ -256,10 +253,8 @@ static int count_syscalls(struct replay_job *j)
 static int verify(struct replay_job *j)
 {
 	for (uint32_t at = 0; at < j->allocators.count; at++) {
-		int err = j->has_failed[at] ? 0 : run(j, at, SCRY_REPLAY_VERIFY);
+		int err = run(j, at, SCRY_REPLAY_VERIFY);
 
-		if (err)
-			err = failed(j, at, err);
 		if (err)
 			return err;
 		if (j->has_failed[at])
@@ -757,6 +752,8 @@ static int command(int argc, char **argv, bool is_compare)
 		 "write to FILE: x.txt, x.json; x.svg and x.html are pictures of memory over time",
 		 NULL},
 		{0, "force", SCRY_OPT_FLAG, &opts.force, NULL, "replace FILE if it exists", NULL},
+		{'v', "verbose", SCRY_OPT_FLAG, &opts.verbose, NULL, "all totals, one a line",
+		 NULL},
 		{'h', "help", SCRY_OPT_FLAG, &opts.help, NULL, "this help", NULL},
 		/* the last row depends on the verb */
 		is_compare ? (struct scry_opt){0, "keep", SCRY_OPT_STRING, &opts.keep, "FILE",
@@ -784,6 +781,7 @@ static int command(int argc, char **argv, bool is_compare)
 		err = check(&opts, recording);
 	if (err)
 		return SCRY_EXIT_USAGE;
+	scry_log_setup(opts.verbose, SCRY_LOG_COLOR_AUTO);
 	if (scry_output_try(opts.output, opts.force))
 		return SCRY_EXIT_FAILURE;
 	return is_compare ? record_and_replay(&opts) : replay_path(&opts, recording, NULL);

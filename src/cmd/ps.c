@@ -10,11 +10,12 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/json.h"
 #include "base/opt.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/report.h"
 #include "hook/lasting.h"
+#include "view/table.h"
 #include "vm/ruby.h"
 
 struct row {
@@ -101,100 +102,95 @@ static bool look(pid_t pid, struct row *row)
 	return false;
 }
 
-static void agent_only(const struct row *row, char *buf, size_t size)
+static void put_agent(const struct row *row, struct scry_buf *buf)
 {
+	const int pid = row->proc.pid;
+
 	if (row->is_incomplete)
-		snprintf(buf, size, "mapping was interrupted; scry undo -p %d", row->proc.pid);
+		scry_buf_printf(buf, "mapping was interrupted");
 	else if (row->owner_lives)
-		snprintf(buf, size, "watched by scry %s, process %u", row->does, row->owner);
+		scry_buf_printf(buf, "watched by scry %s, process %u", row->does, row->owner);
 	else if (row->changes)
-		snprintf(buf, size, "%llu change%s; scry undo -p %d",
-			 (unsigned long long)row->changes,
-			 row->changes == 1 ? " in place" : "s in place", row->proc.pid);
+		scry_buf_printf(buf, "%llu change%s in place", (unsigned long long)row->changes,
+				scry_text_s(row->changes));
 	else if (row->heir_of)
-		snprintf(buf, size, "without effect, by fork from %u; scry undo -p %d",
-			 row->heir_of, row->proc.pid);
-	else if (row->is_idle)
-		snprintf(buf, size, "idle, %llu KiB until Ruby code runs; scry undo -p %d",
-			 (unsigned long long)row->agent_bytes / 1024, row->proc.pid);
+		scry_buf_printf(buf, "without effect, by fork from %u", row->heir_of);
 	else
-		snprintf(buf, size, "left in place, %llu KiB; scry undo -p %d",
-			 (unsigned long long)row->agent_bytes / 1024, row->proc.pid);
+		scry_buf_printf(buf,
+				row->is_idle ? "idle, %llu KiB until Ruby code runs"
+					     : "left in place, %llu KiB",
+				(unsigned long long)row->agent_bytes / 1024);
+	if (row->is_incomplete || !row->owner_lives)
+		scry_buf_printf(buf, "; scry undo -p %d", pid);
 }
 
-static const char *agent_words(const struct row *row, char *buf, size_t size)
+static struct scry_cell agent_cell(const struct row *row, struct scry_buf *buf)
 {
-	size_t used = 0;
-
-	if (!row->has_agent && !row->patches[0])
-		return "-";
 	if (row->patches[0])
-		used = (size_t)snprintf(buf, size, "patched: %s%s", row->patches,
-					row->has_agent ? "; " : "");
-	if (!row->has_agent || used >= size)
-		return buf;
-	agent_only(row, buf + used, size - used);
-	return buf;
+		scry_buf_printf(buf, "patched: %s%s", row->patches, row->has_agent ? "; " : "");
+	if (row->has_agent)
+		put_agent(row, buf);
+	return scry_cell_buf(buf);
 }
 
-static void print_json(struct scry_json *j, const struct row *row)
-{
-	scry_json_object_begin(j);
-	scry_json_key(j, "pid");
-	scry_json_u64(j, (uint64_t)row->proc.pid);
-	scry_json_key(j, "uid");
-	scry_json_u64(j, row->proc.uid);
-	scry_json_key(j, "threads");
-	scry_json_u64(j, (uint64_t)row->proc.threads);
-	scry_json_key(j, "command");
-	scry_json_text(j, row->proc.comm);
-	scry_json_key(j, "ruby");
-	scry_json_text(j, row->module);
-	scry_json_key(j, "agent_bytes");
-	scry_json_u64(j, row->agent_bytes);
-	scry_json_key(j, "agent_changes");
-	scry_json_u64(j, row->changes);
-	scry_json_key(j, "patches");
-	scry_json_text(j, row->patches);
-	scry_json_key(j, "owner_pid");
-	scry_json_u64(j, row->owner_lives ? row->owner : 0);
-	scry_json_object_end(j);
-}
+#define GET(name, ...) SCRY_GET(name, struct row, void, __VA_ARGS__)
 
-static void each_process(struct scry_json *json, int *ret_shown)
+GET(get_pid, scry_cell_number((uint64_t)row->proc.pid))
+GET(get_uid, scry_cell_number(row->proc.uid))
+GET(get_threads, scry_cell_number((uint64_t)row->proc.threads))
+GET(get_command, scry_cell_string(row->proc.comm))
+GET(get_ruby, scry_cell_string(row->module))
+GET(get_ruby_shown, scry_cell_string(row->is_ruby ? row->module : NULL))
+GET(get_patches, scry_cell_string(row->patches))
+GET(get_owner, scry_cell_number(row->owner_lives ? row->owner : 0))
+GET(get_agent, agent_cell(row, buf))
+
+static const struct scry_column columns[] = {
+	{"pid", "pid", SCRY_CELL_NUMBER, get_pid, 0},
+	{"uid", "uid", SCRY_CELL_NUMBER, get_uid, 0},
+	{"threads", "threads", SCRY_CELL_NUMBER, get_threads, 0},
+	{"command", "command", SCRY_CELL_TEXT, get_command, 0},
+	{NULL, "ruby", SCRY_CELL_TEXT, get_ruby, 0},
+	{"ruby", NULL, SCRY_CELL_TEXT, get_ruby_shown, SCRY_COLUMN_ELASTIC},
+	{NULL, "agent_bytes", SCRY_CELL_NUMBER, SCRY_AT(struct row, agent_bytes)},
+	{NULL, "agent_changes", SCRY_CELL_NUMBER, SCRY_AT(struct row, changes)},
+	{NULL, "patches", SCRY_CELL_TEXT, get_patches, 0},
+	{NULL, "owner_pid", SCRY_CELL_NUMBER, get_owner, 0},
+	{"agent", NULL, SCRY_CELL_TEXT, get_agent, 0},
+};
+
+/* How many there are. */
+static int push_all(struct scry_doc *doc)
 {
+	const struct scry_table table = {SCRY_COLUMNS(columns)};
 	DIR *dir = opendir("/proc");
 	struct dirent *d;
+	int shown = 0;
 
 	while (dir && (d = readdir(dir))) {
 		struct row row;
-		char words[256];
 
 		if (!isdigit((unsigned char)d->d_name[0]) || !look((pid_t)atoi(d->d_name), &row))
 			continue;
-		if (json)
-			print_json(json, &row);
-		else
-			printf("%8d  %6u  %7d  %-16s %-48s  %s\n", row.proc.pid, row.proc.uid,
-			       row.proc.threads, scry_text_shown(row.proc.comm).text,
-			       row.is_ruby ? scry_text_shown(row.module).text : "-",
-			       scry_text_shown(agent_words(&row, words, sizeof(words))).text);
-		++*ret_shown;
+		scry_table_push_row(&table, &row, doc);
+		shown++;
 		scry_proc_close(&row.proc);
 	}
 	if (dir)
 		closedir(dir);
+	return shown;
 }
 
 int scry_cmd_ps(int argc, char **argv)
 {
-	bool json = false, help = false;
+	struct scry_report_opts form = SCRY_REPORT_OPTS_DEFAULT;
+	struct scry_doc doc = {.view = "ps", .schema = 1, .out = stdout};
+	bool help = false;
 	const struct scry_opt rows[] = {
-		{0, "json", SCRY_OPT_FLAG, &json, NULL, "print JSON instead of text", NULL},
+		{0, "json", SCRY_OPT_FLAG, &form.json, NULL, "print JSON instead of text", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &help, NULL, "this help", NULL},
 	};
-	struct scry_json j;
-	int rest, shown = 0, r = scry_opt_parse(rows, 2, (struct scry_opt_args){argc, argv}, &rest);
+	int rest, r = scry_opt_parse(rows, 2, (struct scry_opt_args){argc, argv}, &rest);
 
 	if (r == 0 && rest < argc)
 		r = scry_fail(-EINVAL, "ps takes no words; usage: scry ps [--json]");
@@ -205,22 +201,11 @@ int scry_cmd_ps(int argc, char **argv)
 		scry_opt_help(rows, 2, stdout);
 		return 0;
 	}
-	if (json) {
-		scry_json_init(&j, stdout);
-		scry_json_object_begin(&j);
-		scry_json_key(&j, "schema");
-		scry_json_text(&j, "scry.ps/1");
-		scry_json_key(&j, "rows");
-		scry_json_array_begin(&j);
-		each_process(&j, &shown);
-		scry_json_array_end(&j);
-		scry_json_object_end(&j);
-		return scry_json_done(&j) < 0 ? 1 : 0;
-	}
-	printf("%8s  %6s  %7s  %-16s %-48s  %s\n", "pid", "uid", "threads", "command", "ruby",
-	       "agent");
-	each_process(NULL, &shown);
-	if (!shown)
-		printf("no Ruby process is running%s\n", geteuid() ? " that you may look at" : "");
-	return scry_flush(stdout, "the list") < 0 ? 1 : 0;
+	if (scry_report_open(&doc, &form) < 0)
+		return SCRY_EXIT_FAILURE;
+	scry_doc_table(&doc, columns, sizeof(columns) / sizeof(columns[0]));
+	if (!push_all(&doc))
+		scry_doc_remark(&doc, "no Ruby process is running%s",
+				geteuid() ? " that you may look at" : "");
+	return scry_doc_end(&doc) < 0 ? SCRY_EXIT_FAILURE : 0;
 }

@@ -240,7 +240,8 @@ static int check_form(const struct record *r, const struct scry_watch_opts *opts
 
 	for (size_t i = 0; i < INSTRUMENTS; i++)
 		wanted += r->is_wanted[i];
-	if (e == 0 && wanted > 1 && (report->json || report->folded || report->flame))
+	if (e == 0 && wanted > 1 &&
+	    (report->json || report->folded || report->flame || report->speedscope))
 		e = scry_fail(-EINVAL,
 			      "'%s' is a form of one instrument's report; fix: -o x.scry, and scry "
 			      "report --section for each",

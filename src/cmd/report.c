@@ -37,7 +37,8 @@ void scry_report_by_settle(struct scry_report_opts *opts)
 int scry_report_opts_check(struct scry_report_opts *opts, const char *path)
 {
 	if (path) {
-		opts->json |= scry_output_is(path, ".json");
+		opts->speedscope = scry_output_is(path, ".speedscope.json");
+		opts->json |= !opts->speedscope && scry_output_is(path, ".json");
 		opts->folded |= scry_output_is(path, ".folded");
 		opts->flame |= scry_output_is(path, ".html");
 	}
@@ -54,10 +55,14 @@ int scry_report_opts_check(struct scry_report_opts *opts, const char *path)
 	if (opts->folded && opts->json)
 		return scry_fail(-EINVAL,
 				 "--folded and --json are two forms of a report; fix: one");
-	if (opts->flame && (opts->folded || opts->json))
-		return scry_fail(-EINVAL,
-				 "x.html is a picture, and neither JSON nor folded; fix: one");
-	opts->rows.stacks |= opts->folded || opts->flame;
+	if ((opts->flame || opts->speedscope) && (opts->folded || opts->json))
+		return scry_fail(
+			-EINVAL,
+			"%s is a picture, and neither a report in JSON nor folded; fix: one",
+			opts->flame ? "x.html" : "x.speedscope.json");
+	opts->rows.stacks |= opts->folded || opts->flame || opts->speedscope;
+	opts->rows.times.split = opts->flame || opts->speedscope;
+	opts->rows.times.idle |= opts->json; /* programs get all */
 	return scry_view_opts_check(&opts->rows);
 }
 
@@ -81,8 +86,19 @@ int scry_report_open(struct scry_doc *doc, const struct scry_report_opts *opts)
 		return scry_out_folded_open(doc);
 	if (opts->flame)
 		return scry_out_flame_open(doc);
+	if (opts->speedscope)
+		return scry_out_speedscope_open(doc);
 	doc->width = terminal_width(doc->out);
 	return scry_out_text_open(doc);
+}
+
+static int is_stacks_by(int by)
+{
+	if (by == SCRY_VIEW_BY_LINE || by == SCRY_VIEW_BY_METHOD || by == SCRY_VIEW_BY_GEM ||
+	    by == SCRY_VIEW_BY_THREAD || by == SCRY_VIEW_BY_PROCESS)
+		return 0;
+	return scry_fail(-EINVAL, "reports of stacks are by line, method, gem, thread or process; "
+				  "fix: --by one of these");
 }
 
 /* What rows are by, of this view; -EINVAL with a sentence. */
@@ -107,6 +123,10 @@ static int choose_by(const struct scry_view *view, const struct scry_report_opts
 	if (is_gvl)
 		return scry_fail(-EINVAL, "reports of the GVL are by line, method, gem, "
 					  "thread or holder; fix: --by one of these");
+	if (!strcmp(view->name, "stacks"))
+		return is_stacks_by(*by);
+	if (*by == SCRY_VIEW_BY_PROCESS)
+		return scry_fail(-EINVAL, "--by process is for recordings of stacks");
 	if (*by == SCRY_VIEW_BY_HOLDER)
 		return scry_fail(-EINVAL, "--by holder is for recordings of the GVL");
 	if (*by >= SCRY_VIEW_BY_SYSCALL && !is_syscalls)
@@ -136,6 +156,8 @@ static int run_view(struct scry_reader *reader, const struct scry_view *view,
 	if (opts->folded && strcmp(view->name, "objects") && strcmp(view->name, "malloc") &&
 	    strcmp(view->name, "stacks") && strcmp(view->name, "gvl"))
 		return scry_fail(-EINVAL, "view '%s' has no stacks to fold", view->name);
+	if (opts->speedscope && strcmp(view->name, "stacks"))
+		return scry_fail(-EINVAL, "view '%s' has no flame graph", view->name);
 	if (opts->flame && strcmp(view->name, "stacks") && strcmp(view->name, "malloc"))
 		return scry_fail(-EINVAL, "view '%s' has no flame graph", view->name);
 	err = scry_view_refuse(view, &opts->rows);
@@ -281,7 +303,8 @@ int scry_report_fd(int fd, const struct scry_report_opts *opts, FILE *out)
 
 	if (!err)
 		err = scry_view_choose(fd, &choice);
-	if (!err && choice.count > 1 && (opts->json || opts->folded || opts->flame))
+	if (!err && choice.count > 1 &&
+	    (opts->json || opts->folded || opts->flame || opts->speedscope))
 		return scry_fail(-EINVAL,
 				 "%zu instruments have recorded, and this form is of one; fix: "
 				 "--section %s, or another one that scry info names",
@@ -370,7 +393,7 @@ int scry_cmd_report(int argc, char **argv)
 		 NULL},
 		{'o', "output", SCRY_OPT_STRING, &path, "FILE",
 		 "write the report to FILE; x.json is JSON, x.folded is folded, x.html a picture "
-		 "of stacks",
+		 "of stacks, x.speedscope.json one for speedscope",
 		 NULL},
 		{0, "force", SCRY_OPT_FLAG, &force, NULL, "replace FILE if it exists", NULL},
 		{'v', "verbose", SCRY_OPT_FLAG, &is_verbose, NULL,

@@ -13,8 +13,9 @@ struct scry_report_opts {
 	const char *view;    /* NULL: the one of the instrument that recorded */
 	const char *section; /* of what several have recorded; NULL: all of them, in text */
 	bool json, folded;
-	bool flame;    /* a flame graph, as an HTML page: of samples */
-	bool by_given; /* rows.by was asked for, and is not what views have without */
+	bool flame;	 /* a flame graph, as an HTML page: of samples */
+	bool speedscope; /* the same for the viewer of that name */
+	bool by_given;	 /* rows.by was asked for, and is not what views have without */
 	struct scry_view_opts rows;
 };
 
@@ -40,7 +41,7 @@ struct scry_report_opts {
 /* --by of all views, for the choices of a row (enum scry_view_by); it begins as -1, so that one
  * that is given is seen: by_settle, after parsing. */
 #define SCRY_REPORT_BY_CHOICES \
-	"line|class|file|method|gem|caller|module|stack|syscall|thread|site|holder"
+	"line|class|file|method|gem|caller|module|stack|syscall|thread|site|holder|process"
 void scry_report_by_settle(struct scry_report_opts *opts);
 
 /*

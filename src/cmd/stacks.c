@@ -43,6 +43,7 @@ struct stacks {
 	uint64_t duration_ns, rate;
 	int names; /* enum scry_sampling_names */
 	int engine;
+	int by; /* as the option has it */
 	bool native, pause, quiet, help, follow;
 	int verbose;
 	/* the run */
@@ -369,7 +370,10 @@ static int sample(struct stacks *s)
 	note_stopped(s);
 	scry_writer_flush(s->o.writer);
 	if (!s->quiet && !s->o.command && !s->duration_ns)
-		scry_log_say("watching process %d; ^C stops and reports", (int)s->pid);
+		scry_log_say(s->pids.count > 1
+				     ? "watching process %d and %zu more; ^C stops and reports"
+				     : "watching process %d; ^C stops and reports",
+			     (int)s->pid, s->pids.count - 1);
 	s->run.began_ns = scry_now_ns();
 	s->seed = s->run.began_ns | 1;
 	s->why = "duration";
@@ -414,6 +418,8 @@ static int watch(struct stacks *s)
 		scry_outside_head(&s->o, "stacks");
 		err = scry_descendants_begin(s->kin, first, s->pid);
 	}
+	for (size_t i = 1; i < s->pids.count && !err; i++)
+		err = scry_descendants_add(s->kin, (pid_t)s->pids.values[i]);
 	if (!err)
 		note_start(s);
 	if (!err)
@@ -452,6 +458,11 @@ static int run(struct stacks *s)
 
 static int check(struct stacks *s, int argc, char **argv, int rest_at)
 {
+	static const int by[] = {SCRY_VIEW_BY_LINE, SCRY_VIEW_BY_METHOD, SCRY_VIEW_BY_GEM,
+				 SCRY_VIEW_BY_THREAD, SCRY_VIEW_BY_PROCESS};
+
+	s->o.report.rows.by = by[s->by];
+	s->o.report.by_given = s->by;
 	if (rest_at < argc)
 		s->o.command = argv + rest_at;
 	if (!s->pids.count == !s->o.command)
@@ -460,11 +471,10 @@ static int check(struct stacks *s, int argc, char **argv, int rest_at)
 						  : "say what to watch: -p PID, or -- CMD; "
 						    "usage: scry stacks [OPTIONS] -p PID | -- "
 						    "CMD...");
-	if (s->pids.count > 1)
-		return scry_fail(-EINVAL, "one process at a time; fix: a scry for each");
-	if (s->pids.count && (!s->pids.values[0] || s->pids.values[0] > 4194304))
-		return scry_fail(-EINVAL, "%llu is not a process id",
-				 (unsigned long long)s->pids.values[0]);
+	for (size_t i = 0; i < s->pids.count; i++)
+		if (!s->pids.values[i] || s->pids.values[i] > 4194304) /* PID_MAX_LIMIT */
+			return scry_fail(-EINVAL, "%llu is not a process id",
+					 (unsigned long long)s->pids.values[i]);
 	if (s->pause && s->engine == ENGINE_BPF)
 		return scry_fail(-EINVAL, "--pause reads from outside; fix: it, or --engine=bpf");
 	if (s->rate == UINT64_MAX)
@@ -484,7 +494,9 @@ int scry_cmd_stacks(int argc, char **argv)
 	static const char usage[] = "scry stacks [OPTIONS] -p PID | -- CMD...";
 	struct stacks s = {.rate = UINT64_MAX, .o = SCRY_OUTSIDE_INIT};
 	const struct scry_opt rows[] = {
-		{'p', "pid", SCRY_OPT_U64_LIST, &s.pids, "PID", "watch this live process", NULL},
+		{'p', "pid", SCRY_OPT_U64_LIST, &s.pids, "PID",
+		 "watch this live process; may be given again, and have several: \"$(pgrep puma)\"",
+		 NULL},
 		{'d', "duration", SCRY_OPT_DURATION, &s.duration_ns, "TIME",
 		 "stop after 30s, 5m, ...; 0 (default): at ^C, or when it ends", NULL},
 		{'r', "rate", SCRY_OPT_U64, &s.rate, "N",
@@ -497,7 +509,8 @@ int scry_cmd_stacks(int argc, char **argv)
 		{'f', "follow", SCRY_OPT_FLAG, &s.follow, NULL,
 		 "sample its child processes too, and what they run", NULL},
 		{'o', "output", SCRY_OPT_STRING, &s.o.output, "FILE",
-		 "keep the recording (x.scry), or render at once (x.html, x.folded, x.json, x.txt)",
+		 "keep the recording (x.scry), or render at once (x.html, x.folded, "
+		 "x.speedscope.json, x.json, x.txt)",
 		 NULL},
 		{0, "native", SCRY_OPT_FLAG, &s.native, NULL,
 		 "native frames too, of C code, merged with Ruby's", NULL},
@@ -509,6 +522,9 @@ int scry_cmd_stacks(int argc, char **argv)
 		 "made",
 		 "auto|read|probe"},
 		SCRY_VIEW_STACKS_OPT_ROWS(&s.o.report.rows),
+		{0, "by", SCRY_OPT_CHOICE, &s.by, NULL,
+		 "a row for each line (default), method, gem, thread or process",
+		 "line|method|gem|thread|process"},
 		{0, "top", SCRY_OPT_U64, &s.o.report.rows.top, "N",
 		 "show N rows, 0 all (default 30; all in JSON)", NULL},
 		{0, "grep", SCRY_OPT_STRING, &s.o.report.rows.grep, "TEXT",

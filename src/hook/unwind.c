@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <x86intrin.h>
 
@@ -16,20 +15,13 @@
 #include "agent/walk.h"
 #include "base/err.h"
 #include "hook/parts.h"
-#include "sys/cfi.h"
-#include "sys/elf.h"
-#include "wire/unwind_step.h"
 
-#define PATIENCE_NS 4000000ull
 #define LOOK_NS 1000000000ull
-#define WINDOW 2048			  /* words of a stack that are read at once */
 #define STACKS_OLD (SCRY_WALK_STACKS / 4) /* of earlier watches */
 
 struct scry_unwind_file {
-	uint64_t inode;
-	uint32_t dev_major, dev_minor;
+	const struct scry_module *module;
 	uint64_t base;		  /* link-time address of pc 0 */
-	uint64_t offset, address; /* of the mapping met first, address link-time */
 	uint32_t at, rows, rules; /* at 0: it has no table */
 };
 
@@ -62,41 +54,15 @@ static bool put_table(struct scry_unwinding *u, const struct scry_cfi *cfi,
 	return true;
 }
 
-static void compile(struct scry_unwinding *u, struct scry_elf *elf, struct scry_unwind_file *file)
-{
-	struct scry_image image = {0};
-	struct scry_cfi cfi = {0};
-
-	if (scry_image_open(elf, &image) < 0 || scry_cfi_compile(elf, &image, &cfi) < 0)
-		u->no_tables++;
-	else if (!put_table(u, &cfi, file))
-		u->no_room++;
-	scry_error_clear();
-	scry_cfi_done(&cfi);
-	scry_image_close(&image);
-}
-
-static struct scry_unwind_file *find_file(const struct scry_unwinding *u,
-					  const struct scry_map_entry *m)
-{
-	for (size_t i = 0; i < u->file_count; i++) {
-		struct scry_unwind_file *file = &u->files[i];
-
-		if (file->inode == m->inode && file->dev_major == m->dev_major &&
-		    file->dev_minor == m->dev_minor && file->offset == m->offset)
-			return file;
-	}
-	return NULL;
-}
-
-/* Of a mapping that has not been met; NULL: no memory, or the file cannot be read. */
-static struct scry_unwind_file *add_file(struct scry_unwinding *u, const struct scry_maps *maps,
-					 const struct scry_map_entry *m)
+/* NULL: no memory. */
+static struct scry_unwind_file *file_of(struct scry_unwinding *u, struct scry_module *module)
 {
 	struct scry_unwind_file *file;
-	struct scry_elf *elf = NULL;
-	uint64_t bias = 0;
+	const struct scry_cfi *cfi;
 
+	for (size_t i = 0; i < u->file_count; i++)
+		if (u->files[i].module == module)
+			return &u->files[i];
 	if (u->file_count == u->file_room) {
 		size_t room = u->file_room ? 2 * u->file_room : 64;
 
@@ -106,38 +72,33 @@ static struct scry_unwind_file *add_file(struct scry_unwinding *u, const struct 
 		u->files = file;
 		u->file_room = room;
 	}
-	if (scry_elf_open_mapped(u->pid, m, &elf) < 0 || scry_elf_bias(elf, maps, m, &bias) < 0) {
-		scry_elf_close(elf);
-		return NULL;
-	}
 	file = &u->files[u->file_count++];
-	*file = (struct scry_unwind_file){.inode = m->inode,
-					  .dev_major = m->dev_major,
-					  .dev_minor = m->dev_minor,
-					  .offset = m->offset,
-					  .address = m->start - bias};
-	compile(u, elf, file);
-	scry_elf_close(elf);
+	*file = (struct scry_unwind_file){.module = module};
+	cfi = scry_module_cfi(module);
+	if (!cfi->rows.count)
+		u->no_tables++;
+	else if (!put_table(u, cfi, file))
+		u->no_room++;
 	return file;
 }
 
-static void list_mapping(struct scry_unwinding *u, const struct scry_maps *maps,
-			 const struct scry_map_entry *m, uint32_t since,
+static void list_mapping(struct scry_unwinding *u, const struct scry_map_entry *m, uint32_t since,
 			 struct scry_unwind_index *index)
 {
 	const struct scry_unwind_index *before = &u->lists[u->generation & 1];
-	const struct scry_unwind_file *file = find_file(u, m);
+	const struct scry_unwind_file *file;
 	struct scry_unwind_object *o;
+	struct scry_module *module;
+	uint64_t bias;
 
-	if (!file)
-		file = add_file(u, maps, m);
-	scry_error_clear();
+	module = scry_modules_at(u->modules, m->start, &bias);
+	file = module ? file_of(u, module) : NULL;
 	if (!file || !file->at || index->count == SCRY_UNWIND_OBJECTS)
 		return;
 	o = &index->objects[index->count++];
 	*o = (struct scry_unwind_object){.start = m->start,
 					 .end = m->end,
-					 .base = m->start - file->address + file->base,
+					 .base = bias + file->base,
 					 .at = file->at,
 					 .rows = file->rows,
 					 .rules = file->rules,
@@ -146,20 +107,6 @@ static void list_mapping(struct scry_unwinding *u, const struct scry_maps *maps,
 		if (before->objects[i].start == o->start && before->objects[i].end == o->end &&
 		    before->objects[i].base == o->base && before->objects[i].at == o->at)
 			o->since = before->objects[i].since;
-}
-
-static uint64_t hash_maps(const struct scry_maps *maps)
-{
-	uint64_t hash = 0;
-
-	for (size_t i = 0; i < maps->count; i++) {
-		const struct scry_map_entry *m = &maps->entries[i];
-
-		if (m->x && m->inode)
-			hash = (hash ^ m->start ^ m->inode << 32 ^ m->offset) *
-			       0x9e3779b97f4a7c15ull;
-	}
-	return hash;
 }
 
 /* The process can write there: what it makes of it is its own affair, and never read here. */
@@ -173,10 +120,10 @@ static void publish(const struct scry_unwinding *u)
 	__atomic_store_n(&u->map->generation, u->generation, __ATOMIC_RELEASE);
 }
 
-/* Lists what is mapped; published when it is not what was listed last. */
-static void look(struct scry_unwinding *u, const struct scry_maps *maps)
+void scry_unwind_list(struct scry_unwinding *u)
 {
-	uint64_t hash = hash_maps(maps);
+	const struct scry_maps *maps = scry_modules_maps(u->modules);
+	uint64_t hash = scry_modules_hash(u->modules);
 	uint64_t next = u->generation ? u->generation + 1 : __rdtsc() | 1;
 	struct scry_unwind_index *index = &u->lists[next & 1];
 
@@ -186,7 +133,7 @@ static void look(struct scry_unwinding *u, const struct scry_maps *maps)
 	index->count = 0;
 	for (size_t i = 0; i < maps->count; i++)
 		if (maps->entries[i].x && maps->entries[i].inode)
-			list_mapping(u, maps, &maps->entries[i], (uint32_t)next, index);
+			list_mapping(u, &maps->entries[i], (uint32_t)next, index);
 	u->generation = next;
 	publish(u);
 }
@@ -224,13 +171,13 @@ static int clear_old(const struct scry_inject *inj)
 	return r;
 }
 
-static int tell(const struct scry_unwinding *u, const struct scry_maps *maps)
+static int tell(const struct scry_unwinding *u)
 {
 	const struct scry_inject *inj = u->inj;
 	const struct scry_agent_unwinding config = {
 		.map = u->address,
 		.words = u->words,
-		.stack_end = stack_end(maps),
+		.stack_end = stack_end(scry_modules_maps(u->modules)),
 		.depth = u->depth,
 		.users = u->user,
 		.pid = (uint32_t)scry_proc_tid_inside(inj->proc->pid, inj->proc->pid),
@@ -244,34 +191,22 @@ static int tell(const struct scry_unwinding *u, const struct scry_maps *maps)
 	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
 }
 
-static struct scry_unwind_index *new_lists(void)
-{
-	return calloc(2, sizeof(struct scry_unwind_index));
-}
-
-static int no_memory(void)
-{
-	return scry_fail(-ENOMEM, "no memory for unwind tables");
-}
-
 int scry_unwind_start(struct scry_unwinding *u, struct scry_inject *inj, struct scry_tracee *held,
 		      uint32_t depth)
 {
-	struct scry_unwind_index *lists = new_lists();
-	struct scry_maps maps = {0};
-	int slab = -1, r = lists ? scry_parts_need(inj, held, SCRY_PART_WALK) : no_memory();
+	struct scry_unwind_index *lists = calloc(2, sizeof(*lists));
+	int slab, r = lists ? scry_parts_need(inj, held, SCRY_PART_WALK)
+			    : scry_fail(-ENOMEM, "no memory for unwind tables");
 
-	if (r == 0) {
-		slab = scry_inject_slab(inj, held, inj->header.text, sizeof(uint64_t),
+	slab = r < 0 ? r
+		     : scry_inject_slab(inj, held, inj->header.text, sizeof(uint64_t),
 					SCRY_UNWIND_BYTES / sizeof(uint64_t));
-		r = slab < 0 ? slab : scry_maps_read(inj->proc->pid, &maps);
-	}
-	if (r < 0) {
+	if (slab < 0) {
 		free(lists);
-		return r;
+		return slab;
 	}
 	*u = (struct scry_unwinding){.inj = inj,
-				     .pid = inj->proc->pid,
+				     .modules = scry_modules_share(u->modules),
 				     .user = u->user,
 				     .map = (struct scry_unwind_map *)inj->counters[slab],
 				     .address = inj->header.slabs[slab].counters,
@@ -282,157 +217,27 @@ int scry_unwind_start(struct scry_unwinding *u, struct scry_inject *inj, struct 
 									  : SCRY_WALK_DEPTH_MAX};
 	u->map->watch = __rdtsc();
 	scry_account_of(inj->control)->walk = (struct scry_walk_account){0};
-	look(u, &maps);
-	r = tell(u, &maps);
-	scry_maps_done(&maps);
-	return r;
+	scry_modules_see_on(u->modules);
+	scry_unwind_list(u);
+	return tell(u);
 }
 
 void scry_unwind_turn(struct scry_unwinding *u)
 {
-	struct scry_maps maps = {0};
-	uint64_t now, missed, hash = u->maps_hash;
-	bool is_missed;
+	uint64_t now, missed;
 
 	if (!u->inj || !u->inj->control)
 		return;
 	now = now_ns();
 	missed = scry_account_of(u->inj->control)->walk.missed;
-	is_missed = missed != u->missed && now - u->looked_ns >= u->patience_ns;
-	if (!is_missed && now - u->looked_ns < LOOK_NS)
+	if (missed != u->missed && scry_modules_missed(u->modules))
+		u->missed = missed;
+	else if (now - u->looked_ns >= LOOK_NS)
+		scry_modules_see_on(u->modules);
+	else
 		return;
-	u->missed = missed;
 	u->looked_ns = now;
-	if (scry_maps_read(u->pid, &maps) == 0 && maps.count)
-		look(u, &maps);
-	scry_error_clear();
-	scry_maps_done(&maps);
-	/* code without a file (a JIT's) is met again and again */
-	if (u->maps_hash != hash)
-		u->patience_ns = 0;
-	else if (is_missed)
-		u->patience_ns = u->patience_ns ? 2 * u->patience_ns : PATIENCE_NS;
-}
-
-int scry_unwind_start_outside(struct scry_unwinding *u, pid_t pid, uint32_t depth)
-{
-	struct scry_unwind_index *lists = new_lists();
-	struct scry_maps maps = {0};
-	void *map = mmap(NULL, SCRY_UNWIND_BYTES, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	int r;
-
-	if (map == MAP_FAILED || !lists) {
-		if (map != MAP_FAILED)
-			munmap(map, SCRY_UNWIND_BYTES);
-		free(lists);
-		return no_memory();
-	}
-	r = scry_maps_read(pid, &maps);
-	*u = (struct scry_unwinding){.pid = pid,
-				     .map = map,
-				     .lists = lists,
-				     .words = SCRY_UNWIND_BYTES / sizeof(uint64_t),
-				     .used = sizeof(struct scry_unwind_map) / sizeof(uint64_t),
-				     .depth = depth < SCRY_UNWIND_FRAMES ? depth
-									 : SCRY_UNWIND_FRAMES};
-	if (r == 0)
-		look(u, &maps);
-	scry_maps_done(&maps);
-	return r;
-}
-
-/* Of what is mapped now, if it may have changed. */
-static bool look_again(struct scry_unwinding *u)
-{
-	uint64_t now = now_ns(), hash = u->maps_hash;
-	struct scry_maps maps = {0};
-
-	if (now - u->looked_ns < u->patience_ns)
-		return false;
-	u->looked_ns = now;
-	if (scry_maps_read(u->pid, &maps) == 0 && maps.count)
-		look(u, &maps);
-	scry_error_clear();
-	scry_maps_done(&maps);
-	u->patience_ns = u->maps_hash != hash ? 0
-			 : u->patience_ns     ? 2 * u->patience_ns
-					      : PATIENCE_NS;
-	return u->maps_hash != hash;
-}
-
-/* The rule at a run-time pc; 0: none. */
-static uint64_t rule_at(const struct scry_unwinding *u, uint64_t pc)
-{
-	const struct scry_unwind_index *index = &u->lists[u->generation & 1];
-	const uint64_t *words = (const uint64_t *)u->map;
-	uint64_t low = 0, high = index->count;
-	const struct scry_unwind_object *o;
-	struct scry_unwind_rows rows;
-
-	while (low < high) { /* the first that ends behind it */
-		uint64_t middle = (low + high) / 2;
-
-		if (index->objects[middle].end <= pc)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	o = &index->objects[low];
-	if (low >= index->count || pc < o->start || pc - o->base > UINT32_MAX)
-		return 0;
-	rows = (struct scry_unwind_rows){
-		.count = o->rows, .rule_count = o->rules, .rules = words + o->at};
-	rows.pcs = (const uint32_t *)(rows.rules + rows.rule_count);
-	rows.which = (const uint16_t *)((const uint64_t *)rows.pcs + (rows.count + 1ull) / 2);
-	return scry_unwind_find(&rows, (uint32_t)(pc - o->base));
-}
-
-struct outside {
-	const struct scry_mem *mem;
-	uint64_t start;
-	size_t size;
-	uint64_t words[WINDOW];
-};
-
-static int read_outside(void *arg, uint64_t address, uint64_t *ret)
-{
-	struct outside *r = arg;
-
-	if (address % 8 == 0 && address - r->start + 8 <= r->size) {
-		*ret = r->words[(address - r->start) / 8];
-		return 1;
-	}
-	return address % 8 == 0 && scry_mem_u64(r->mem, address, ret) == 0;
-}
-
-uint32_t scry_unwind_walk(struct scry_unwinding *u, const struct scry_unwind_outside *from,
-			  uint64_t ret_frames[SCRY_UNWIND_FRAMES])
-{
-	struct outside r = {.mem = from->mem, .start = from->slot};
-	struct scry_unwind_state s = {.sp = from->slot + 8, .bp = from->bp, .bx = from->bx};
-	ssize_t got = scry_mem_read_some(from->mem, from->slot, r.words, sizeof(r.words));
-	enum scry_unwind_end end = SCRY_UNWIND_GOES_ON;
-	uint32_t n = 0;
-
-	r.size = got > 0 ? (size_t)got & ~(size_t)7 : 0;
-	if (!u->map || !read_outside(&r, from->slot, &s.pc))
-		return 0;
-	ret_frames[n++] = s.pc;
-	while (n < u->depth && end == SCRY_UNWIND_GOES_ON) {
-		uint64_t rule = rule_at(u, scry_unwind_at(&s));
-
-		if (!rule && look_again(u))
-			rule = rule_at(u, scry_unwind_at(&s));
-		end = scry_unwind_step(&s, rule, read_outside, &r);
-		if (end == SCRY_UNWIND_IS_TOP || (end == SCRY_UNWIND_GOES_ON && !s.pc))
-			break;
-		ret_frames[n++] = end != SCRY_UNWIND_GOES_ON ? 0
-				  : s.is_exact		     ? s.pc | SCRY_UNWIND_EXACT
-							     : s.pc;
-	}
-	scry_error_clear();
-	return n;
+	scry_unwind_list(u);
 }
 
 bool scry_unwind_lacks(const struct scry_unwinding *u, char *ret_text, size_t size)
@@ -456,8 +261,8 @@ bool scry_unwind_lacks(const struct scry_unwinding *u, char *ret_text, size_t si
 
 void scry_unwind_done(struct scry_unwinding *u)
 {
-	if (u->map && !u->inj)
-		munmap(u->map, SCRY_UNWIND_BYTES);
+	if (u->lists)
+		scry_modules_free(u->modules);
 	free(u->lists);
 	free(u->files);
 	*u = (struct scry_unwinding){0};

@@ -1,6 +1,6 @@
 /*
- * Unwind tables of what a process has mapped (wire/unwind.h): in the process, for an agent that
- * walks its own thread's stack (agent/walk.c); or here, to walk stopped threads from outside.
+ * Unwind tables of the modules of a process (wire/unwind.h), in the process, for an agent that
+ * walks its own thread's stack (agent/walk.c). Stopped threads are walked by sys/unwinder.
  *
  * Life: start, in `enter`, before anything is recorded; turn, now and then; done. In the process
  * the tables lie in a slab and go with the agent. What is relied on here is kept beside them.
@@ -13,23 +13,23 @@
 #include <stdint.h>
 
 #include "hook/inject.h"
+#include "sys/modules.h"
 
-#define SCRY_UNWIND_FRAMES 64u
 #define SCRY_UNWIND_BYTES (24u << 20) /* for all tables; what finds no room has none */
 
 struct scry_unwind_file;
 
 struct scry_unwinding {
-	struct scry_inject *inj; /* NULL: not started, or tables are here */
-	pid_t pid;
-	struct scry_unwind_map *map; /* written only: in a slab the target can write there, too */
-	uint64_t address;	     /* of it, in the target */
+	struct scry_inject *inj;      /* NULL: not started */
+	struct scry_modules *modules; /* set before start, and then one share of it is ours */
+	struct scry_unwind_map *map;  /* written only: in a slab the target can write there, too */
+	uint64_t address;	      /* of it, in the target */
 	struct scry_unwind_index *lists; /* two; [generation & 1]: what was published last */
 	uint64_t generation;
 	uint64_t words, used;
 	struct scry_unwind_file *files;
 	size_t file_count, file_room;
-	uint64_t missed, looked_ns, patience_ns, maps_hash;
+	uint64_t missed, looked_ns, maps_hash;
 	uint32_t depth;
 	uint32_t user;		   /* set before start: whose handlers walk, enum scry_agent_user */
 	size_t no_tables, no_room; /* files */
@@ -39,19 +39,8 @@ struct scry_unwinding {
  * next event on. 0 or -errno with a sentence. */
 int scry_unwind_start(struct scry_unwinding *u, struct scry_inject *inj, struct scry_tracee *held,
 		      uint32_t depth);
-/* Here. 0 or -ENOMEM, -errno with a sentence. */
-int scry_unwind_start_outside(struct scry_unwinding *u, pid_t pid, uint32_t depth);
-
-/* A thread that stands at a function's entry. */
-struct scry_unwind_outside {
-	const struct scry_mem *mem;
-	uint64_t slot; /* where its return address lies: rsp */
-	uint64_t bp, bx;
-};
-/* Who calls: return addresses, as agent/walk.h tells them; how many, 0: not known. Looks at what is
- * mapped when it meets code of no table. */
-uint32_t scry_unwind_walk(struct scry_unwinding *u, const struct scry_unwind_outside *from,
-			  uint64_t ret_frames[SCRY_UNWIND_FRAMES]);
+/* Lists what is mapped; published when it is not what was listed last. */
+void scry_unwind_list(struct scry_unwinding *u);
 
 /* Files that were mapped or unmapped since: at once when the agent has met one, else within a
  * second. */

@@ -91,7 +91,7 @@ struct locks {
 	struct scry_tracks *tracks;
 	struct scry_stream *stream;
 	struct scry_unwinding unwinding;
-	struct scry_native *native;
+	struct scry_modules *native;
 	struct scry_native_stacks *stacks;
 	struct scry_map numbers; /* address -> lock */
 	uint32_t searches;
@@ -517,7 +517,7 @@ static int prepare(struct scry_watch *w)
 		l->sleepers = scry_proc_tasks_in(w->proc.pid, SYS_futex);
 	scry_map_init(&l->numbers, LOCKS_MAX);
 	l->stream = scry_stream_new(&kind, l);
-	l->native = scry_native_new(w->proc.pid);
+	l->native = scry_modules_new(w->proc.pid);
 	l->stacks = l->native ? scry_native_stacks_new(l->native) : NULL;
 	r = l->stream && l->stacks ? scry_loading_plan(w, &l->hooks, want, l) : -ENOMEM;
 	if (r == 0)
@@ -554,6 +554,7 @@ static int start_recording(struct scry_watch *w, struct locks *l)
 	if (r == 0)
 		r = scry_shadow_record(w->inj, 0);
 	l->unwinding.user = SCRY_USER_CALLS;
+	l->unwinding.modules = l->native;
 	if (r == 0 && *depth)
 		r = scry_unwind_start(&l->unwinding, w->inj, w->held, (uint32_t)*depth);
 	if (r == 0)
@@ -619,7 +620,7 @@ static int drain(struct scry_watch *w)
 		scry_unwind_turn(&l->unwinding);
 	r = scry_tracks_take(l->tracks, scry_stream_add, l->stream, &taken);
 	if (scry_native_stacks_is_new(l->stacks)) {
-		scry_native_see(l->native);
+		scry_modules_see(l->native);
 		scry_native_stacks_look(l->stacks);
 	}
 	scry_stream_look(l->stream);
@@ -687,7 +688,7 @@ static void done(struct scry_watch *w)
 		scry_patch_functions_done(&l->functions);
 		scry_call_plans_done(&l->plans);
 		scry_native_stacks_free(l->stacks);
-		scry_native_free(l->native);
+		scry_modules_free(l->native);
 		scry_stream_free(l->stream);
 		scry_map_done(&l->numbers);
 	}

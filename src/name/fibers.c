@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/vector.h"
 #include "name/fiber_finders.h"
 #include "sys/proc.h"
 #include "sys/task.h"
@@ -19,21 +20,6 @@
 
 /* --- adding ----------------------------------------------------------------------------------- */
 
-static int reserve(void **table, size_t count, size_t *room, size_t size)
-{
-	size_t more = *room ? 2 * *room : 256;
-	void *grown;
-
-	if (count < *room)
-		return 0;
-	grown = reallocarray(*table, more, size);
-	if (!grown)
-		return -ENOMEM;
-	*table = grown;
-	*room = more;
-	return 0;
-}
-
 static struct scry_fiber_group *group_of(struct scry_fibers *f, const struct scry_fiber_add *add,
 					 uint32_t stack)
 {
@@ -43,7 +29,7 @@ static struct scry_fiber_group *group_of(struct scry_fibers *f, const struct scr
 		scry_intern_put(&f->names, add->word, strlen(add->word), &word);
 	const uint32_t key[] = {add->kind, add->state, stack, word, add->is_cut};
 
-	if (reserve((void **)&f->groups, before, &f->group_room, sizeof(*f->groups)) ||
+	if (scry_vector_reserve(&f->groups, before, &f->group_room) ||
 	    scry_intern_put(&f->group_keys, (const char *)key, sizeof(key), &id))
 		return NULL;
 	if (f->group_keys.count > before)
@@ -151,8 +137,7 @@ static void add_to_sums(struct scry_fibers *f, const struct scry_fiber_add *add,
 
 static void keep(struct scry_fibers *f, const struct scry_fiber *fiber)
 {
-	if (f->count >= SCRY_FIBERS_MAX ||
-	    reserve((void **)&f->all, f->count, &f->room, sizeof(*f->all))) {
+	if (f->count >= SCRY_FIBERS_MAX || scry_vector_reserve(&f->all, f->count, &f->room)) {
 		f->sums.unlisted++;
 		return;
 	}
@@ -523,12 +508,12 @@ int scry_fibers_open(const struct scry_space *space, uint64_t most_ns, struct sc
 		err = scry_space_maps(space, &f->maps);
 	if (!err)
 		err = scry_pages_open(&f->pages, space, &f->mem);
-	if (!err)
-		err = scry_unwinder_open(space, &f->mem, &f->unwinder);
-	scry_fiber_walker_init(&f->walker, &f->maps, &f->mem, f->unwinder);
-	f->native = err ? NULL : scry_native_of(space);
+	f->native = err ? NULL : scry_modules_of(space);
 	if (!err && !f->native)
 		err = scry_fail(-ENOMEM, "no memory for names");
+	if (!err)
+		err = scry_unwinder_open(f->native, &f->mem, &f->unwinder);
+	scry_fiber_walker_init(&f->walker, &f->maps, &f->mem, f->unwinder);
 	if (!err)
 		err = look(f);
 	if (err) {
@@ -549,8 +534,8 @@ void scry_fibers_close(struct scry_fibers *f)
 	scry_ruby_free(f->ruby);
 	scry_fiber_walker_done(&f->walker);
 	scry_fiber_marks_done(&f->marks);
-	scry_native_free(f->native);
 	scry_unwinder_close(f->unwinder);
+	scry_modules_free(f->native);
 	scry_pages_close(&f->pages);
 	scry_mem_close(&f->mem);
 	scry_maps_done(&f->maps);

@@ -17,7 +17,7 @@
 #include "base/intern.h"
 #include "name/fiber_marks.h"
 #include "name/fiber_walk.h"
-#include "name/native.h"
+#include "sys/modules.h"
 #include "vm/ruby_symbol.h"
 
 #define SCRY_FIBERS_MAX (1u << 21)
@@ -105,7 +105,7 @@ struct scry_fibers {
 	struct scry_maps maps;
 	struct scry_pages pages;
 	struct scry_unwinder *unwinder;
-	struct scry_native *native;
+	struct scry_modules *native;
 	struct scry_fiber_marks marks;
 	struct scry_fiber_walker walker;
 	struct scry_ruby *ruby;	       /* NULL: none, or it cannot be read */

@@ -180,6 +180,11 @@ int scry_malloc_older(struct scry_malloc *m, uint64_t address, uint64_t usable)
 	return r == 0 ? flush_due(m) : r;
 }
 
+struct scry_modules *scry_malloc_modules(const struct scry_malloc *m)
+{
+	return scry_malloc_callers_modules(m->calls.callers);
+}
+
 struct scry_stream *scry_malloc_stream(struct scry_malloc *m)
 {
 	return m->stream;

@@ -64,6 +64,9 @@ int scry_malloc_older(struct scry_malloc *m, uint64_t address, uint64_t usable);
 /* Words come by it, ticks are stamps; the clock is its. */
 struct scry_stream *scry_malloc_stream(struct scry_malloc *m);
 
+/* The modules that its callers are named by: lent. */
+struct scry_modules *scry_malloc_modules(const struct scry_malloc *m);
+
 /* Makes calls of all that is stamped up to `watermark`. Packs and writes what is due. After
  * scry_stream_look. */
 int scry_malloc_merge(struct scry_malloc *m, uint64_t watermark);

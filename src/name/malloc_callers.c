@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "base/map.h"
 #include "wire/event.h"
-#include "name/native.h"
+#include "sys/modules.h"
 #include "name/native_stacks.h"
 #include "name/places.h"
 #include "wire/malloc_ring.h"
@@ -39,18 +39,18 @@ struct scry_malloc_callers {
 	uint64_t unnamed, lines, gone;
 	const struct scry_ruby *ruby;
 	bool is_proven, has_late;
-	struct scry_native *native;
+	struct scry_modules *native;
 	bool is_parents; /* native is */
 	struct scry_native_stacks *stacks;
 };
 
 /* With names from `native`, which becomes its own. */
-static struct scry_malloc_callers *callers_of(pid_t pid, struct scry_native *native)
+static struct scry_malloc_callers *callers_of(pid_t pid, struct scry_modules *native)
 {
 	struct scry_malloc_callers *c = calloc(1, sizeof(*c));
 
 	if (!c) {
-		scry_native_free(native);
+		scry_modules_free(native);
 		return NULL;
 	}
 	c->pid = pid;
@@ -66,7 +66,7 @@ static struct scry_malloc_callers *callers_of(pid_t pid, struct scry_native *nat
 
 struct scry_malloc_callers *scry_malloc_callers_new(pid_t pid)
 {
-	return callers_of(pid, scry_native_new(pid));
+	return callers_of(pid, scry_modules_new(pid));
 }
 
 struct scry_malloc_callers *scry_malloc_callers_fork(const struct scry_malloc_callers *parent,
@@ -74,13 +74,18 @@ struct scry_malloc_callers *scry_malloc_callers_fork(const struct scry_malloc_ca
 {
 	struct scry_malloc_callers *c = scry_malloc_callers_new(pid);
 
-	if (!c || scry_native_is_fork(c->native, parent->native))
+	if (!c || scry_modules_is_fork(c->native, parent->native))
 		return c;
 	scry_malloc_callers_free(c);
-	c = callers_of(pid, scry_native_share(parent->native));
+	c = callers_of(pid, scry_modules_share(parent->native));
 	if (c)
 		c->is_parents = true;
 	return c;
+}
+
+struct scry_modules *scry_malloc_callers_modules(const struct scry_malloc_callers *c)
+{
+	return c->native;
 }
 
 void scry_malloc_callers_free(struct scry_malloc_callers *c)
@@ -88,7 +93,7 @@ void scry_malloc_callers_free(struct scry_malloc_callers *c)
 	if (!c)
 		return;
 	scry_native_stacks_free(c->stacks);
-	scry_native_free(c->native);
+	scry_modules_free(c->native);
 	scry_map_done(&c->stack_ids);
 	for (uint32_t id = 1; id <= c->count; id++) {
 		free(c->places[id].module);
@@ -231,15 +236,15 @@ void scry_malloc_callers_look(struct scry_malloc_callers *c)
 	if (c->looked == c->count && !scry_native_stacks_is_new(c->stacks))
 		return;
 	if (!c->is_parents)
-		scry_native_see_on(c->native);
+		scry_modules_see_on(c->native);
 	scry_native_stacks_look(c->stacks);
 	for (uint32_t id = c->looked + 1; id <= c->count; id++) {
 		struct place *p = &c->places[id];
-		struct scry_native_name name;
+		struct scry_code_name name;
 
 		if (p->is_looked || !p->address)
 			continue;
-		scry_native_name(c->native, p->address, &name);
+		scry_modules_name(c->native, p->address, &name);
 		p->module = name.module;
 		p->symbol = name.symbol;
 		p->offset = name.offset;

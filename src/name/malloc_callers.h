@@ -27,6 +27,8 @@ struct scry_malloc_callers *scry_malloc_callers_new(pid_t pid);
  * mapped. */
 struct scry_malloc_callers *scry_malloc_callers_fork(const struct scry_malloc_callers *parent,
 						     pid_t pid);
+/* Where its names come from: lent. */
+struct scry_modules *scry_malloc_callers_modules(const struct scry_malloc_callers *c);
 void scry_malloc_callers_free(struct scry_malloc_callers *c);
 
 /* The agent says what a code means. 0; -EINVAL: no code, or it meant something else. */

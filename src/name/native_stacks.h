@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "name/native.h"
+#include "sys/modules.h"
 #include "rec/writer.h"
 
 #define SCRY_NATIVE_STACKS_MAX (1u << 18)
@@ -21,11 +21,11 @@
 struct scry_native_stacks;
 
 /* `native` is borrowed. NULL: no memory. */
-struct scry_native_stacks *scry_native_stacks_new(struct scry_native *native);
+struct scry_native_stacks *scry_native_stacks_new(struct scry_modules *native);
 void scry_native_stacks_free(struct scry_native_stacks *s); /* NULL is legal */
 
 /* From now on names are looked up there; those that were stay the other's. */
-void scry_native_stacks_by(struct scry_native_stacks *s, struct scry_native *native);
+void scry_native_stacks_by(struct scry_native_stacks *s, struct scry_modules *native);
 
 /*
  * What a number means: return addresses, the innermost first; 0 as the last: what lies below is not
@@ -37,7 +37,7 @@ int scry_native_stacks_define(struct scry_native_stacks *s, uint64_t number,
 /* The innermost return address, 0: the number is not known. */
 uint64_t scry_native_stacks_address(const struct scry_native_stacks *s, uint64_t number);
 
-/* Are there frames without a name yet? Then: scry_native_see, and name them. */
+/* Are there frames without a name yet? Then: scry_modules_see, and name them. */
 bool scry_native_stacks_is_new(const struct scry_native_stacks *s);
 void scry_native_stacks_look(struct scry_native_stacks *s);
 

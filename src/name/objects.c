@@ -32,7 +32,7 @@ struct scry_objects *scry_objects_new(const struct scry_objects_setup *setup)
 	o->ruby = setup->ruby;
 	scry_places_init(&o->places, o->ruby);
 	o->nowhere = scry_places_nowhere(&o->places);
-	scry_stacks_init(&o->stacks);
+	scry_stacks_init(&o->stacks, SCRY_STACKS_MAX);
 	scry_live_init(&o->live, o->ruby ? o->ruby->layout.slot_size : SLOT_SIZE_FALLBACK,
 		       setup->limit_bytes);
 	scry_live_share(&o->live, setup->live_bytes);

@@ -44,7 +44,7 @@ struct scry_ruby_stacks *scry_ruby_stacks_new(void)
 	if (!s)
 		return NULL;
 	scry_intern_init(&s->names, NAMES_MAX, NAMES_BYTES_MAX);
-	scry_stacks_init(&s->tree);
+	scry_stacks_init(&s->tree, SCRY_STACKS_MAX);
 	for (size_t i = 0; i < GENERATIONS; i++)
 		scry_map_init(&s->lines[i].frames, LINES_MAX);
 	return s;

@@ -5,27 +5,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FRAMES_MAX (1u << 20)
 #define DEPTH_MAX 2048 /* a loop of parents cannot be, but what comes is foreign */
 
-void scry_stacks_init(struct scry_stacks *s)
+void scry_stacks_init(struct scry_stacks *s, uint32_t limit)
 {
-	memset(s, 0, sizeof(*s));
-	scry_intern_init(&s->frames, FRAMES_MAX,
-			 FRAMES_MAX * (sizeof(struct scry_stack_frame) + 1ul));
+	*s = (struct scry_stacks){0};
+	scry_intern_init(&s->frames, limit, limit * (sizeof(struct scry_stack_frame) + 1ul));
 }
 
 void scry_stacks_done(struct scry_stacks *s)
 {
 	scry_intern_done(&s->frames);
 	free(s->written);
+	free(s->nodes);
 }
 
 void scry_stacks_define(struct scry_stacks *s, uint32_t node, struct scry_stack_frame frame)
 {
 	uint32_t id = 0;
 
-	if (node >= SCRY_STACK_NODES || frame.parent >= SCRY_STACK_NODES)
+	if (!s->nodes)
+		s->nodes = calloc(SCRY_STACK_NODES, sizeof(*s->nodes));
+	if (!s->nodes || node >= SCRY_STACK_NODES || frame.parent >= SCRY_STACK_NODES)
 		return;
 	frame.parent = s->nodes[frame.parent];
 	if (!frame.line) { /* the VM's own frame below the program's: it has no line, and changes
@@ -56,7 +57,16 @@ int scry_stacks_frame(const struct scry_stacks *s, uint32_t number, struct scry_
 	return 0;
 }
 
-static uint32_t write_string(struct scry_writer *w, const struct scry_intern *names, uint32_t id)
+static uint32_t write_string(struct scry_writer *w, const char *text)
+{
+	uint32_t str = 0;
+
+	if (text)
+		scry_writer_string(w, text, strlen(text), &str);
+	return str;
+}
+
+static uint32_t write_name(struct scry_writer *w, const struct scry_intern *names, uint32_t id)
 {
 	size_t size;
 	const char *bytes = id ? scry_intern_get(names, id, &size) : NULL;
@@ -65,6 +75,34 @@ static uint32_t write_string(struct scry_writer *w, const struct scry_intern *na
 	if (bytes)
 		scry_writer_string(w, bytes, size, &str);
 	return str;
+}
+
+/* The id of its event; 0: it was not written. */
+static uint32_t write_frame(const struct scry_stacks *s, const struct scry_stack_frame *f,
+			    const struct scry_intern *names, struct scry_writer *w)
+{
+	const bool is_native = f->flags & SCRY_STACK_NATIVE;
+	struct scry_ev_stack ev = {.id = scry_writer_stack(w),
+				   .parent = f->parent ? s->written[f->parent] : 0,
+				   .flags = f->flags};
+
+	if (f->code) {
+		const struct scry_stack_code code = s->name_code(s->arg, f->code);
+
+		ev.file_str = write_string(w, code.module);
+		ev.method_str = write_string(w, code.symbol);
+		ev.offset = code.offset;
+		ev.address = code.address;
+	} else {
+		ev.file_str = write_name(w, names, f->path);
+		ev.method_str = write_name(w, names, f->label);
+		ev.line = is_native ? 0 : f->line;
+		ev.offset = is_native ? f->line : 0;
+	}
+	return scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_STACK}, &ev,
+				   sizeof(ev)) == 0
+		       ? ev.id
+		       : 0;
 }
 
 static int make_room(struct scry_stacks *s)
@@ -103,18 +141,11 @@ uint32_t scry_stacks_write(struct scry_stacks *s, uint32_t frame, const struct s
 	}
 	while (depth--) {
 		struct scry_stack_frame f;
-		struct scry_ev_stack ev = {.id = scry_writer_stack(w)};
 
 		memcpy(&f, scry_intern_get(&s->frames, chain[depth], NULL), sizeof(f));
-		ev.parent = f.parent ? s->written[f.parent] : 0;
-		ev.file_str = write_string(w, names, f.path);
-		ev.method_str = write_string(w, names, f.label);
-		ev.line = f.flags & SCRY_STACK_NATIVE ? 0 : f.line;
-		ev.offset = f.flags & SCRY_STACK_NATIVE ? f.line : 0;
-		ev.flags = f.flags;
-		s->written[chain[depth]] = ev.id;
-		scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_STACK}, &ev,
-				    sizeof(ev));
+		s->written[chain[depth]] = write_frame(s, &f, names, w);
+		if (!s->written[chain[depth]])
+			return 0;
 	}
 	return frame ? s->written[frame] : 0;
 }

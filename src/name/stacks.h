@@ -1,6 +1,9 @@
 /*
- * Stacks of callers: the agent's nodes -> frames by content, a tree that grows with the program and
- * not with its age.
+ * Stacks of callers: frames by content, a tree that grows with the program and not with its age.
+ * The one tree for all stacks, and the one writer of STACK events.
+ *
+ * Frames are named by ids of the caller's table of names, or, native ones that are named later, by
+ * an address, which the caller names when the frame is written.
  */
 #ifndef SCRY_NAME_STACKS_H
 #define SCRY_NAME_STACKS_H
@@ -12,21 +15,32 @@
 #include "rec/writer.h"
 #include "wire/ruby_ring.h"
 
+#define SCRY_STACKS_MAX (1u << 20) /* frames; native stacks have more */
+
 struct scry_stack_frame {     /* hashed as bytes: no padding */
 	uint32_t parent;      /* frame number, 0: the outermost */
 	uint32_t path, label; /* ids in the caller's table of names */
 	uint32_t line;	/* NATIVE: of a function without a symbol, where it begins in its object */
 	uint32_t flags; /* SCRY_STACK_* */
+	uint32_t code;	/* number of its address; 0: it has its names */
+};
+
+struct scry_stack_code { /* what a frame that has a `code` is called */
+	uint64_t address, offset;
+	const char *module, *symbol; /* NULL: none */
 };
 
 struct scry_stacks {
-	struct scry_intern frames;	  /* struct scry_stack_frame -> number, from 1 */
-	uint32_t nodes[SCRY_STACK_NODES]; /* what the agent's nodes mean now; 0: nothing */
-	uint32_t *written;		  /* STACK ids of frames by number; 0: not written */
+	struct scry_intern frames; /* struct scry_stack_frame -> number, from 1 */
+	uint32_t *nodes;   /* what the agent's nodes mean now; 0: nothing; NULL: it has told none */
+	uint32_t *written; /* STACK ids of frames by number; 0: not written */
 	size_t written_cap;
+	struct scry_stack_code (*name_code)(const void *arg, uint32_t code);
+	const void *arg;
 };
 
-void scry_stacks_init(struct scry_stacks *s);
+/* For at most `limit` frames. */
+void scry_stacks_init(struct scry_stacks *s, uint32_t limit);
 void scry_stacks_done(struct scry_stacks *s);
 
 /* A NODE record of the ring: node `node` means this frame, whose `parent` is the number of a node.

@@ -324,6 +324,21 @@ int scry_descendants_begin(struct scry_descendants *k, struct scry_sampler *firs
 	return 0;
 }
 
+int scry_descendants_add(struct scry_descendants *k, pid_t pid)
+{
+	struct scry_ruby *ruby = NULL;
+	int err;
+
+	if (is_member(k, pid)) /* a child of another's, which was found meanwhile */
+		return 0;
+	err = scry_ruby_open(pid, SCRY_RUBY_BOOTED, &ruby);
+	if (!err)
+		err = add_member(k, ruby);
+	if (!err && k->follows)
+		scry_kin_scan(&k->kin);
+	return err;
+}
+
 int scry_descendants_find(struct scry_descendants *k, pid_t root, struct scry_ruby **ret)
 {
 	int err = -EAGAIN;

@@ -38,6 +38,10 @@ void scry_descendants_clock_opts(struct scry_descendants *k, struct scry_clock_o
  * now; writes its first events. 0 or -errno. Before all that follows. */
 int scry_descendants_begin(struct scry_descendants *k, struct scry_sampler *first, pid_t root);
 
+/* One more that was asked for, with what it starts; after begin, before attach. 0 or -errno with a
+ * sentence. */
+int scry_descendants_add(struct scry_descendants *k, pid_t pid);
+
 /* Puts the clock on all. As scry_clock_attach. */
 int scry_descendants_attach(struct scry_descendants *k);
 /* From now on all is read. */

@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 #include "base/map.h"
-#include "name/native.h"
+#include "sys/modules.h"
 
 #define PENDING_MAX 256u /* threads whose record has come and whose stack has not */
 #define PENDING_FRAMES 512u
@@ -28,7 +28,7 @@ struct scry_samples_native {
 	const struct scry_ruby *ruby;
 	struct scry_intern *names;
 	struct scry_unwinder *unwinder;
-	struct scry_native *symbols;
+	struct scry_modules *symbols;
 	struct scry_weaver weaver;
 	struct scry_native_frame frames[SCRY_UNWINDER_FRAMES_MAX];
 	size_t count;
@@ -61,8 +61,8 @@ int scry_samples_native_open(const struct scry_ruby *ruby, struct scry_intern *n
 	int err = -ENOMEM;
 
 	if (n && (n->pending = calloc(PENDING_MAX, sizeof(*n->pending))) &&
-	    (n->symbols = scry_native_of(&space)))
-		err = scry_unwinder_open(&space, &ruby->mem, &n->unwinder);
+	    (n->symbols = scry_modules_of(&space)))
+		err = scry_unwinder_open(n->symbols, &ruby->mem, &n->unwinder);
 	if (!err) {
 		n->ruby = ruby;
 		n->names = names;
@@ -90,7 +90,7 @@ void scry_samples_native_close(struct scry_samples_native *n)
 	if (!n)
 		return;
 	scry_unwinder_close(n->unwinder);
-	scry_native_free(n->symbols);
+	scry_modules_free(n->symbols);
 	scry_map_done(&n->code);
 	free(n->named);
 	free(n->pending);
@@ -106,8 +106,7 @@ static void look_again(struct scry_samples_native *n)
 		return;
 	n->looked_ns = now;
 	n->is_missed = false;
-	scry_unwinder_see(n->unwinder);
-	scry_native_see(n->symbols);
+	scry_modules_see(n->symbols);
 	scry_map_done(&n->code);
 	scry_map_init(&n->code, CODE_MAX);
 	n->named_count = 0;
@@ -226,9 +225,9 @@ static struct scry_stack_frame name_of(struct scry_samples_native *n,
 				       const struct scry_native_frame *f)
 {
 	struct scry_stack_frame frame = {.flags = SCRY_STACK_NATIVE};
-	struct scry_native_name name;
+	struct scry_code_name name;
 
-	scry_native_name(n->symbols, f->pc + f->is_exact, &name);
+	scry_modules_name(n->symbols, f->pc + f->is_exact, &name);
 	frame.path = put(n, name.module);
 	frame.label = put(n, name.symbol);
 	if (!name.symbol)

@@ -9,6 +9,7 @@
 
 #include "sample/rows.h"
 #include "vm/ruby_gvl.h"
+#include "vm/ruby_locks.h"
 
 #define LIST_NS 20000000u /* the list of threads is read again after so long */
 #define ASK_NS 20000000u  /* the kernel's own count is asked again after so long */
@@ -31,7 +32,7 @@ int scry_samples_init(struct scry_samples *s, struct scry_ruby *ruby, struct scr
 	static const char unknown[] = "(unknown: it ran between looks)";
 
 	*s = (struct scry_samples){.ruby = ruby, .writer = writer};
-	scry_stacks_init(&s->stacks);
+	scry_stacks_init(&s->stacks, SCRY_STACKS_MAX);
 	scry_samples_cpu_init(&s->cpu);
 	scry_samples_rows_init(s);
 	s->named = calloc(SCRY_WALK_FRAMES_MAX, sizeof(*s->named));
@@ -83,10 +84,11 @@ static void tell_thread(struct scry_samples *s, struct scry_samples_thread *t)
 	struct scry_ev_thread ev = {.thread = ++s->numbers,
 				    .pid = (uint32_t)s->ruby->pid,
 				    .tid = (uint32_t)t->ruby.tid};
-	char name[32];
+	char name[256];
 
 	t->number = ev.thread;
-	scry_task_name(s->ruby->pid, t->ruby.tid, name, sizeof(name));
+	if (!scry_ruby_thread_name(s->ruby, &t->ruby, name, sizeof(name)))
+		scry_task_name(s->ruby->pid, t->ruby.tid, name, sizeof(name));
 	scry_writer_string(s->writer, name, strlen(name), &ev.name_str);
 	scry_writer_payload(s->writer, &(struct scry_event){.type = SCRY_EVENT_THREAD}, &ev,
 			    sizeof(ev));

@@ -69,7 +69,7 @@ struct scry_syscall_lines *scry_syscall_lines_new(struct scry_writer *writer, st
 	l->bpf = bpf;
 	l->named = calloc(SCRY_WALK_FRAMES_MAX, sizeof(*l->named));
 	scry_map_init(&l->by_number, IMAGES_MAX);
-	scry_stacks_init(&l->stacks);
+	scry_stacks_init(&l->stacks, SCRY_STACKS_MAX);
 	scry_intern_init(&l->names, IMAGES_MAX, NAMES_BYTES);
 	if (!l->named || scry_walk_init(&l->walk) < 0) {
 		free(l->named);

@@ -11,7 +11,7 @@
 #include "base/intern.h"
 #include "base/log.h"
 #include "base/map.h"
-#include "name/native.h"
+#include "sys/modules.h"
 #include "name/native_stacks.h"
 #include "sys/proc.h"
 #include "sys/syscalls.h"
@@ -32,13 +32,12 @@ struct program { /* what is mapped in a process: of one image, and of forks of i
 	uint32_t image;
 	unsigned int users;
 	uint64_t seen_ns, again_ns; /* the last look; none before */
-	struct scry_native *native;
+	struct scry_modules *native;
 	struct scry_native_stacks *stacks;
 	struct scry_unwinder *unwinder; /* made for the first stack */
-	bool has_no_unwinder, is_vain;	/* is_vain: the last look did not show what it was for */
-	struct scry_mem mem;
-	struct scry_intern numbers; /* addresses of a stack -> its number */
-	size_t bytes;		    /* of its list of mappings, and of the unwinder's */
+	bool is_vain;			/* the last look did not show what it was for */
+	struct scry_intern numbers;	/* addresses of a stack -> its number */
+	size_t bytes;			/* of its list of mappings, and what is known of each */
 };
 
 /* Of what is known of a place's number. */
@@ -66,9 +65,9 @@ struct scry_syscall_programs {
 	struct scry_map by_number;
 	struct program *retired[RETIRED];
 	size_t retired_next;
-	struct scry_native *own;      /* ours; made when it is asked */
-	struct scry_native_name name; /* the last one: its module is ours */
-	struct scry_intern codes;     /* image, place, caller -> place in `numbers` + 1 */
+	struct scry_modules *own;   /* ours; made when it is asked */
+	struct scry_code_name name; /* the last one: its module is ours */
+	struct scry_intern codes;   /* image, place, caller -> place in `numbers` + 1 */
 	struct scry_syscall_number *numbers;
 	size_t number_room;
 };
@@ -103,7 +102,7 @@ static void release(struct scry_syscall_programs *p, struct program *g)
 		return;
 	scry_unwinder_close(g->unwinder);
 	scry_native_stacks_free(g->stacks);
-	scry_native_free(g->native);
+	scry_modules_free(g->native);
 	scry_intern_done(&g->numbers);
 	p->bytes -= g->bytes;
 	free(g);
@@ -118,7 +117,7 @@ void scry_syscall_programs_free(struct scry_syscall_programs *p)
 		release(p, p->images[i].program);
 	for (size_t i = 0; i < RETIRED; i++)
 		release(p, p->retired[i]);
-	scry_native_free(p->own);
+	scry_modules_free(p->own);
 	free(p->images);
 	free(p->name.module);
 	scry_map_done(&p->by_number);
@@ -137,7 +136,7 @@ static struct image *find(const struct scry_syscall_programs *p, uint32_t number
 static void weigh(struct scry_syscall_programs *p, struct program *g)
 {
 	p->bytes -= g->bytes;
-	g->bytes = 2 * scry_native_bytes(g->native);
+	g->bytes = 2 * scry_modules_maps(g->native)->bytes;
 	p->bytes += g->bytes;
 }
 
@@ -152,15 +151,14 @@ static struct program *look(struct scry_syscall_programs *p, pid_t pid, uint32_t
 	if (!g)
 		return NULL;
 	p->programs++;
-	*g = (struct program){
-		.pid = pid, .image = image, .users = 1, .seen_ns = now_ns(), .mem.fd = -1};
+	*g = (struct program){.pid = pid, .image = image, .users = 1, .seen_ns = now_ns()};
 	scry_intern_init(&g->numbers, SCRY_NATIVE_STACKS_MAX, 64u << 20);
-	g->native = scry_native_new(pid);
+	g->native = scry_modules_new(pid);
 	if (g->native) {
 		weigh(p, g);
 		g->stacks = scry_native_stacks_new(g->native);
 	}
-	if (g->stacks && scry_native_sees(g->native) && p->still(p->arg, pid, image))
+	if (g->stacks && scry_modules_maps(g->native)->count && p->still(p->arg, pid, image))
 		return g;
 	release(p, g);
 	return NULL;
@@ -297,9 +295,7 @@ static void see(struct scry_syscall_programs *p, struct program *g)
 	const uint64_t began = now_ns();
 	uint64_t took;
 
-	scry_native_see_on(g->native);
-	if (g->unwinder)
-		scry_unwinder_see(g->unwinder);
+	scry_modules_see_on(g->native);
 	weigh(p, g);
 	g->seen_ns = now_ns();
 	took = AGAIN_TIMES * (g->seen_ns - began);
@@ -324,22 +320,22 @@ static void look_again(struct scry_syscall_programs *p, struct image *i)
 	i->program = g;
 }
 
-static bool is_mapped(const struct scry_native_name *name)
+static bool is_mapped(const struct scry_code_name *name)
 {
 	return name->module && strcmp(name->module, "[unmapped]") != 0;
 }
 
-static struct scry_native_place place_in(const struct scry_syscalls_place *r)
+static struct scry_module_place place_in(const struct scry_syscalls_place *r)
 {
-	return (struct scry_native_place){r->file.device >> 20, r->file.device & 0xfffff,
+	return (struct scry_module_place){r->file.device >> 20, r->file.device & 0xfffff,
 					  r->file.inode, r->file.offset};
 }
 
 /* Has it mapped there what the kernel says? Something else may have been there before. */
-static bool agrees(const struct scry_native *n, const struct scry_syscalls_place *r,
-		   const struct scry_native_name *name)
+static bool agrees(const struct scry_modules *n, const struct scry_syscalls_place *r,
+		   const struct scry_code_name *name)
 {
-	const struct scry_native_place place = place_in(r);
+	const struct scry_module_place place = place_in(r);
 
 	if (!is_mapped(name))
 		return false;
@@ -347,7 +343,7 @@ static bool agrees(const struct scry_native *n, const struct scry_syscalls_place
 		return true;
 	if (!r->file.inode)
 		return name->module[0] == '[';
-	return scry_native_address(n, &place) == r->head.key.ip;
+	return scry_modules_address(n, &place) == r->head.key.ip;
 }
 
 /* By what its own process has mapped. */
@@ -363,26 +359,26 @@ static bool name_there(struct scry_syscall_programs *p, struct image *i,
 	}
 	if (!i->program)
 		return false;
-	scry_native_name(i->program->native, ip, &p->name);
+	scry_modules_name(i->program->native, ip, &p->name);
 	if (agrees(i->program->native, r, &p->name))
 		return true;
 	look_again(p, i);
 	free(p->name.module);
-	scry_native_name(i->program->native, ip, &p->name);
+	scry_modules_name(i->program->native, ip, &p->name);
 	i->program->is_vain = !agrees(i->program->native, r, &p->name);
 	return !i->program->is_vain;
 }
 
-static bool name_by(struct scry_syscall_programs *p, struct scry_native *n,
+static bool name_by(struct scry_syscall_programs *p, struct scry_modules *n,
 		    const struct scry_syscalls_place *r)
 {
-	const struct scry_native_place place = place_in(r);
-	const uint64_t at = n ? scry_native_address(n, &place) : 0;
+	const struct scry_module_place place = place_in(r);
+	const uint64_t at = n ? scry_modules_address(n, &place) : 0;
 
 	if (!at)
 		return false;
 	free(p->name.module);
-	scry_native_name(n, at, &p->name);
+	scry_modules_name(n, at, &p->name);
 	return is_mapped(&p->name);
 }
 
@@ -392,7 +388,7 @@ static bool name_elsewhere(struct scry_syscall_programs *p, const struct scry_sy
 	if (!r->file.inode)
 		return false;
 	if (!p->own)
-		p->own = scry_native_new(getpid());
+		p->own = scry_modules_new(getpid());
 	if (name_by(p, p->own, r))
 		return true;
 	for (size_t i = 0; i < RETIRED; i++)
@@ -439,23 +435,6 @@ static int read_copy(const void *image, uint64_t addr, void *buf, size_t size)
 	return 0;
 }
 
-/* What it sees, is what has names: libraries may have been mapped since the first look. */
-static struct scry_unwinder *unwinder_of(struct program *g, bool is_there)
-{
-	const struct scry_space space = {.pid = g->pid};
-
-	if (g->unwinder || g->has_no_unwinder)
-		return g->unwinder;
-	if (scry_unwinder_open(&space, &g->mem, &g->unwinder) < 0) {
-		g->has_no_unwinder = true;
-		scry_log_detail("process %d has no callers: %s", (int)g->pid, scry_error());
-		scry_error_clear();
-	} else if (is_there) {
-		scry_native_see_on(g->native);
-	}
-	return g->unwinder;
-}
-
 struct walked {
 	struct scry_native_frame frames[SCRY_UNWINDER_FRAMES_MAX];
 	uint64_t addresses[FRAMES_MAX + 1]; /* return addresses, the innermost first */
@@ -469,14 +448,14 @@ static void walk(struct scry_syscall_programs *p, struct program *g,
 	const struct scry_mem copy = {.fd = -1, .image = r, .image_read = read_copy};
 	const struct user_regs_struct regs = {
 		.rip = r->head.key.ip, .rsp = r->sp, .rbp = r->bp, .rbx = r->bx};
-	struct scry_unwinder *u = unwinder_of(g, is_there);
 	enum scry_native_end end = SCRY_NATIVE_NO_RULE;
 	size_t count = 0, kept = 1;
 
-	for (int look = 0; u && look < 2 && end == SCRY_NATIVE_NO_RULE; look++) {
-		scry_unwinder_use(u, &copy);
-		count = scry_unwinder_walk(u, scry_unwinder_at(&regs), ret->frames, &end);
-		scry_unwinder_use(u, &g->mem);
+	if (!g->unwinder && scry_unwinder_open(g->native, &copy, &g->unwinder) < 0)
+		scry_error_clear();
+	for (int look = 0; g->unwinder && look < 2 && end == SCRY_NATIVE_NO_RULE; look++) {
+		scry_unwinder_use(g->unwinder, &copy);
+		count = scry_unwinder_walk(g->unwinder, scry_unwinder_at(&regs), ret->frames, &end);
 		if (end != SCRY_NATIVE_NO_RULE || now_ns() - g->seen_ns < AGAIN_NS || !is_there)
 			break;
 		see(p, g); /* a library may have been mapped since */
@@ -503,9 +482,9 @@ static size_t handing_on(struct program *g, const struct walked *w)
 	struct scry_syscall_number n;
 	size_t i = 0, next;
 
-	at.elf = scry_native_file(g->native, w->addresses[0], &at.address);
+	at.elf = scry_modules_elf(g->native, w->addresses[0], &at.address);
 	if (w->frame_count < 2 ||
-	    scry_native_file(g->native, w->frames[1].pc, &caller.address) != at.elf)
+	    scry_modules_elf(g->native, w->frames[1].pc, &caller.address) != at.elf)
 		return 0;
 	n = scry_syscall_number(&at);
 	while (n.is_argument || n.is_on_stack) {
@@ -518,7 +497,7 @@ static size_t handing_on(struct program *g, const struct walked *w)
 		if (next == w->frame_count ||
 		    (n.is_on_stack && w->frames[next].sp != w->frames[i].sp + n.above))
 			break;
-		caller.elf = scry_native_file(g->native, w->frames[next].pc, &caller.address);
+		caller.elf = scry_modules_elf(g->native, w->frames[next].pc, &caller.address);
 		if (!caller.elf || caller.elf != at.elf)
 			break;
 		i = next;
@@ -569,15 +548,15 @@ static struct scry_syscall_number read_number(struct scry_syscall_programs *p, s
 	struct scry_syscall_callee callee = {.code = &at};
 	struct scry_syscall_number n;
 
-	at.elf = scry_native_file(g->native, key[PLACE], &at.address);
+	at.elf = scry_modules_elf(g->native, key[PLACE], &at.address);
 	n = scry_syscall_number(&at);
 	*by_caller = n.is_argument && key[CALLER];
 	if (!*by_caller)
 		return n;
 	free(p->name.module);
-	scry_native_name(g->native, key[PLACE], &p->name);
+	scry_modules_name(g->native, key[PLACE], &p->name);
 	callee.name = p->name.symbol;
-	caller.elf = scry_native_file(g->native, key[CALLER], &caller.address);
+	caller.elf = scry_modules_elf(g->native, key[CALLER], &caller.address);
 	if (caller.elf && scry_syscall_number_passed(&caller, &callee, &n))
 		n.above += sizeof(key[CALLER]); /* its address has been taken off by then */
 	return n;

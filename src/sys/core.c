@@ -144,16 +144,30 @@ int scry_core_elf(const struct scry_core *core, const struct scry_map_entry *m,
 	return open_regular(file->path, ret);
 }
 
+/* Sections are no part of what is loaded: strip(1) takes them away. */
+static void forget_sections(char *page)
+{
+	Elf64_Ehdr head;
+
+	memcpy(&head, page, sizeof(head));
+	head.e_shoff = 0;
+	head.e_shnum = head.e_shstrndx = 0;
+	memcpy(page, &head, sizeof(head));
+}
+
 /* Is the page that the process had at `addr` that of the file? */
 static enum scry_core_check check_file(const struct scry_core *core, uint64_t addr, int fd)
 {
 	const struct scry_core_part *p = part_at(core, addr);
-	char theirs[PAGE], ours[PAGE];
-	ssize_t n = pread(fd, ours, sizeof(ours), 0);
+	char theirs[PAGE], ours[PAGE] = {0};
+	ssize_t n;
 
 	if (!p || p->filed - (addr - p->start) < PAGE || p->filed < addr - p->start ||
 	    read_at(core->fd, p->offset + (addr - p->start), theirs, PAGE))
 		return SCRY_CORE_UNCHECKED;
+	n = pread(fd, ours, sizeof(ours), 0);
+	forget_sections(theirs);
+	forget_sections(ours);
 	return n > 0 && memcmp(theirs, ours, (size_t)n) == 0 ? SCRY_CORE_SAME : SCRY_CORE_OTHER;
 }
 
@@ -293,6 +307,7 @@ static void sort_parts(struct scry_core *core)
 
 static int read_tables(struct scry_core *core, Elf *elf, struct scry_core_names *names)
 {
+	uint64_t notes = 0; /* bytes: segments may be the same ones, again and again */
 	size_t count = 0;
 	int err = 0;
 
@@ -314,10 +329,16 @@ static int read_tables(struct scry_core *core, Elf *elf, struct scry_core_names 
 			continue;
 		if (p.p_type == PT_LOAD)
 			add_part(core, &p);
-		if (p.p_type != PT_NOTE || p.p_filesz > NOTES_MAX || p.p_offset >= core->size)
+		if (p.p_type != PT_NOTE || p.p_offset >= core->size)
 			continue;
 		if (p.p_filesz > core->size - p.p_offset)
 			p.p_filesz = core->size - p.p_offset;
+		if (p.p_filesz > NOTES_MAX - notes)
+			return scry_fail(
+				-E2BIG,
+				"the core has notes of more than the %u MiB that scry reads",
+				NOTES_MAX >> 20);
+		notes += p.p_filesz;
 		data = elf_getdata_rawchunk(elf, (int64_t)p.p_offset, p.p_filesz,
 					    p.p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
 		if (data)

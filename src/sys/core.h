@@ -2,8 +2,9 @@
  * A core file: the memory, mappings and threads that a process had (core(5); elf(5), ET_CORE).
  *
  * Of the kernel or of gcore, whole or cut off. What was not dumped because it is as in a file that
- * was mapped (code, mostly) is taken from that file, if it is the same: its first page must be the
- * core's. Any bytes are legal; nothing is run, nothing but the core and regular files is opened.
+ * was mapped (code, mostly) is taken from that file, if it is the same: its first page, which has
+ * the build-id, must be the core's, but for where its sections are. Any bytes are legal; nothing is
+ * run, nothing but the core and regular files is opened.
  */
 #ifndef SCRY_SYS_CORE_H
 #define SCRY_SYS_CORE_H

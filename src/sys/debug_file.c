@@ -1,7 +1,6 @@
 /* See debug_file.h. */
 #include "sys/debug_file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -69,12 +68,6 @@ static struct scry_elf *its_own(struct scry_elf *elf, int fd)
 	close(fd);
 	scry_error_clear();
 	return debug;
-}
-
-int scry_debug_file_elf(struct scry_elf *elf, struct scry_elf **ret)
-{
-	*ret = its_own(elf, scry_debug_file_open(elf));
-	return *ret ? 0 : -ENOENT;
 }
 
 static bool lend(struct scry_elf *elf, int fd)

@@ -16,11 +16,8 @@
 bool scry_debug_file_is_trusted(int fd);
 /* A descriptor of that under its build-id, trusted, which the caller closes; -1: there is none. */
 int scry_debug_file_open(struct scry_elf *elf);
-/* Its symbols, as of a file of their own: link-time addresses are the binary's. 0, or -ENOENT:
- * there is none, no sentence. The caller closes it. */
-int scry_debug_file_elf(struct scry_elf *elf, struct scry_elf **ret);
 /* Lends `elf`, the object at `path`, the .symtab of its debug file if it has none of its own: from
- * then on scry_elf_symtab_next tells it. Looks once; without a sentence. */
+ * then on scry_elf_each_symbol and scry_elf_symtab_next have it. Looks once; without a sentence. */
 void scry_debug_file_lend(struct scry_elf *elf, const char *path);
 
 #endif

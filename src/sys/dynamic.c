@@ -286,12 +286,15 @@ void scry_dynamic_done(struct scry_dynamic *d)
 
 const char *scry_dynamic_string(const struct scry_dynamic *d, uint64_t offset)
 {
+	size_t left;
 	const char *s;
 
 	if (offset >= d->strings_size)
 		return NULL;
 	s = (const char *)d->strings + offset;
-	return memchr(s, 0, d->strings_size - offset) ? s : NULL;
+	left = d->strings_size - offset;
+	return memchr(s, 0, left < SCRY_SYMBOL_LENGTH_MAX ? left : SCRY_SYMBOL_LENGTH_MAX) ? s
+											   : NULL;
 }
 
 static uint32_t version_index(const struct scry_dynamic *d, size_t i)

@@ -22,8 +22,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -36,13 +34,11 @@
 #define PHDRS_MAX 64u
 #define SYMBOLS_MAX (16u << 20)
 #define SECTIONS_MAX (1u << 20)
-#define SYMBOL_LENGTH_MAX 16384u /* bytes */
 #define READ_MAX 256u		 /* sections */
 #define SECTION_MAX (512u << 20) /* bytes that are read of one, or of a segment */
 #define HELD_MAX (2ull << 30)	 /* of all files */
 
-/* What is read of one file, by the blocks that it takes up on its disk, which may compress: one of
- * gigabytes that is all hole costs nobody but us. Some file systems do not say. */
+/* scry_elf_room: the disk may compress, and some file systems do not say. */
 #define ROOM_LEAST (16ull << 20)
 #define ROOM_PER_BYTE 8u
 
@@ -146,27 +142,42 @@ static void find_table(struct scry_elf *elf, Elf64_Word type, struct symbol_tabl
 	*ret = (struct symbol_table){0};
 }
 
+static bool take_build_id(struct scry_elf *elf, Elf_Data *data)
+{
+	size_t at = 0, name_at, desc_at;
+	GElf_Nhdr note;
+
+	while (data && (at = gelf_getnote(data, at, &note, &name_at, &desc_at)) > 0) {
+		if (note.n_type != NT_GNU_BUILD_ID || note.n_namesz != 4 ||
+		    memcmp((char *)data->d_buf + name_at, "GNU", 4) != 0)
+			continue;
+		elf->build_id = (const uint8_t *)data->d_buf + desc_at;
+		elf->build_id_size = note.n_descsz;
+		return true;
+	}
+	return false;
+}
+
+/* By sections, which a debug file has kept; where there are none, by program headers. */
 static void find_build_id(struct scry_elf *elf)
 {
 	Elf_Scn *section = NULL;
 
 	while ((section = elf_nextscn(elf->elf, section))) {
-		size_t at = 0, name_at, desc_at;
 		GElf_Shdr shdr;
-		GElf_Nhdr note;
-		Elf_Data *data;
 
-		if (!gelf_getshdr(section, &shdr) || shdr.sh_type != SHT_NOTE)
-			continue;
-		data = section_data(elf, section);
-		while (data && (at = gelf_getnote(data, at, &note, &name_at, &desc_at)) > 0) {
-			if (note.n_type != NT_GNU_BUILD_ID || note.n_namesz != 4 ||
-			    memcmp((char *)data->d_buf + name_at, "GNU", 4) != 0)
-				continue;
-			elf->build_id = (const uint8_t *)data->d_buf + desc_at;
-			elf->build_id_size = note.n_descsz;
+		if (gelf_getshdr(section, &shdr) && shdr.sh_type == SHT_NOTE &&
+		    take_build_id(elf, section_data(elf, section)))
 			return;
-		}
+	}
+	for (size_t i = 0; i < elf->segment_count; i++) {
+		const GElf_Phdr *p = &elf->segments[i];
+
+		if (p->p_type == PT_NOTE && p->p_offset <= INT64_MAX && take(elf, p->p_filesz) &&
+		    take_build_id(elf,
+				  elf_getdata_rawchunk(elf->elf, (int64_t)p->p_offset, p->p_filesz,
+						       p->p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR)))
+			return;
 	}
 }
 
@@ -282,40 +293,6 @@ bool scry_elf_is_vdso(const struct scry_map_entry *m)
 	return m->x && !m->inode && m->start >> 32 && strcmp(m->path, "[vdso]") == 0;
 }
 
-/* The bytes of ours, from its beginning to its mapping's end. */
-static int copy_vdso(int fd)
-{
-	struct scry_maps maps = {0};
-	const char *at = (const char *)getauxval(AT_SYSINFO_EHDR);
-	const struct scry_map_entry *m;
-	int err = scry_maps_read(getpid(), &maps);
-	size_t size;
-
-	if (err)
-		return err;
-	m = at ? scry_maps_at(&maps, (uintptr_t)at) : NULL;
-	size = m && m->start == (uintptr_t)at ? (size_t)(m->end - m->start) : 0;
-	scry_maps_done(&maps);
-	if (!size)
-		return scry_fail(-ENOENT, "this process has no vDSO");
-	if (write(fd, at, size) != (ssize_t)size)
-		return scry_fail(-EIO, "no memory for a copy of the vDSO");
-	return 0;
-}
-
-int scry_elf_open_vdso(struct scry_elf **ret)
-{
-	int fd = memfd_create("vdso", MFD_CLOEXEC), err;
-
-	if (fd < 0)
-		return scry_fail(-errno, "no memory for a copy of the vDSO");
-	err = copy_vdso(fd);
-	if (!err)
-		return open_fd(fd, "[vdso]", ret);
-	close(fd);
-	return err;
-}
-
 int scry_elf_open_path(const char *path, struct scry_elf **ret)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -353,7 +330,7 @@ static bool symbol_get(struct scry_elf *elf, const struct symbol_table *table, s
 	if (!gelf_getsym(table->data, (int)i, &sym) || sym.st_shndx == SHN_UNDEF)
 		return false;
 	name = elf_strptr(elf->elf, table->strings, sym.st_name);
-	if (!name || !*name || strnlen(name, SYMBOL_LENGTH_MAX) == SYMBOL_LENGTH_MAX)
+	if (!name || !*name || strnlen(name, SCRY_SYMBOL_LENGTH_MAX) == SCRY_SYMBOL_LENGTH_MAX)
 		return false;
 	*ret = (struct scry_sym){
 		.value = sym.st_value,
@@ -387,10 +364,11 @@ int scry_elf_each_symbol(struct scry_elf *elf, int (*fn)(const struct scry_sym *
 			 void *arg)
 {
 	for (size_t t = 0; t < 2; t++) {
+		struct scry_elf *from = t && elf->debug ? elf->debug : elf;
 		struct scry_sym sym;
 
-		for (size_t i = 1; i < elf->tables[t].count; i++) {
-			int r = symbol_get(elf, &elf->tables[t], i, &sym) ? fn(&sym, arg) : 0;
+		for (size_t i = 1; i < from->tables[t].count; i++) {
+			int r = symbol_get(from, &from->tables[t], i, &sym) ? fn(&sym, arg) : 0;
 
 			if (r)
 				return r;
@@ -528,6 +506,11 @@ int scry_elf_got_slot(struct scry_elf *elf, const char *name, uint64_t *ret)
 int scry_elf_fd(const struct scry_elf *elf)
 {
 	return elf->fd;
+}
+
+uint64_t scry_elf_room(const struct scry_elf *elf)
+{
+	return elf->room;
 }
 
 size_t scry_elf_build_id(struct scry_elf *elf, const uint8_t **ret)

@@ -19,6 +19,8 @@
 
 struct scry_elf;
 
+#define SCRY_SYMBOL_LENGTH_MAX 16384u /* bytes; what is longer is no name */
+
 struct scry_sym {
 	uint64_t value; /* link-time address (add the bias), or TLS offset when type is STT_TLS */
 	uint64_t size;
@@ -30,10 +32,8 @@ struct scry_sym {
 
 /* Opens the file behind mapping `m` of process `pid`. 0 or -errno with a sentence. */
 int scry_elf_open_mapped(pid_t pid, const struct scry_map_entry *m, struct scry_elf **ret);
-/* Is it the vDSO of a 64-bit program? It is no file, but the kernel gives each the same one: ours
- * is copied. 0 or -errno with a sentence. */
+/* Is it the vDSO of a 64-bit program? It is no file (sys/elf_memory). */
 bool scry_elf_is_vdso(const struct scry_map_entry *m);
-int scry_elf_open_vdso(struct scry_elf **ret);
 /* Opens a file by path (tests, scry itself). */
 int scry_elf_open_path(const char *path, struct scry_elf **ret);
 void scry_elf_close(struct scry_elf *elf);
@@ -43,8 +43,8 @@ int scry_elf_symbol(struct scry_elf *elf, const char *name, struct scry_sym *ret
 /* The function symbol that covers link-time address `addr`, or -ENOENT. */
 int scry_elf_symbol_at(struct scry_elf *elf, uint64_t addr, struct scry_sym *ret);
 
-/* Calls `fn` for each defined and named symbol, .dynsym first (names may come twice), until it
- * returns other than 0, which is returned. */
+/* Calls `fn` for each defined and named symbol, .dynsym, then .symtab or one that was lent (names
+ * may come twice), until it returns other than 0, which is returned. */
 int scry_elf_each_symbol(struct scry_elf *elf, int (*fn)(const struct scry_sym *, void *),
 			 void *arg);
 
@@ -70,6 +70,9 @@ size_t scry_elf_build_id(struct scry_elf *elf, const uint8_t **ret);
 bool scry_elf_has_debug_info(struct scry_elf *elf);
 /* The file itself, for readers of what is not read here (debug information). Owned by the elf. */
 int scry_elf_fd(const struct scry_elf *elf);
+/* How many bytes may be read of it, by the blocks that it takes up on its disk: a file of gigabytes
+ * that is all hole costs nobody but us. */
+uint64_t scry_elf_room(const struct scry_elf *elf);
 
 /* Bytes of the file as they are mapped at link-time address `addr`: 0 or -EFAULT. For comparing
  * memory with its file. */

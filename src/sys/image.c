@@ -40,17 +40,21 @@ static int read_part(int fd, const Elf64_Phdr *p, struct scry_image_part *ret)
 int scry_image_open(struct scry_elf *elf, struct scry_image *ret)
 {
 	struct scry_image image = {0};
+	uint64_t room = scry_elf_room(elf), sum = 0;
 	const Elf64_Phdr *p;
-	uint64_t sum = 0;
 	int r = 0;
 
+	if (room > SCRY_IMAGE_BYTES_MAX)
+		room = SCRY_IMAGE_BYTES_MAX;
 	for (size_t i = 0; r == 0 && (p = scry_elf_segment(elf, i)); i++) {
 		if (p->p_type != PT_LOAD || p->p_filesz == 0)
 			continue;
-		if (p->p_filesz > SCRY_IMAGE_BYTES_MAX - sum ||
-		    p->p_vaddr > UINT64_MAX - p->p_filesz || image.count == SCRY_IMAGE_PARTS_MAX)
-			r = scry_fail(-EFBIG, "the file's segments are larger than %llu MiB",
-				      SCRY_IMAGE_BYTES_MAX >> 20);
+		if (p->p_filesz > room - sum || p->p_vaddr > UINT64_MAX - p->p_filesz ||
+		    image.count == SCRY_IMAGE_PARTS_MAX)
+			r = scry_fail(-EFBIG,
+				      "the file's segments are larger than the %" PRIu64
+				      " MiB that scry reads of it",
+				      room >> 20);
 		else
 			r = read_part(scry_elf_fd(elf), p, &image.parts[image.count]);
 		if (r == 0)

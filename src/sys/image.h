@@ -25,8 +25,8 @@ struct scry_image {
 	size_t count;
 };
 
-/* Reads all PT_LOAD segments. 0; -EFBIG: more than SCRY_IMAGE_BYTES_MAX; -EIO: the file is shorter
- * than it says; -ENOMEM; all with a sentence. */
+/* Reads all PT_LOAD segments. 0; -EFBIG: more than SCRY_IMAGE_BYTES_MAX or scry_elf_room; -EIO: the
+ * file is shorter than it says; -ENOMEM; all with a sentence. */
 int scry_image_open(struct scry_elf *elf, struct scry_image *ret);
 void scry_image_close(struct scry_image *image);
 

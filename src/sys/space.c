@@ -33,14 +33,6 @@ int scry_space_elf(const struct scry_space *space, const struct scry_map_entry *
 			   : scry_elf_open_mapped(space->pid, m, ret);
 }
 
-int scry_space_code(const struct scry_space *space, const struct scry_map_entry *m,
-		    struct scry_elf **ret)
-{
-	if (!space->core && scry_elf_is_vdso(m))
-		return scry_elf_open_vdso(ret);
-	return scry_space_elf(space, m, ret);
-}
-
 int scry_space_mem(const struct scry_space *space, struct scry_mem *ret)
 {
 	if (!space->core)

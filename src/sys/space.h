@@ -16,9 +16,6 @@ int scry_space_maps(const struct scry_space *space, struct scry_maps *ret);
 /* As scry_elf_open_mapped; the caller closes it. */
 int scry_space_elf(const struct scry_space *space, const struct scry_map_entry *m,
 		   struct scry_elf **ret);
-/* The same, and of a live process's vDSO. */
-int scry_space_code(const struct scry_space *space, const struct scry_map_entry *m,
-		    struct scry_elf **ret);
 /* As scry_mem_open, for reading; the caller closes it. */
 int scry_space_mem(const struct scry_space *space, struct scry_mem *ret);
 /* As scry_proc_auxv. */

@@ -131,14 +131,16 @@ bool scry_task_is_ready(const struct scry_task_now *before, const struct scry_ta
 }
 
 /* The kernel brings the count of one that runs up to now when it is asked. */
+bool scry_task_ran(const struct scry_task *task, uint64_t *ret_ns)
+{
+	return task->turns && read(task->clock_fd, ret_ns, sizeof(*ret_ns)) == sizeof(*ret_ns);
+}
+
 bool scry_task_is_on_processor(const struct scry_task *task)
 {
 	uint64_t first, second;
 
-	if (!task->turns || read(task->clock_fd, &first, sizeof(first)) != sizeof(first) ||
-	    read(task->clock_fd, &second, sizeof(second)) != sizeof(second))
-		return true;
-	return second > first;
+	return !scry_task_ran(task, &first) || !scry_task_ran(task, &second) || second > first;
 }
 
 bool scry_task_has_switched(const struct scry_task *task, const struct scry_task_now *before)

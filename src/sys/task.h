@@ -53,6 +53,9 @@ bool scry_task_is_ready(const struct scry_task_now *before, const struct scry_ta
 /* Is it on a processor at this moment? Of one that is watched; else true, as may be. Interrupts it
  * for some microseconds where it is. */
 bool scry_task_is_on_processor(const struct scry_task *task);
+/* How long it has run since it is watched, to the moment; false: it is not watched. As above, it is
+ * interrupted. */
+bool scry_task_ran(const struct scry_task *task, uint64_t *ret_ns);
 /* Has it been put on a processor since `before`? One that was on one has not. */
 bool scry_task_has_switched(const struct scry_task *task, const struct scry_task_now *before);
 

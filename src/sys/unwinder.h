@@ -1,7 +1,6 @@
 /*
- * Walks native stacks of a process or core from outside: rules of .eh_frame (sys/cfi), one step at
- * a time (wire/unwind_step.h). An object's table is made when a stack first leads through it, and
- * kept.
+ * Walks native stacks of a process or core from outside: rules of .eh_frame (sys/cfi) of the
+ * modules that are mapped (sys/modules), one step at a time (wire/unwind_step.h).
  *
  * Reads only. What is walked must stand still meanwhile: that is the caller's to see to. Stacks are
  * foreign bytes: any content gives some frames, an end, and no fault.
@@ -15,7 +14,7 @@
 #include <sys/user.h>
 
 #include "sys/mem.h"
-#include "sys/space.h"
+#include "sys/modules.h"
 #include "wire/unwind_step.h"
 
 #define SCRY_UNWINDER_FRAMES_MAX 1024u
@@ -36,15 +35,15 @@ enum scry_native_end {
 
 struct scry_unwinder;
 
-/* Looks at what is mapped. 0 or -errno with a sentence. `space` and `mem` are borrowed. */
-int scry_unwinder_open(const struct scry_space *space, const struct scry_mem *mem,
+/* 0 or -ENOMEM with a sentence. `modules` and `mem` are borrowed. */
+int scry_unwinder_open(struct scry_modules *modules, const struct scry_mem *mem,
 		       struct scry_unwinder **ret);
 void scry_unwinder_close(struct scry_unwinder *u); /* NULL is legal */
-/* Looks again: files may have been mapped. Of a core nothing changes. */
-void scry_unwinder_see(struct scry_unwinder *u);
 
 /* Other memory to read stacks from, until this is said again: a copy, or the process's. */
 void scry_unwinder_use(struct scry_unwinder *u, const struct scry_mem *mem);
+/* A walk ends, SCRY_NATIVE_TOO_DEEP, at so many frames. */
+void scry_unwinder_limit(struct scry_unwinder *u, size_t frames);
 
 /* Where a walk begins: all registers; or those that /proc/PID/task/TID/syscall tells. */
 struct scry_unwind_state scry_unwinder_at(const struct user_regs_struct *regs);

@@ -218,8 +218,8 @@ static int push(struct lines *l, const struct scry_call_image *image,
 		 scry_cell_number(flags & SCRY_PART_CUT ? 1 : 0)},
 		{"is_digest", NULL, SCRY_CELL_BOOL, 0,
 		 scry_cell_number(flags & SCRY_PART_DIGEST ? 1 : 0)},
-		{"stack", NULL, SCRY_CELL_FRAMES, 0, stack_cell(l, &l->called, event, frames)},
-		{"ruby_stack", NULL, SCRY_CELL_FRAMES, 0, stack_cell(l, &l->ruby, event, ruby)},
+		{"frames", NULL, SCRY_CELL_FRAMES, 0, stack_cell(l, &l->called, event, frames)},
+		{"ruby_frames", NULL, SCRY_CELL_FRAMES, 0, stack_cell(l, &l->ruby, event, ruby)},
 	};
 
 	is_failed = values.failed || result.failed;

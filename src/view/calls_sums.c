@@ -15,6 +15,7 @@
 #include "view/grep.h"
 #include "view/honesty.h"
 #include "view/native_frames.h"
+#include "view/table.h"
 #include "view/verdict.h"
 
 #define FUNCTIONS_MAX (1u << 20)
@@ -213,89 +214,76 @@ static struct scry_cell place_cell(const struct sums *s, const struct scry_ev_st
 	return scry_cell_text(scry_buf_str(buf), buf->len);
 }
 
-static void push_row(const struct sums *s, const struct sum *row, struct scry_doc *doc)
+/* ---- the table ---- */
+
+#define NUMBER(member) SCRY_AT(struct sum, member)
+#define GET(name, ...) SCRY_GET(name, struct sum, struct sums, __VA_ARGS__)
+
+static const struct scry_ev_stack *place_of(const struct sums *s, const struct sum *row)
 {
 	static const struct scry_ev_stack nowhere;
-	const struct scry_ev_stack *at = row->place ? &s->places[row->place] : &nowhere;
-	bool any = row->returned != 0;
-	struct scry_buf buf = {0};
-	const struct scry_cell cells[] = {
-		scry_cell_known(scry_share(row->total_ns, s->total_ns, 1000), s->total_ns != 0),
-		scry_cell_number(row->total_ns),
-		scry_cell_number(row->total_ns),
-		scry_cell_known(any ? row->total_ns / row->returned / 1000 : 0, any),
-		scry_cell_known(any ? row->total_ns / row->returned : 0, any),
-		scry_cell_number(row->calls),
-		scry_cell_known(any ? quantile(row, 500) / 1000 : 0, any),
-		scry_cell_known(any ? quantile(row, 500) : 0, any),
-		scry_cell_known(any ? quantile(row, 990) / 1000 : 0, any),
-		scry_cell_known(any ? quantile(row, 990) : 0, any),
-		scry_cell_known(row->max_ns / 1000, any),
-		scry_cell_known(row->max_ns, any),
-		scry_functions_string(s->reader, row->symbol),
-		scry_functions_string(s->reader, row->module),
-		scry_cell_number(row->returned),
-		scry_cell_number(row->left),
-		scry_cell_number(row->calls - row->returned - row->left),
-		scry_functions_string(s->reader, at->file_str),
-		scry_cell_known(at->line, at->line != 0),
-		scry_functions_string(s->reader, at->method_str),
-		place_cell(s, at, &buf),
-	};
 
-	doc->ops->row(doc, cells);
-	scry_buf_done(&buf);
+	return row->place ? &s->places[row->place] : &nowhere;
 }
 
-static void push(struct sums *s, struct scry_doc *doc)
+/* What a call took, where any has returned. */
+static struct scry_cell took(const struct sum *row, uint64_t ns, uint64_t unit)
 {
-	static const struct scry_column columns[] = {
-		{"% time", NULL, SCRY_CELL_TENTHS, NULL, 0},
-		{"seconds", NULL, SCRY_CELL_TIME, NULL, 0},
-		{NULL, "total_ns", SCRY_CELL_NUMBER, NULL, 0},
-		{"usecs/call", NULL, SCRY_CELL_NUMBER, NULL, 0},
-		{NULL, "mean_ns", SCRY_CELL_NUMBER, NULL, 0},
-		{"calls", "calls", SCRY_CELL_NUMBER, NULL, 0},
-		{"p50 us", NULL, SCRY_CELL_NUMBER, NULL, 0},
-		{NULL, "p50_ns", SCRY_CELL_NUMBER, NULL, 0},
-		{"p99 us", NULL, SCRY_CELL_NUMBER, NULL, 0},
-		{NULL, "p99_ns", SCRY_CELL_NUMBER, NULL, 0},
-		{"max us", NULL, SCRY_CELL_NUMBER, NULL, 0},
-		{NULL, "max_ns", SCRY_CELL_NUMBER, NULL, 0},
-		{"function", "function", SCRY_CELL_SYMBOL, NULL, 0},
-		{NULL, "library", SCRY_CELL_TEXT, NULL, 0},
-		{NULL, "returned", SCRY_CELL_NUMBER, NULL, 0},
-		{NULL, "left", SCRY_CELL_NUMBER, NULL, 0},
-		{NULL, "unfinished", SCRY_CELL_NUMBER, NULL, 0},
-		{NULL, "file", SCRY_CELL_TEXT, NULL, 0},
-		{NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
-		{NULL, "method", SCRY_CELL_TEXT, NULL, 0},
-		{"called from", NULL, SCRY_CELL_TEXT, NULL,
-		 SCRY_COLUMN_ELASTIC}, /* the last: left out without stacks */
-	};
-
-	scry_doc_table(doc, columns,
-		       sizeof(columns) / sizeof(columns[0]) - (s->place_count ? 0 : 1));
-	for (size_t i = 0; i < s->count; i++) {
-		const char *symbol = scry_reader_string(s->reader, s->rows[i]->symbol, NULL);
-
-		if (scry_grep_matches_symbol(&s->grep, symbol))
-			push_row(s, s->rows[i], doc);
-	}
-	if (!s->count)
-		scry_doc_remark(doc, "no call was seen");
+	return scry_cell_known(ns / unit, row->returned != 0);
 }
 
-/* The first row that is shown: what took most of the time. */
-static void judge(const struct sums *s, struct scry_doc *doc)
+static uint64_t mean(const struct sum *row)
 {
-	const struct sum *row = NULL;
+	return row->returned ? row->total_ns / row->returned : 0;
+}
+
+GET(get_share, scry_cell_known(scry_share(row->total_ns, view->total_ns, 1000), view->total_ns))
+GET(get_mean_us, took(row, mean(row), 1000))
+GET(get_mean, took(row, mean(row), 1))
+GET(get_p50_us, took(row, row->returned ? quantile(row, 500) : 0, 1000))
+GET(get_p50, took(row, row->returned ? quantile(row, 500) : 0, 1))
+GET(get_p99_us, took(row, row->returned ? quantile(row, 990) : 0, 1000))
+GET(get_p99, took(row, row->returned ? quantile(row, 990) : 0, 1))
+GET(get_max_us, took(row, row->max_ns, 1000))
+GET(get_max, took(row, row->max_ns, 1))
+GET(get_function, scry_functions_string(view->reader, row->symbol))
+GET(get_library, scry_functions_string(view->reader, row->module))
+GET(get_unfinished, scry_cell_number(row->calls - row->returned - row->left))
+GET(get_file, scry_functions_string(view->reader, place_of(view, row)->file_str))
+GET(get_line, scry_cell_known(place_of(view, row)->line, place_of(view, row)->line != 0))
+GET(get_method, scry_functions_string(view->reader, place_of(view, row)->method_str))
+GET(get_place, place_cell(view, place_of(view, row), buf))
+
+static const struct scry_column columns[] = {
+	{"% time", NULL, SCRY_CELL_TENTHS, get_share, 0},
+	{"seconds", NULL, SCRY_CELL_TIME, NUMBER(total_ns)},
+	{NULL, "total_ns", SCRY_CELL_NUMBER, NUMBER(total_ns)},
+	{"usecs/call", NULL, SCRY_CELL_NUMBER, get_mean_us, 0},
+	{NULL, "mean_ns", SCRY_CELL_NUMBER, get_mean, 0},
+	{"calls", "calls", SCRY_CELL_NUMBER, NUMBER(calls)},
+	{"p50 us", NULL, SCRY_CELL_NUMBER, get_p50_us, 0},
+	{NULL, "p50_ns", SCRY_CELL_NUMBER, get_p50, 0},
+	{"p99 us", NULL, SCRY_CELL_NUMBER, get_p99_us, 0},
+	{NULL, "p99_ns", SCRY_CELL_NUMBER, get_p99, 0},
+	{"max us", NULL, SCRY_CELL_NUMBER, get_max_us, 0},
+	{NULL, "max_ns", SCRY_CELL_NUMBER, get_max, 0},
+	{"function", "function", SCRY_CELL_SYMBOL, get_function, SCRY_COLUMN_GREP},
+	{NULL, "library", SCRY_CELL_TEXT, get_library, 0},
+	{NULL, "returned", SCRY_CELL_NUMBER, NUMBER(returned)},
+	{NULL, "left", SCRY_CELL_NUMBER, NUMBER(left)},
+	{NULL, "unfinished", SCRY_CELL_NUMBER, get_unfinished, 0},
+	{NULL, "file", SCRY_CELL_TEXT, get_file, 0},
+	{NULL, "line", SCRY_CELL_NUMBER, get_line, 0},
+	{NULL, "method", SCRY_CELL_TEXT, get_method, 0},
+	/* the last: left out without stacks */
+	{"called from", NULL, SCRY_CELL_TEXT, get_place, SCRY_COLUMN_ELASTIC},
+};
+
+/* The first row that is shown: what took most of the time. NULL: none is. */
+static void judge(const struct sums *s, const struct sum *row, struct scry_doc *doc)
+{
 	struct scry_buf buf = {0};
 
-	for (size_t i = 0; i < s->count && !row; i++)
-		if (scry_grep_matches_symbol(
-			    &s->grep, scry_reader_string(s->reader, s->rows[i]->symbol, NULL)))
-			row = s->rows[i];
 	if (!s->count) {
 		scry_buf_printf(&buf, "nothing was seen: no call was made");
 	} else if (!row) {
@@ -325,6 +313,25 @@ static void judge(const struct sums *s, struct scry_doc *doc)
 	}
 	scry_verdict(doc, &buf);
 	scry_buf_done(&buf);
+}
+
+/* All functions, as ltrace -c has them, unless --top says less. */
+static void push(struct sums *s, struct scry_doc *doc)
+{
+	const struct scry_table table = {
+		.columns = columns,
+		.column_count = sizeof(columns) / sizeof(columns[0]) - (s->place_count ? 0 : 1),
+		SCRY_ROW_POINTERS(s->rows, s->count),
+		.view = s,
+		.grep = &s->grep,
+		.top = s->opts->top == SCRY_VIEW_TOP_DEFAULT ? 0 : s->opts->top,
+		.noun = "functions",
+	};
+
+	judge(s, scry_table_first(&table), doc);
+	scry_table_push(&table, doc);
+	if (!s->count)
+		scry_doc_remark(doc, "no call was seen");
 }
 
 static int read_all(struct sums *s, struct scry_honesty *honesty)
@@ -370,7 +377,6 @@ int scry_view_calls_sums(struct scry_reader *reader, const struct scry_view_opts
 		if (s.count)
 			qsort(s.rows, s.count, sizeof(struct sum *), by_total);
 		scry_honesty_push(&honesty, doc);
-		judge(&s, doc);
 		push(&s, doc);
 	}
 	for (size_t i = 0; i < s.count; i++)

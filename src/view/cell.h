@@ -33,6 +33,8 @@ struct scry_doc_frame {
 	uint32_t line;
 	bool is_c, is_native; /* a C function: file and line are its caller's; native: mangled */
 	uint64_t offset;      /* is_native: from the symbol (method), else the object (file) */
+	const char *label;    /* of a dump: the VM's own name; NULL: not in JSON */
+	uint64_t address;     /* of a dump, is_native: the pc; 0: not in JSON */
 };
 
 enum scry_value_kind {

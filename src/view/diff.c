@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "view/object_list.h"
 #include "view/object_tree.h"
+#include "view/table.h"
 #include "view/verdict.h"
 
 #include <errno.h>
@@ -238,7 +239,7 @@ static void choose_columns(const struct diff *d, struct scry_column columns[COLU
 	if (has_ages(d))
 		columns[COLUMN_AGE].title = "GC age";
 	if (d->opts->stacks)
-		columns[COLUMN_STACK].key = "stack";
+		columns[COLUMN_STACK].key = "frames";
 }
 
 static struct scry_cell growth_cell(uint64_t from, uint64_t to)
@@ -313,8 +314,7 @@ static void push_row(struct diff *d, const struct diff_row *row, struct scry_buf
 	cells[COLUMN_GEM] = scry_name_text(key->names, key->gem);
 	cells[COLUMN_INTERNAL] = scry_cell_number(key->is_internal);
 	fill_counts(d, row, cells);
-	cells[COLUMN_STACK] =
-		scry_frames_cell(&d->tables.frames, &d->tables.names, key->stack, &d->frames);
+	cells[COLUMN_STACK] = scry_object_frames(&d->tables, key, &d->frames);
 	cells[COLUMN_TEXT_METHOD] =
 		by == SCRY_VIEW_BY_GEM ? cells[COLUMN_GEM] : cells[COLUMN_METHOD];
 	cells[COLUMN_TEXT_PLACE] = scry_cell_text(scry_buf_str(place), place->len);
@@ -492,31 +492,21 @@ static void judge(const struct diff *d)
 	scry_buf_done(&buf);
 }
 
-static void push_remarks(const struct diff *d, size_t shown)
+static void push_left_out(const struct diff *d, size_t shown)
 {
-	struct scry_buf buf = {0};
+	const struct scry_left_out left_out = {
+		.by_top = d->count - shown,
+		.things = "objects",
+		.of = " of the later moment",
+		.by_grep = d->to.grepped,
+		.by_filter = d->to.filtered,
+	};
 
-	if (shown < d->count) {
-		scry_text_count(&buf, d->count - shown);
-		scry_buf_printf(&buf, " more row%s not shown; --top 0 shows %s",
-				d->count - shown == 1 ? " is" : "s are",
-				d->count - shown == 1 ? "it" : "them");
-		scry_doc_remark(d->doc, "%s", scry_buf_str(&buf));
-		scry_buf_clear(&buf);
-	}
-	if (d->died) {
-		scry_text_things(&buf, d->died, "rows");
-		scry_doc_remark(d->doc, "%s left out by --live: nothing in %s survived a full mark",
-				scry_buf_str(&buf), d->died == 1 ? "it" : "them");
-		scry_buf_clear(&buf);
-	}
-	if (d->to.grepped + d->to.filtered) {
-		scry_text_things(&buf, d->to.grepped + d->to.filtered, "objects");
-		scry_buf_printf(&buf, " of the later moment %s left out by --grep or --filter",
-				d->to.grepped + d->to.filtered == 1 ? "is" : "are");
-		scry_doc_remark(d->doc, "%s", scry_buf_str(&buf));
-	}
-	scry_buf_done(&buf);
+	scry_left_out_push(&left_out, d->doc);
+	if (d->died)
+		scry_doc_remark(
+			d->doc, "%zu row%s left out by --live: nothing in %s survived a full mark",
+			d->died, d->died == 1 ? " is" : "s are", d->died == 1 ? "it" : "them");
 }
 
 /* For people in the order of time; for programs the later one is "honesty". */
@@ -558,7 +548,7 @@ static void push(struct diff *d)
 	for (i = 0; i < top; i++)
 		push_row(d, &d->rows[i], &place);
 	scry_buf_done(&place);
-	push_remarks(d, top);
+	push_left_out(d, top);
 }
 
 static struct scry_object_list list_of(struct diff *d, const struct scry_diff_side *side)

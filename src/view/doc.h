@@ -76,7 +76,12 @@ struct scry_doc {
 int scry_out_text_open(struct scry_doc *doc);
 int scry_out_json_open(struct scry_doc *doc);
 int scry_out_folded_open(struct scry_doc *doc); /* for tables with a column "stack" */
-int scry_out_flame_open(struct scry_doc *doc);	/* the same: an HTML page */
+int scry_out_speedscope_open(struct scry_doc *doc);
+int scry_out_flame_open(struct scry_doc *doc); /* the same: an HTML page */
+
+/* A frame of a stack in JSON: what FRAMES is an array of. */
+struct scry_json;
+void scry_out_json_frame(struct scry_json *json, const struct scry_doc_frame *frame);
 
 /* Begins a table; `columns` must live until its last row, their texts until the end. */
 void scry_doc_table(struct scry_doc *doc, const struct scry_column *columns, size_t count);

@@ -7,10 +7,12 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "base/intern.h"
 #include "base/map.h"
 #include "base/text.h"
 #include "view/native_frames.h"
+#include "view/table.h"
 #include "view/verdict.h"
 #include "view/view.h"
 
@@ -404,12 +406,12 @@ static void push_doubts(const struct scry_fibers_report *r, struct scry_doc *doc
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
-/* Not for people, who have the sentence. */
+/* People have the sentence, and these with -v only. */
 static struct scry_cell data(uint64_t number)
 {
 	struct scry_cell cell = scry_cell_number(number);
 
-	cell.is_blank = true;
+	cell.is_blank = scry_log_level() <= 0;
 	return cell;
 }
 
@@ -421,44 +423,65 @@ static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc
 
 	core.is_blank = comm.is_blank = true;
 	const struct scry_pair pairs[] = {
-		{"pid", NULL, SCRY_CELL_NUMBER, 0, data((uint64_t)r->pid)},
+		{"pid", "is the process", SCRY_CELL_NUMBER, 0, data((uint64_t)r->pid)},
 		{"comm", NULL, SCRY_CELL_TEXT, 0, comm},
 		{"core", NULL, SCRY_CELL_TEXT, 0, core},
-		{"fibers", NULL, SCRY_CELL_COUNT, 0, data(r->total)},
-		{"suspended", NULL, SCRY_CELL_COUNT, 0, data(found[SCRY_VIEW_FIBER_SUSPENDED])},
-		{"running", NULL, SCRY_CELL_COUNT, 0, data(found[SCRY_VIEW_FIBER_RUNNING])},
-		{"changed", NULL, SCRY_CELL_COUNT, 0, data(found[SCRY_VIEW_FIBER_CHANGED])},
-		{"new", NULL, SCRY_CELL_COUNT, 0, data(found[SCRY_VIEW_FIBER_NEW])},
-		{"ended", NULL, SCRY_CELL_COUNT, 0, data(found[SCRY_VIEW_FIBER_ENDED])},
-		{"unknown", NULL, SCRY_CELL_COUNT, 0, data(found[SCRY_VIEW_FIBER_UNKNOWN])},
-		{"mapped_bytes", NULL, SCRY_CELL_COUNT, 0, data(r->mapped_bytes)},
-		{"used_bytes", NULL, SCRY_CELL_COUNT, 0, data(r->used_bytes)},
-		{"resident_bytes", NULL, SCRY_CELL_COUNT, 0, data(r->there_bytes)},
-		{"unguarded", NULL, SCRY_CELL_COUNT, 0, data(unguarded(r))},
+		{"fibers", "fibers", SCRY_CELL_COUNT, 0, data(r->total)},
+		{"suspended", "of them are suspended", SCRY_CELL_COUNT, 0,
+		 data(found[SCRY_VIEW_FIBER_SUSPENDED])},
+		{"running", "run", SCRY_CELL_COUNT, 0, data(found[SCRY_VIEW_FIBER_RUNNING])},
+		{"changed", "changed while they were read", SCRY_CELL_COUNT, 0,
+		 data(found[SCRY_VIEW_FIBER_CHANGED])},
+		{"new", "are new", SCRY_CELL_COUNT, 0, data(found[SCRY_VIEW_FIBER_NEW])},
+		{"ended", "have ended", SCRY_CELL_COUNT, 0, data(found[SCRY_VIEW_FIBER_ENDED])},
+		{"unknown", "are in a state that is not known", SCRY_CELL_COUNT, 0,
+		 data(found[SCRY_VIEW_FIBER_UNKNOWN])},
+		{"mapped_bytes", "bytes of their stacks", SCRY_CELL_COUNT, 0,
+		 data(r->mapped_bytes)},
+		{"used_bytes", "bytes of these were ever used", SCRY_CELL_COUNT, 0,
+		 data(r->used_bytes)},
+		{"resident_bytes", "bytes of these are in memory", SCRY_CELL_COUNT, 0,
+		 data(r->there_bytes)},
+		{"unguarded", "have no guard below their stack", SCRY_CELL_COUNT, 0,
+		 data(unguarded(r))},
 		{"threads", "threads, whose own stacks are not listed", SCRY_CELL_COUNT, 0,
 		 r->total ? scry_cell_number(r->threads) : data(r->threads)},
-		{"threads_running", NULL, SCRY_CELL_COUNT, 0, data(r->threads_running)},
+		{"threads_running", "threads ran when they were looked at", SCRY_CELL_COUNT, 0,
+		 data(r->threads_running)},
 		{"threads_on_fibers", "threads that wait on a fiber's stack", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(r->on_fibers)},
-		{"thread_stacks", NULL, SCRY_CELL_COUNT, 0, data(r->thread_stacks)},
+		{"thread_stacks", "stacks are threads' own, or kept for threads", SCRY_CELL_COUNT,
+		 0, data(r->thread_stacks)},
 		{"spare_stacks", "stacks are kept for new fibers", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(r->spare_stacks)},
 		{"spare_bytes", "bytes of memory in these", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(r->spare_bytes)},
-		{"unmanned_threads", NULL, SCRY_CELL_COUNT, 0, data(r->unmanned)},
-		{"stale_marks", NULL, SCRY_CELL_COUNT, 0, data(r->stale)},
-		{"ambiguous", NULL, SCRY_CELL_COUNT, 0, data(r->several)},
-		{"unreferenced", NULL, SCRY_CELL_COUNT, 0, data(r->unled)},
-		{"senseless", NULL, SCRY_CELL_COUNT, 0, data(r->bad)},
-		{"unreadable", NULL, SCRY_CELL_COUNT, 0, data(r->unreadable)},
-		{"lost", NULL, SCRY_CELL_COUNT, 0, data(r->lost)},
-		{"unjudged", NULL, SCRY_CELL_COUNT, 0, data(r->unjudged)},
-		{"stacks_left_out", NULL, SCRY_CELL_COUNT, 0, data(left_out(r))},
-		{"unlisted", NULL, SCRY_CELL_COUNT, 0, data(r->unlisted)},
-		{"read_bytes", NULL, SCRY_CELL_COUNT, 0, data(r->read_bytes)},
-		{"swapped_bytes", NULL, SCRY_CELL_COUNT, 0, data(r->swapped_bytes)},
-		{"unread_bytes", NULL, SCRY_CELL_COUNT, 0, data(r->unread_bytes)},
-		{"took_ns", NULL, SCRY_CELL_COUNT, 0, data(r->took_ns)},
+		{"unmanned_threads", "threads of a Ruby wait without a native thread",
+		 SCRY_CELL_COUNT, 0, data(r->unmanned)},
+		{"stale_marks", "marks in memory belong to no suspended context", SCRY_CELL_COUNT,
+		 0, data(r->stale)},
+		{"ambiguous", "stacks fit several saved contexts", SCRY_CELL_COUNT, 0,
+		 data(r->several)},
+		{"unreferenced", "stacks are referenced from nowhere", SCRY_CELL_COUNT, 0,
+		 data(r->unled)},
+		{"senseless", "entries of a table of fibers make no sense", SCRY_CELL_COUNT, 0,
+		 data(r->bad)},
+		{"unreadable", "places of such a table could not be read", SCRY_CELL_COUNT, 0,
+		 data(r->unreadable)},
+		{"lost", "finds were left out for want of room", SCRY_CELL_COUNT, 0, data(r->lost)},
+		{"unjudged", "finds were not judged within --max-time", SCRY_CELL_COUNT, 0,
+		 data(r->unjudged)},
+		{"stacks_left_out", "groups have no stack here for want of room", SCRY_CELL_COUNT,
+		 0, data(left_out(r))},
+		{"unlisted", "fibers are counted, but not listed", SCRY_CELL_COUNT, 0,
+		 data(r->unlisted)},
+		{"read_bytes", "bytes of memory were searched", SCRY_CELL_COUNT, 0,
+		 data(r->read_bytes)},
+		{"swapped_bytes", "bytes are swapped out, and were not", SCRY_CELL_COUNT, 0,
+		 data(r->swapped_bytes)},
+		{"unread_bytes", "bytes went away meanwhile", SCRY_CELL_COUNT, 0,
+		 data(r->unread_bytes)},
+		{"took_ns", "s, all of it together", SCRY_CELL_TIME, 0, data(r->took_ns)},
 	};
 
 	doc->ops->totals(doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
@@ -511,7 +534,7 @@ static const struct scry_column group_columns[] = {
 	{NULL, "guard_unknown", SCRY_CELL_COUNT, NULL, 0},
 	{"in", "place", SCRY_CELL_TEXT, NULL, SCRY_COLUMN_CUT_AT_END},
 	{"stack", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
-	{NULL, "stack", SCRY_CELL_FRAMES, NULL, 0},
+	{NULL, "frames", SCRY_CELL_FRAMES, NULL, 0},
 	{NULL, "is_cut", SCRY_CELL_BOOL, NULL, 0},
 };
 
@@ -596,9 +619,8 @@ static int push_groups(const struct scry_fibers_report *r, struct scry_doc *doc)
 	}
 	if (differ)
 		scry_doc_remark(doc, "* the largest; they differ in size");
-	if (shown < r->group_count)
-		scry_doc_remark(doc, "%zu more groups are not shown; --top 0 shows them",
-				r->group_count - shown);
+	scry_left_out_push(
+		&(struct scry_left_out){.noun = "groups", .by_top = r->group_count - shown}, doc);
 	free(order);
 	return 0;
 }

@@ -71,7 +71,7 @@ struct scry_fibers_report {
 	size_t note_count;
 };
 
-/* Pushes the document: schema scry.fibers/1. 0 or -ENOMEM with a sentence. */
+/* Pushes the document: schema scry.fibers/2. 0 or -ENOMEM with a sentence. */
 int scry_fibers_push(const struct scry_fibers_report *report, struct scry_doc *doc);
 
 /* Where a group waits: the innermost frame that is the program's own, and no library's that only

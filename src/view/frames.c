@@ -95,15 +95,13 @@ struct scry_cell scry_name_text(const struct scry_intern *names, uint32_t id)
 }
 
 struct scry_cell scry_frames_cell(const struct scry_frames *frames, const struct scry_intern *names,
-				  uint32_t stack, struct scry_frame_row *row)
+				  const struct scry_frame *leaf, struct scry_frame_row *row)
 {
-	uint32_t id, depth = 0;
-	size_t at;
+	uint32_t depth = 1;
+	struct scry_frame frame;
 
-	for (id = stack; id; id = scry_frames_get(frames, id).parent)
+	for (uint32_t id = leaf->parent; id; id = scry_frames_get(frames, id).parent)
 		depth++;
-	if (!depth)
-		return scry_cell_unknown();
 	if (depth > row->cap) {
 		void *grown = reallocarray(row->frames, depth, sizeof(*row->frames));
 
@@ -112,8 +110,9 @@ struct scry_cell scry_frames_cell(const struct scry_frames *frames, const struct
 		row->frames = grown;
 		row->cap = depth;
 	}
-	for (id = stack, at = depth; id; at--) {
-		struct scry_frame frame = scry_frames_get(frames, id);
+	frame = *leaf;
+	for (uint32_t at = depth; at; at--) {
+		const bool is_native = frame.flags & SCRY_STACK_NATIVE;
 		struct scry_cell file = scry_name_text(names, frame.file);
 		struct scry_cell method = scry_name_text(names, frame.method);
 
@@ -122,15 +121,12 @@ struct scry_cell scry_frames_cell(const struct scry_frames *frames, const struct
 			.file_length = file.length,
 			.method = method.bytes,
 			.method_length = method.length,
-			.line = frame.line,
+			.line = is_native ? 0 : frame.line,
+			.offset = is_native ? frame.line : 0,
 			.is_c = frame.flags & SCRY_STACK_C,
+			.is_native = is_native,
 		};
-		if (frame.flags & SCRY_STACK_NATIVE) {
-			row->frames[at - 1].is_native = true;
-			row->frames[at - 1].offset = frame.line;
-			row->frames[at - 1].line = 0;
-		}
-		id = frame.parent;
+		frame = scry_frames_get(frames, frame.parent);
 	}
 	return (struct scry_cell){.frames = row->frames, .number = depth};
 }

@@ -51,13 +51,13 @@ uint32_t scry_name_id(struct scry_intern *names, const struct scry_reader *reade
 /* The text of an id in `names`; unknown for 0. */
 struct scry_cell scry_name_text(const struct scry_intern *names, uint32_t id);
 
-/* The frames from `stack` up as the cell of a row, outermost first; unknown for 0. `row` is scratch
- * that grows; the caller frees its frames. */
+/* `leaf` and its callers as the cell of a row. `row` is scratch that grows; the caller frees its
+ * frames. */
 struct scry_frame_row {
 	struct scry_doc_frame *frames;
 	size_t cap;
 };
 struct scry_cell scry_frames_cell(const struct scry_frames *frames, const struct scry_intern *names,
-				  uint32_t stack, struct scry_frame_row *row);
+				  const struct scry_frame *leaf, struct scry_frame_row *row);
 
 #endif

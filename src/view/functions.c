@@ -7,6 +7,7 @@
 
 #include "base/demangle.h"
 #include "base/err.h"
+#include "base/vector.h"
 #include "view/grep.h"
 #include "view/honesty.h"
 #include "view/verdict.h"
@@ -36,18 +37,10 @@ static int add(struct list *l, const void *payload)
 
 	if (l->pid && l->pid != pid)
 		return 0;
-	if (l->count == l->cap) {
-		size_t cap = l->cap ? l->cap * 2 : 256;
-		struct scry_function_row *rows;
-
-		if (cap > ROWS_MAX)
-			return scry_fail(-E2BIG, "more than %u functions", ROWS_MAX);
-		rows = reallocarray(l->rows, cap, sizeof(*rows));
-		if (!rows)
-			return scry_fail(-ENOMEM, "no memory for %zu functions", cap);
-		l->rows = rows;
-		l->cap = cap;
-	}
+	if (l->count == ROWS_MAX)
+		return scry_fail(-E2BIG, "more than %u functions", ROWS_MAX);
+	if (scry_vector_reserve(&l->rows, l->count, &l->cap))
+		return scry_fail(-ENOMEM, "no memory for %zu functions", l->count);
 	row = &l->rows[l->count];
 	row->order = l->count++;
 	if (l->view->type == SCRY_EVENT_TIME)

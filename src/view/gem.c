@@ -164,3 +164,21 @@ const char *scry_gem_name(const char *path, size_t *ret_length)
 		return name;
 	return literal(is_standard_library(path) ? ruby : app, ret_length);
 }
+
+const char *scry_gem_path(const char *path)
+{
+	static const char *const folders[] = {"/vendor_ruby/", "/site_ruby/"};
+	size_t length;
+	const char *at = installed_gem(path, &length);
+
+	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]) && !at; i++) {
+		size_t version;
+
+		at = strstr(path, folders[i]);
+		at = at ? at + strlen(folders[i]) : NULL;
+		version = at ? version_length(at) : 0;
+		if (version && at[version] == '/')
+			at += version + 1;
+	}
+	return at && *at ? at : path;
+}

@@ -22,4 +22,8 @@
 /* The name, not NUL terminated, and its length. It lies in `path` or is a literal; never NULL. */
 const char *scry_gem_name(const char *path, size_t *ret_length);
 
+/* The part of the path that people need: of a file of a gem, from its name and version on
+ * ("activesupport-6.1.7/lib/..."); of one of Debian's packages, from its folder on; else all. */
+const char *scry_gem_path(const char *path);
+
 #endif

@@ -65,11 +65,6 @@ bool scry_grep_matches_row(const struct scry_grep *grep, struct scry_buf *texts)
 	return (*at && scry_grep_matches(grep, at)) || scry_grep_matches(grep, texts->data);
 }
 
-const char *scry_grep_all_rows(const struct scry_grep *grep)
-{
-	return grep->text ? "--top 0 without --grep" : "--top 0";
-}
-
 static bool matches(const char *name, const void *grep)
 {
 	return scry_grep_matches(grep, name);

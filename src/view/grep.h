@@ -27,9 +27,6 @@ bool scry_grep_matches(const struct scry_grep *grep, const char *text);
  * So /^open$/ is a name, wherever it stands. Ends of lines are overwritten. */
 bool scry_grep_matches_row(const struct scry_grep *grep, struct scry_buf *texts);
 
-/* The options that show all rows: where some are left out by it, or by --top. */
-const char *scry_grep_all_rows(const struct scry_grep *grep);
-
 /* The name of a function: as it is, or demangled. NULL is "". */
 bool scry_grep_matches_symbol(const struct scry_grep *grep, const char *symbol);
 

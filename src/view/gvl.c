@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/text.h"
 #include "view/functions.h"
 #include "view/gem.h"
 
@@ -324,13 +325,21 @@ void scry_gvl_put_name(const struct scry_gvl_view *g, const struct scry_ev_gvl_t
 {
 	size_t size = 0;
 	const char *name = scry_reader_string(g->reader, t->name_str, &size);
+	const bool is_group = t->thread >= SCRY_GVL_ENDED_FROM;
 
 	if (size)
 		scry_buf_printf(b, "%.*s", (int)size, name ? name : "");
+	else if (is_group)
+		scry_buf_printf(b, "[no name known]");
 	else
 		scry_buf_printf(b, "[thread %u]", t->thread);
-	if (t->threads > 1)
+	if (is_group) {
+		scry_buf_printf(b, " (");
+		scry_text_things(b, t->threads > 1 ? t->threads : 1, "threads");
+		scry_buf_printf(b, " that ended)");
+	} else if (t->threads > 1) {
 		scry_buf_printf(b, " and %u before it", t->threads - 1);
+	}
 }
 
 void scry_gvl_put_thread(const struct scry_gvl_view *g, const struct scry_ev_gvl_thread *t,

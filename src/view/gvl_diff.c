@@ -15,7 +15,9 @@
 
 #include "base/err.h"
 #include "base/text.h"
+#include "base/vector.h"
 #include "view/gvl.h"
+#include "view/table.h"
 #include "view/verdict.h"
 
 #define ROWS_MAX (1u << 20)
@@ -52,16 +54,8 @@ static struct part *part_of(struct table *t, const struct scry_buf *text, int si
 	const uint32_t count = t->texts.count;
 	uint32_t id = 0;
 
-	if (count == t->room) {
-		size_t room = t->room ? 2 * t->room : 256;
-		struct pair *more = reallocarray(t->pairs, room, sizeof(*more));
-
-		if (!more)
-			return NULL;
-		t->pairs = more;
-		t->room = room;
-	}
-	if (scry_intern_put(&t->texts, scry_buf_str(text), text->len, &id) < 0)
+	if (scry_vector_reserve(&t->pairs, count, &t->room) ||
+	    scry_intern_put(&t->texts, scry_buf_str(text), text->len, &id) < 0)
 		return NULL;
 	if (t->texts.count != count)
 		t->pairs[count] = (struct pair){.text = id};
@@ -349,9 +343,9 @@ static void push_table(struct diff *d, const struct table *t, const char *title)
 	scry_doc_table(d->doc, columns, COLUMNS);
 	for (size_t i = 0; i < t->changed && (!top || i < top); i++)
 		push_pair(d, t, &t->pairs[i]);
-	if (top && t->changed > top)
-		scry_doc_remark(d->doc, "%zu more rows have changed; --top 0 shows them",
-				t->changed - (size_t)top);
+	scry_left_out_push(
+		&(struct scry_left_out){.by_top = top && t->changed > top ? t->changed - top : 0},
+		d->doc);
 	d->doc->title = NULL;
 }
 

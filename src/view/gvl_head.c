@@ -230,7 +230,7 @@ static void tell_crowded(struct scry_gvl_view *g)
 	scry_buf_printf(b, "sums, rows and verdict are too low, and who made others wait most may "
 			   "be missing: a watch has room for ");
 	scry_text_count(b, SCRY_GVL_ROOM);
-	scry_buf_printf(b, " threads of a process, and from ");
+	scry_buf_printf(b, " threads of a process at a time, and from ");
 	scry_text_duration(b, s->crowded_after_ns);
 	scry_buf_printf(b, " after its beginning ");
 	scry_text_things(b, s->crowded, "turns");

@@ -8,157 +8,112 @@
 
 #include "base/text.h"
 #include "view/functions.h"
+#include "view/table.h"
 
-static void tell_hidden(struct scry_gvl_view *g, uint64_t hidden)
+#define NUMBER(member) SCRY_AT(struct scry_ev_gvl_thread, member)
+#define GET(name, ...) SCRY_GET(name, struct scry_ev_gvl_thread, struct scry_gvl_view, __VA_ARGS__)
+
+/* Switches that the VM forced are told from others where it says so. */
+static bool is_clear(const struct scry_ev_gvl_thread *t)
 {
-	if (hidden)
-		scry_doc_remark(g->doc, "%llu more %s not shown; %s shows all",
-				(unsigned long long)hidden, hidden == 1 ? "row is" : "rows are",
-				scry_grep_all_rows(&g->grep));
+	return t->forced || t->passes || !t->yields;
 }
 
-static void push_thread(struct scry_gvl_view *g, const struct scry_ev_gvl_thread *t)
-{
-	const bool has_waits = t->waits != 0, is_clear = t->forced || t->passes || !t->yields;
-	struct scry_cell cells[] = {
-		scry_cell_number(t->pid),
-		scry_cell_number(t->thread),
-		scry_cell_known(t->tid, t->tid != 0),
-		scry_cell_number(t->lost_ns),
-		scry_cell_number(t->held_ns),
-		scry_cell_number(scry_gvl_waited_ns(t)),
-		scry_cell_number(t->wanted_ns),
-		scry_cell_number(t->granted_ns),
-		scry_cell_number(t->without_ns),
-		scry_cell_number(t->unknown_ns),
-		scry_cell_number(t->takes),
-		scry_cell_number(t->waits),
-		scry_cell_known(t->p50_ns, has_waits),
-		scry_cell_known(t->p90_ns, has_waits),
-		scry_cell_known(t->p99_ns, has_waits),
-		scry_cell_known(t->max_ns, has_waits),
-		scry_cell_number(t->older_ns),
-		scry_cell_number(t->open_ns),
-		scry_cell_number(t->yields),
-		scry_cell_number(t->taken_back),
-		scry_cell_known(t->forced, is_clear),
-		scry_cell_known(t->passes, is_clear),
-		scry_cell_number(t->overtakes),
-		scry_cell_number(t->runs),
-		scry_cell_number(t->runs_ns),
-		scry_cell_number(t->run_max_ns),
-		scry_cell_number(t->run_most),
-		scry_cell_number(t->threads),
-		scry_cell_number(t->has_ended),
-		scry_cell_text(scry_buf_str(&g->buf), g->buf.len),
-		scry_functions_string(g->reader, t->name_str),
-	};
-
-	g->doc->ops->row(g->doc, cells);
-}
+GET(get_tid, scry_cell_known(row->tid, row->tid != 0))
+GET(get_waited, scry_cell_number(scry_gvl_waited_ns(row)))
+GET(get_p50, scry_cell_known(row->p50_ns, row->waits != 0))
+GET(get_p90, scry_cell_known(row->p90_ns, row->waits != 0))
+GET(get_p99, scry_cell_known(row->p99_ns, row->waits != 0))
+GET(get_max, scry_cell_known(row->max_ns, row->waits != 0))
+GET(get_forced, scry_cell_known(row->forced, is_clear(row)))
+GET(get_passes, scry_cell_known(row->passes, is_clear(row)))
+GET(get_thread, (scry_gvl_put_thread(view, row, buf), scry_cell_buf(buf)))
+GET(get_shown_name,
+    (scry_gvl_put_name(view, row, buf), scry_cell_text(scry_buf_str(buf), buf->len)))
+GET(get_name, scry_functions_string(view->reader, row->name_str))
 
 static void push_threads(struct scry_gvl_view *g)
 {
 	const struct scry_column columns[] = {
-		{g->processes > 1 ? "pid" : NULL, "pid", SCRY_CELL_NUMBER, NULL, 0},
-		{NULL, "thread", SCRY_CELL_NUMBER, NULL, 0},
-		{"tid", "tid", SCRY_CELL_NUMBER, NULL, 0},
-		{"others lost s", "lost_ns", SCRY_CELL_TIME, NULL, 0},
-		{"held s", "held_ns", SCRY_CELL_TIME, NULL, 0},
-		{"waited s", NULL, SCRY_CELL_TIME, NULL, 0},
-		{NULL, "wanted_ns", SCRY_CELL_TIME, NULL, 0},
-		{NULL, "granted_ns", SCRY_CELL_TIME, NULL, 0},
-		{"without s", "without_ns", SCRY_CELL_TIME, NULL, 0},
-		{NULL, "unknown_ns", SCRY_CELL_TIME, NULL, 0},
-		{NULL, "takes", SCRY_CELL_COUNT, NULL, 0},
-		{"waits", "waits", SCRY_CELL_COUNT, NULL, 0},
-		{"p50 s", "wait_p50_ns", SCRY_CELL_TIME, NULL, 0},
-		{NULL, "wait_p90_ns", SCRY_CELL_TIME, NULL, 0},
-		{"p99 s", "wait_p99_ns", SCRY_CELL_TIME, NULL, 0},
-		{"max s", "wait_max_ns", SCRY_CELL_TIME, NULL, 0},
-		{NULL, "older_wait_ns", SCRY_CELL_TIME, NULL, 0},
-		{NULL, "open_wait_ns", SCRY_CELL_TIME, NULL, 0},
-		{"yields", "yields", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "taken_back", SCRY_CELL_COUNT, NULL, 0},
-		{"forced", "forced", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "passes", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "overtakes", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "convoys", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "convoys_ns", SCRY_CELL_TIME, NULL, 0},
-		{NULL, "convoy_max_ns", SCRY_CELL_TIME, NULL, 0},
-		{NULL, "convoy_max_takes", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "threads", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "has_ended", SCRY_CELL_BOOL, NULL, 0},
-		{"name", NULL, SCRY_CELL_TEXT, NULL, 0},
-		{NULL, "name", SCRY_CELL_TEXT, NULL, 0},
+		{g->processes > 1 ? "pid" : NULL, "pid", SCRY_CELL_NUMBER, NUMBER(pid)},
+		{NULL, "thread", SCRY_CELL_NUMBER, NUMBER(thread)},
+		{"tid", "tid", SCRY_CELL_NUMBER, get_tid, 0},
+		{"others lost s", "lost_ns", SCRY_CELL_TIME, NUMBER(lost_ns)},
+		{"held s", "held_ns", SCRY_CELL_TIME, NUMBER(held_ns)},
+		{"waited s", NULL, SCRY_CELL_TIME, get_waited, 0},
+		{NULL, "wanted_ns", SCRY_CELL_TIME, NUMBER(wanted_ns)},
+		{NULL, "granted_ns", SCRY_CELL_TIME, NUMBER(granted_ns)},
+		{"without s", "without_ns", SCRY_CELL_TIME, NUMBER(without_ns)},
+		{NULL, "unknown_ns", SCRY_CELL_TIME, NUMBER(unknown_ns)},
+		{NULL, "takes", SCRY_CELL_COUNT, NUMBER(takes)},
+		{"waits", "waits", SCRY_CELL_COUNT, NUMBER(waits)},
+		{"p50 s", "wait_p50_ns", SCRY_CELL_TIME, get_p50, 0},
+		{NULL, "wait_p90_ns", SCRY_CELL_TIME, get_p90, 0},
+		{"p99 s", "wait_p99_ns", SCRY_CELL_TIME, get_p99, 0},
+		{"max s", "wait_max_ns", SCRY_CELL_TIME, get_max, 0},
+		{NULL, "older_wait_ns", SCRY_CELL_TIME, NUMBER(older_ns)},
+		{NULL, "open_wait_ns", SCRY_CELL_TIME, NUMBER(open_ns)},
+		{"yields", "yields", SCRY_CELL_COUNT, NUMBER(yields)},
+		{NULL, "taken_back", SCRY_CELL_COUNT, NUMBER(taken_back)},
+		{"forced", "forced", SCRY_CELL_COUNT, get_forced, 0},
+		{NULL, "passes", SCRY_CELL_COUNT, get_passes, 0},
+		{NULL, "overtakes", SCRY_CELL_COUNT, NUMBER(overtakes)},
+		{NULL, "convoys", SCRY_CELL_COUNT, NUMBER(runs)},
+		{NULL, "convoys_ns", SCRY_CELL_TIME, NUMBER(runs_ns)},
+		{NULL, "convoy_max_ns", SCRY_CELL_TIME, NUMBER(run_max_ns)},
+		{NULL, "convoy_max_takes", SCRY_CELL_COUNT, NUMBER(run_most)},
+		{NULL, "threads", SCRY_CELL_COUNT, NUMBER(threads)},
+		{NULL, "has_ended", SCRY_CELL_BOOL, NUMBER(has_ended)},
+		{"name", NULL, SCRY_CELL_TEXT, get_shown_name, 0},
+		{NULL, "name", SCRY_CELL_TEXT, get_name, 0},
+		{NULL, NULL, SCRY_CELL_TEXT, get_thread, SCRY_COLUMN_GREP},
 	};
-	uint64_t top = scry_view_top(g->opts, g->doc), shown = 0, hidden = 0;
+	const struct scry_table table = {SCRY_COLUMNS(columns),
+					 SCRY_ROWS(g->threads, g->thread_count), .view = g,
+					 .grep = &g->grep, .top = scry_view_top(g->opts, g->doc)};
 
 	g->doc->section = "threads";
 	g->doc->title = NULL;
-	scry_doc_table(g->doc, columns, sizeof(columns) / sizeof(columns[0]));
-	for (uint32_t i = 0; i < g->thread_count; i++) {
-		scry_buf_clear(&g->buf);
-		scry_gvl_put_thread(g, &g->threads[i], &g->buf);
-		if ((top && shown == top) || !scry_grep_matches(&g->grep, scry_buf_str(&g->buf))) {
-			hidden++;
-			continue;
-		}
-		scry_buf_clear(&g->buf);
-		scry_gvl_put_name(g, &g->threads[i], &g->buf);
-		push_thread(g, &g->threads[i]);
-		shown++;
-	}
-	tell_hidden(g, hidden);
+	scry_table_push(&table, g->doc);
 }
+#undef NUMBER
+#undef GET
+
+#define NUMBER(member) SCRY_AT(struct scry_ev_gvl_pair, member)
+#define GET(name, ...) SCRY_GET(name, struct scry_ev_gvl_pair, struct scry_gvl_view, __VA_ARGS__)
+
+static struct scry_cell thread_cell(struct scry_gvl_view *g, uint32_t pid, uint32_t thread,
+				    struct scry_buf *buf)
+{
+	scry_gvl_put_thread(g, scry_gvl_thread_at(g, pid, thread), buf);
+	return scry_cell_text(scry_buf_str(buf), buf->len);
+}
+
+GET(get_holder, scry_cell_known(row->holder, row->holder != 0))
+GET(get_waiter_name, thread_cell(view, row->pid, row->waiter, buf))
+GET(get_holder_name, thread_cell(view, row->pid, row->holder, buf))
 
 static void push_pairs(struct scry_gvl_view *g)
 {
 	static const struct scry_column columns[] = {
-		{NULL, "pid", SCRY_CELL_NUMBER, NULL, 0},
-		{"lost s", "lost_ns", SCRY_CELL_TIME, NULL, 0},
-		{NULL, "waiter", SCRY_CELL_NUMBER, NULL, 0},
-		{NULL, "holder", SCRY_CELL_NUMBER, NULL, 0},
-		{"waited", NULL, SCRY_CELL_TEXT, NULL, 0},
-		{"while it was held by", NULL, SCRY_CELL_TEXT, NULL, 0},
+		{NULL, "pid", SCRY_CELL_NUMBER, NUMBER(pid)},
+		{"lost s", "lost_ns", SCRY_CELL_TIME, NUMBER(lost_ns)},
+		{NULL, "waiter", SCRY_CELL_NUMBER, NUMBER(waiter)},
+		{NULL, "holder", SCRY_CELL_NUMBER, get_holder, 0},
+		{"waited", NULL, SCRY_CELL_TEXT, get_waiter_name, SCRY_COLUMN_GREP},
+		{"while it was held by", NULL, SCRY_CELL_TEXT, get_holder_name, SCRY_COLUMN_GREP},
 	};
-	uint64_t top = scry_view_top(g->opts, g->doc), shown = 0, hidden = 0;
-	struct scry_buf holder = {0};
+	const struct scry_table table = {SCRY_COLUMNS(columns), SCRY_ROWS(g->pairs, g->pair_count),
+					 .view = g, .grep = &g->grep,
+					 .top = scry_view_top(g->opts, g->doc)};
 
 	g->doc->section = "pairs";
 	g->doc->title = "who waited for whom";
-	scry_doc_table(g->doc, columns, sizeof(columns) / sizeof(columns[0]));
-	for (uint32_t i = 0; i < g->pair_count; i++) {
-		const struct scry_ev_gvl_pair *p = &g->pairs[i];
-
-		scry_buf_clear(&g->buf);
-		scry_buf_clear(&holder);
-		scry_gvl_put_thread(g, scry_gvl_thread_at(g, p->pid, p->waiter), &g->buf);
-		scry_gvl_put_thread(g, scry_gvl_thread_at(g, p->pid, p->holder), &holder);
-		if ((top && shown == top) ||
-		    (!scry_grep_matches(&g->grep, scry_buf_str(&g->buf)) &&
-		     !scry_grep_matches(&g->grep, scry_buf_str(&holder)))) {
-			hidden++;
-			continue;
-		}
-		{
-			const struct scry_cell cells[] = {
-				scry_cell_number(p->pid),
-				scry_cell_number(p->lost_ns),
-				scry_cell_number(p->waiter),
-				scry_cell_known(p->holder, p->holder != 0),
-				scry_cell_text(scry_buf_str(&g->buf), g->buf.len),
-				scry_cell_text(scry_buf_str(&holder), holder.len),
-			};
-
-			g->doc->ops->row(g->doc, cells);
-		}
-		shown++;
-	}
-	tell_hidden(g, hidden);
-	scry_buf_done(&holder);
+	scry_table_push(&table, g->doc);
 	g->doc->section = g->doc->title = NULL;
 }
+#undef NUMBER
+#undef GET
 
 /* ---- rows: what --by says ---- */
 
@@ -200,128 +155,142 @@ static bool are_waits(const struct scry_gvl_view *g, const struct scry_gvl_lines
 	return l == &g->waited && g->sum.stacks;
 }
 
-enum {
-	C_LOST,
-	C_TENTHS,
-	C_SHARE,
-	C_SAMPLES,
-	C_WAITS,
-	C_MAX,
-	C_TEXT,
-	C_STACK,
-	C_FILE,
-	C_LINE,
-	C_METHOD,
-	C_IS_C,
-	C_IS_NATIVE,
-	C_OFFSET,
-	C_LIBRARY,
-	C_FUNCTION,
-	C_GEM,
-	C_PID,
-	C_THREAD,
-	COLUMNS
+/* ---- their columns ---- */
+
+struct rows {
+	struct scry_gvl_view *g;
+	const struct scry_gvl_lines *lines;
+	bool has_waits;
+	struct scry_frame_row scratch;
 };
 
-/* In folded form the library's function is the newest frame; else it stands beside the line. */
-static void set_frame(struct scry_gvl_view *g, uint32_t what, struct scry_frame_row *scratch,
-		      struct scry_cell cells[COLUMNS])
+#define NUMBER(member) SCRY_AT(struct scry_gvl_row, member)
+#define GET(name, ...) SCRY_GET(name, struct scry_gvl_row, struct rows, __VA_ARGS__)
+
+static bool has_frames(const struct rows *r)
+{
+	return !is_by_thread(r->g) && r->g->opts->by != SCRY_VIEW_BY_GEM;
+}
+
+/* The frame of Ruby, or (is_above) the library's function that it called; unknown: there is none.
+ */
+static struct scry_frame frame_of(const struct rows *r, const struct scry_gvl_row *row,
+				  bool is_above)
 {
 	uint32_t library;
-	struct scry_frame frame = scry_gvl_ruby_frame(g, what, &library), above = {0};
-	const bool is_native = library && g->doc->is_folded;
+	const struct scry_frame ruby = scry_gvl_ruby_frame(r->g, row->what, &library);
 
-	above = scry_frames_get(&g->frames, library);
-	if (is_native)
-		frame = above;
-	cells[C_STACK] = scry_frames_cell(&g->frames, &g->names, frame.parent, scratch);
-	cells[C_FILE] = scry_name_text(&g->names, frame.file);
-	cells[C_LINE] = scry_cell_known(frame.line, frame.line && !is_native);
-	cells[C_METHOD] = scry_name_text(&g->names, frame.method);
-	cells[C_IS_C] = scry_cell_number((frame.flags & SCRY_STACK_C) != 0);
-	cells[C_IS_NATIVE] = scry_cell_number(is_native);
-	cells[C_OFFSET] = scry_cell_known(frame.line, is_native);
-	cells[C_LIBRARY] = scry_name_text(&g->names, above.file);
-	cells[C_FUNCTION] = scry_name_text(&g->names, above.method);
+	if (!has_frames(r))
+		return (struct scry_frame){0};
+	return is_above ? scry_frames_get(&r->g->frames, library) : ruby;
 }
+
+static struct scry_cell name_cell(const struct rows *r, uint32_t name)
+{
+	return scry_name_text(&r->g->names, name);
+}
+
+static struct scry_cell stack_cell(struct rows *r, const struct scry_gvl_row *row)
+{
+	const struct scry_frame leaf = scry_frames_get(&r->g->frames, row->what);
+
+	if (r->g->opts->by != SCRY_VIEW_BY_LINE)
+		return scry_cell_unknown();
+	return scry_frames_cell(&r->g->frames, &r->g->names, &leaf, &r->scratch);
+}
+
+static struct scry_cell row_text(struct rows *r, const struct scry_gvl_row *row,
+				 struct scry_buf *buf)
+{
+	if (is_by_thread(r->g))
+		scry_gvl_put_thread(r->g, thread_of(r->g, row), buf);
+	else
+		scry_gvl_put_row(r->g, row->what, buf);
+	return scry_cell_text(scry_buf_str(buf), buf->len);
+}
+
+static struct scry_cell gem_cell(const struct rows *r, const struct scry_gvl_row *row)
+{
+	const bool is_by_gem = r->g->opts->by == SCRY_VIEW_BY_GEM;
+
+	return name_cell(r, is_by_gem ? scry_frames_get(&r->g->frames, row->what).method : 0);
+}
+
+static struct scry_cell c_cell(const struct rows *r, const struct scry_gvl_row *row)
+{
+	const bool is_c = frame_of(r, row, false).flags & SCRY_STACK_C;
+
+	return scry_cell_known(is_c, has_frames(r));
+}
+
+static struct scry_cell line_cell(const struct rows *r, const struct scry_gvl_row *row)
+{
+	const uint32_t line = frame_of(r, row, false).line;
+
+	return scry_cell_known(line, line != 0);
+}
+
+static struct scry_cell of_thread(const struct rows *r, const struct scry_gvl_row *row, bool is_pid)
+{
+	const struct scry_ev_gvl_thread *t = thread_of(r->g, row);
+
+	return scry_cell_known(!t ? 0 : is_pid ? t->pid : t->thread, t);
+}
+
+GET(get_tenths, scry_cell_number(scry_share(row->lost_ns, view->lines->lost_ns, 1000)))
+GET(get_share, scry_cell_number(scry_share(row->lost_ns, view->lines->lost_ns, 100)))
+GET(get_samples, scry_cell_known(row->samples, !is_by_thread(view->g) && !view->has_waits))
+GET(get_waits, scry_cell_known(row->waits, view->has_waits))
+GET(get_wait_max, scry_cell_known(row->max_ns, view->has_waits && row->waits))
+GET(get_text, row_text(view, row, buf))
+GET(get_frames, stack_cell(view, row))
+GET(get_file, name_cell(view, frame_of(view, row, false).file))
+GET(get_line, line_cell(view, row))
+GET(get_method, name_cell(view, frame_of(view, row, false).method))
+GET(get_is_c, c_cell(view, row))
+GET(get_library, name_cell(view, frame_of(view, row, true).file))
+GET(get_function, name_cell(view, frame_of(view, row, true).method))
+GET(get_gem, gem_cell(view, row))
+GET(get_pid, of_thread(view, row, true))
+GET(get_number, of_thread(view, row, false))
 
 /* Waits that are short beside the millisecond between two samples are chance: the square root of
  * their number says how much. */
-static void push_row(struct scry_gvl_view *g, const struct scry_gvl_row *row,
-		     const struct scry_gvl_lines *l, struct scry_frame_row *scratch)
-{
-	const struct scry_ev_gvl_thread *t = thread_of(g, row);
-	const bool has_waits = are_waits(g, l);
-	struct scry_cell cells[COLUMNS];
-
-	for (size_t i = 0; i < COLUMNS; i++)
-		cells[i] = scry_cell_unknown();
-	if (g->opts->by == SCRY_VIEW_BY_GEM)
-		cells[C_GEM] =
-			scry_name_text(&g->names, scry_frames_get(&g->frames, row->what).method);
-	else if (!is_by_thread(g))
-		set_frame(g, row->what, scratch, cells);
-	cells[C_LOST] = scry_cell_number(row->lost_ns);
-	cells[C_TENTHS] = scry_cell_number(scry_share(row->lost_ns, l->lost_ns, 1000));
-	cells[C_SHARE] = scry_cell_number(scry_share(row->lost_ns, l->lost_ns, 100));
-	cells[C_SAMPLES] = scry_cell_known(row->samples, !is_by_thread(g) && !has_waits);
-	cells[C_WAITS] = scry_cell_known(row->waits, has_waits);
-	cells[C_MAX] = scry_cell_known(row->max_ns, has_waits && row->waits);
-	cells[C_TEXT] = scry_cell_text(scry_buf_str(&g->buf), g->buf.len);
-	cells[C_PID] = scry_cell_known(t ? t->pid : 0, t);
-	cells[C_THREAD] = scry_cell_known(t ? t->thread : 0, t);
-	g->doc->ops->row(g->doc, cells);
-}
-
 static void push_rows(struct scry_gvl_view *g, const struct scry_gvl_lines *l,
 		      const struct kind *kind)
 {
-	const bool has_waits = are_waits(g, l), is_waiting = l == &g->waited;
-	const struct scry_column columns[COLUMNS] = {
-		[C_LOST] = {kind->lost, "lost_ns", SCRY_CELL_TIME, NULL, 0},
-		[C_TENTHS] = {"%", NULL, SCRY_CELL_TENTHS, NULL, 0},
-		[C_SHARE] = {NULL, "share_pct", SCRY_CELL_NUMBER, NULL, 0},
-		[C_SAMPLES] = {is_by_thread(g) || has_waits ? NULL : "samples", "samples",
-			       SCRY_CELL_COUNT, NULL, 0},
-		[C_WAITS] = {has_waits ? "waits" : NULL, is_waiting ? "waits" : NULL,
-			     SCRY_CELL_COUNT, NULL, 0},
-		[C_MAX] = {has_waits ? "max s" : NULL, is_waiting ? "wait_max_ns" : NULL,
-			   SCRY_CELL_TIME, NULL, 0},
-		[C_TEXT] = {kind->head, NULL, SCRY_CELL_TEXT, NULL, 0},
-		[C_STACK] = {NULL, "stack", SCRY_CELL_FRAMES, NULL, 0}, /* its callers */
-		[C_FILE] = {NULL, "file", SCRY_CELL_TEXT, NULL, 0},
-		[C_LINE] = {NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
-		[C_METHOD] = {NULL, "method", SCRY_CELL_TEXT, NULL, 0},
-		[C_IS_C] = {NULL, "is_c", SCRY_CELL_BOOL, NULL, 0},
-		[C_IS_NATIVE] = {NULL, "is_native", SCRY_CELL_BOOL, NULL, 0},
-		[C_OFFSET] = {NULL, "offset", SCRY_CELL_NUMBER, NULL, 0},
-		[C_LIBRARY] = {NULL, "library", SCRY_CELL_TEXT, NULL, 0},
-		[C_FUNCTION] = {NULL, "function", SCRY_CELL_SYMBOL, NULL, 0},
-		[C_GEM] = {NULL, "gem", SCRY_CELL_TEXT, NULL, 0},
-		[C_PID] = {NULL, "pid", SCRY_CELL_NUMBER, NULL, 0},
-		[C_THREAD] = {NULL, "thread", SCRY_CELL_NUMBER, NULL, 0},
+	const bool is_waiting = l == &g->waited;
+	struct rows rows = {g, l, .has_waits = are_waits(g, l)};
+	const bool has_samples = !is_by_thread(g) && !rows.has_waits;
+	const struct scry_column columns[] = {
+		{kind->lost, "lost_ns", SCRY_CELL_TIME, NUMBER(lost_ns)},
+		{"%", NULL, SCRY_CELL_TENTHS, get_tenths, 0},
+		{NULL, "share_pct", SCRY_CELL_NUMBER, get_share, 0},
+		{has_samples ? "samples" : NULL, "samples", SCRY_CELL_COUNT, get_samples, 0},
+		{rows.has_waits ? "waits" : NULL, is_waiting ? "waits" : NULL, SCRY_CELL_COUNT,
+		 get_waits, 0},
+		{rows.has_waits ? "max s" : NULL, is_waiting ? "wait_max_ns" : NULL, SCRY_CELL_TIME,
+		 get_wait_max, 0},
+		{kind->head, NULL, SCRY_CELL_TEXT, get_text, SCRY_COLUMN_GREP},
+		{NULL, "frames", SCRY_CELL_FRAMES, get_frames, 0},
+		{NULL, "file", SCRY_CELL_TEXT, get_file, 0},
+		{NULL, "line", SCRY_CELL_NUMBER, get_line, 0},
+		{NULL, "method", SCRY_CELL_TEXT, get_method, 0},
+		{NULL, "is_c", SCRY_CELL_BOOL, get_is_c, 0},
+		{NULL, "library", SCRY_CELL_TEXT, get_library, 0},
+		{NULL, "function", SCRY_CELL_SYMBOL, get_function, 0},
+		{NULL, "gem", SCRY_CELL_TEXT, get_gem, 0},
+		{NULL, "pid", SCRY_CELL_NUMBER, get_pid, 0},
+		{NULL, "thread", SCRY_CELL_NUMBER, get_number, 0},
 	};
-	uint64_t top = scry_view_top(g->opts, g->doc), shown = 0, hidden = 0;
-	struct scry_frame_row scratch = {0};
+	const struct scry_table table = {SCRY_COLUMNS(columns), SCRY_ROWS(l->rows, l->count),
+					 .view = &rows, .grep = &g->grep,
+					 .top = scry_view_top(g->opts, g->doc)};
 
 	g->doc->weight = "lost_ns";
 	g->doc->title = kind->title;
-	scry_doc_table(g->doc, columns, COLUMNS);
-	for (uint32_t i = 0; i < l->count; i++) {
-		scry_buf_clear(&g->buf);
-		if (is_by_thread(g))
-			scry_gvl_put_thread(g, thread_of(g, &l->rows[i]), &g->buf);
-		else
-			scry_gvl_put_row(g, l->rows[i].what, &g->buf);
-		if ((top && shown == top) || !scry_grep_matches(&g->grep, scry_buf_str(&g->buf))) {
-			hidden++;
-			continue;
-		}
-		push_row(g, &l->rows[i], l, &scratch);
-		shown++;
-	}
-	tell_hidden(g, hidden);
-	free(scratch.frames);
+	scry_table_push(&table, g->doc);
+	free(rows.scratch.frames);
 	g->doc->title = NULL;
 }
 

@@ -9,7 +9,9 @@
 
 #include "base/err.h"
 #include "base/text.h"
+#include "base/vector.h"
 #include "view/functions.h"
+#include "view/table.h"
 #include "view/grep.h"
 #include "view/honesty.h"
 #include "view/native_frames.h"
@@ -44,7 +46,8 @@ struct locks {
 	struct scry_map by_number; /* pid << 32 | lock -> place + 1 */
 	struct scry_map by_place;  /* lock << 32 | stack, then of its function -> row + 1 */
 	struct scry_map waiters;   /* lock << 32 | tid */
-	struct scry_map owners;	   /* the same -> ns for which others waited for it */
+	struct scry_doc_frame shown[SCRY_NATIVE_DEPTH];
+	struct scry_map owners; /* the same -> ns for which others waited for it */
 	struct scry_buf buf;
 };
 
@@ -54,28 +57,12 @@ static int no_memory(const struct locks *l)
 			 l->row_count);
 }
 
-/* Room for one more. */
-static int grow(void **table, uint32_t count, uint32_t *room, size_t size)
-{
-	uint32_t more = *room ? 2 * *room : 64;
-	void *grown = *table;
-
-	if (count < *room)
-		return 0;
-	if (count < ROWS_MAX)
-		grown = reallocarray(*table, more, size);
-	if (count >= ROWS_MAX || !grown)
-		return -ENOMEM;
-	*table = grown;
-	*room = more;
-	return 0;
-}
-
 static int on_lock(struct locks *l, const struct scry_ev_lock *ev)
 {
 	const uint64_t key = (uint64_t)ev->pid << 32 | ev->lock;
 
-	if (grow((void **)&l->locks, l->lock_count, &l->lock_room, sizeof(*l->locks)) < 0 ||
+	if (l->lock_count == ROWS_MAX ||
+	    scry_vector_reserve(&l->locks, l->lock_count, &l->lock_room) ||
 	    scry_map_put(&l->by_number, key, l->lock_count + 1) < 0)
 		return no_memory(l);
 	l->locks[l->lock_count++] = (struct lock){.ev = *ev};
@@ -88,8 +75,8 @@ static struct row *row_of(struct locks *l, uint32_t lock, const struct scry_ev_w
 	const uint32_t place = ev->stack ? ev->stack : UINT32_MAX - (ev->function_str & 0xffff);
 	uint64_t *at = scry_map_ref(&l->by_place, (uint64_t)lock << 32 | place);
 
-	if (!at ||
-	    (!*at && grow((void **)&l->rows, l->row_count, &l->row_room, sizeof(*l->rows)) < 0)) {
+	if (!at || (!*at && (l->row_count == ROWS_MAX ||
+			     scry_vector_reserve(&l->rows, l->row_count, &l->row_room)))) {
 		no_memory(l);
 		return NULL;
 	}
@@ -339,98 +326,88 @@ static void push_totals(const struct locks *l, const struct sums *mutexes,
 	l->doc->ops->totals(l->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
 }
 
-static void push_row(const struct locks *l, const struct row *row)
+#define NUMBER(member) SCRY_AT(struct row, member)
+#define GET(name, ...) SCRY_GET(name, struct row, struct locks, __VA_ARGS__)
+
+static const struct lock *lock_of(const struct locks *l, const struct row *row)
 {
-	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH];
-	const struct lock *k = &l->locks[row->lock];
-	const uint32_t count = scry_native_frames_frames(&l->frames, l->reader, row->stack, frames);
-	const uint64_t ended = row->waits - row->left;
-	struct scry_cell stack = {.is_unknown = !count, .frames = frames, .number = count};
-	struct scry_buf lock = {0}, place = {0};
-
-	put_lock(l, k, &lock);
-	put_place(l, row->stack, UINT32_MAX, &place);
-	const struct scry_cell cells[] = {
-		scry_cell_number(k->ev.pid),
-		scry_cell_number(row->waits),
-		scry_cell_number(row->total_ns),
-		scry_cell_known(ended ? row->total_ns / ended : 0, ended != 0),
-		scry_cell_known(row->max_ns, ended != 0),
-		scry_cell_number(row->timed_out),
-		scry_cell_number(row->failed),
-		scry_cell_number(row->left),
-		scry_cell_number(row->open),
-		scry_functions_string(l->reader, k->ev.kind_str),
-		scry_cell_text(scry_buf_str(&lock), lock.len),
-		scry_cell_number(k->ev.address),
-		scry_functions_string(l->reader, k->ev.module_str),
-		scry_functions_string(l->reader, k->ev.symbol_str),
-		scry_cell_known(k->ev.offset, k->ev.module_str != 0),
-		scry_functions_string(l->reader, row->function_str),
-		scry_cell_text(scry_buf_str(&place), place.len),
-		stack,
-		scry_cell_known(k->owner, k->owner != 0),
-		scry_cell_known(k->owned_ns, k->owner != 0),
-	};
-
-	l->doc->ops->row(l->doc, cells);
-	scry_buf_done(&lock);
-	scry_buf_done(&place);
+	return &l->locks[row->lock];
 }
 
-static bool is_wanted(const struct locks *l, const struct row *row, struct scry_buf *buf)
+static struct scry_cell of_ended(const struct row *row, uint64_t sum)
 {
-	scry_buf_clear(buf);
-	put_lock(l, &l->locks[row->lock], buf);
-	scry_buf_printf(buf, "\n");
-	put_place(l, row->stack, UINT32_MAX, buf);
-	return scry_grep_matches_row(&l->grep, buf);
+	const uint64_t ended = row->waits - row->left;
+
+	return scry_cell_known(ended ? sum / ended : 0, ended != 0);
+}
+
+static struct scry_cell frames_cell(struct locks *l, const struct row *row)
+{
+	const uint32_t count =
+		scry_native_frames_frames(&l->frames, l->reader, row->stack, l->shown);
+
+	return (struct scry_cell){.is_unknown = !count, .frames = l->shown, .number = count};
+}
+
+GET(get_pid, scry_cell_number(lock_of(view, row)->ev.pid))
+GET(get_mean, of_ended(row, row->total_ns))
+GET(get_max, scry_cell_known(row->max_ns, row->waits != row->left))
+GET(get_kind, scry_functions_string(view->reader, lock_of(view, row)->ev.kind_str))
+GET(get_lock, (put_lock(view, lock_of(view, row), buf), scry_cell_buf(buf)))
+GET(get_address, scry_cell_number(lock_of(view, row)->ev.address))
+GET(get_module, scry_functions_string(view->reader, lock_of(view, row)->ev.module_str))
+GET(get_symbol, scry_functions_string(view->reader, lock_of(view, row)->ev.symbol_str))
+GET(get_offset, scry_cell_known(lock_of(view, row)->ev.offset, lock_of(view, row)->ev.module_str))
+GET(get_function, scry_functions_string(view->reader, row->function_str))
+GET(get_place, (put_place(view, row->stack, UINT32_MAX, buf), scry_cell_buf(buf)))
+GET(get_frames, frames_cell(view, row))
+GET(get_owner, scry_cell_known(lock_of(view, row)->owner, lock_of(view, row)->owner))
+GET(get_owned, scry_cell_known(lock_of(view, row)->owned_ns, lock_of(view, row)->owner))
+
+static bool is_of_conditions(const void *row, void *view)
+{
+	return lock_of(view, row)->ev.is_condition;
+}
+
+static bool is_of_mutexes(const void *row, void *view)
+{
+	return !is_of_conditions(row, view);
 }
 
 static void push_rows(struct locks *l, bool conditions)
 {
 	static const struct scry_column columns[] = {
-		{NULL, "pid", SCRY_CELL_NUMBER, NULL, 0},
-		{"waits", "waits", SCRY_CELL_COUNT, NULL, 0},
-		{"total s", "total_ns", SCRY_CELL_TIME, NULL, 0},
-		{"mean s", "mean_ns", SCRY_CELL_TIME, NULL, 0},
-		{"max s", "max_ns", SCRY_CELL_TIME, NULL, 0},
-		{NULL, "timed_out", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "failed", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "left", SCRY_CELL_COUNT, NULL, 0},
-		{"open", "open", SCRY_CELL_COUNT, NULL, 0},
-		{"kind", "kind", SCRY_CELL_TEXT, NULL, 0},
-		{"lock", "lock", SCRY_CELL_TEXT, NULL, 0},
-		{NULL, "address", SCRY_CELL_HEX, NULL, 0},
-		{NULL, "module", SCRY_CELL_TEXT, NULL, 0},
-		{NULL, "symbol", SCRY_CELL_SYMBOL, NULL, 0},
-		{NULL, "offset", SCRY_CELL_HEX, NULL, 0},
-		{NULL, "function", SCRY_CELL_TEXT, NULL, 0},
-		{"waited in", NULL, SCRY_CELL_TEXT, NULL, 0},
-		{NULL, "stack", SCRY_CELL_FRAMES, NULL, 0},
-		{NULL, "owner_tid", SCRY_CELL_NUMBER, NULL, 0},
-		{NULL, "owned_ns", SCRY_CELL_NUMBER, NULL, 0},
+		{NULL, "pid", SCRY_CELL_NUMBER, get_pid, 0},
+		{"waits", "waits", SCRY_CELL_COUNT, NUMBER(waits)},
+		{"total s", "total_ns", SCRY_CELL_TIME, NUMBER(total_ns)},
+		{"mean s", "mean_ns", SCRY_CELL_TIME, get_mean, 0},
+		{"max s", "max_ns", SCRY_CELL_TIME, get_max, 0},
+		{NULL, "timed_out", SCRY_CELL_COUNT, NUMBER(timed_out)},
+		{NULL, "failed", SCRY_CELL_COUNT, NUMBER(failed)},
+		{NULL, "left", SCRY_CELL_COUNT, NUMBER(left)},
+		{"open", "open", SCRY_CELL_COUNT, NUMBER(open)},
+		{"kind", "kind", SCRY_CELL_TEXT, get_kind, 0},
+		{"lock", "lock", SCRY_CELL_TEXT, get_lock, SCRY_COLUMN_GREP},
+		{NULL, "address", SCRY_CELL_HEX, get_address, 0},
+		{NULL, "module", SCRY_CELL_TEXT, get_module, 0},
+		{NULL, "symbol", SCRY_CELL_SYMBOL, get_symbol, 0},
+		{NULL, "offset", SCRY_CELL_HEX, get_offset, 0},
+		{NULL, "function", SCRY_CELL_TEXT, get_function, 0},
+		{"waited in", NULL, SCRY_CELL_TEXT, get_place, SCRY_COLUMN_GREP},
+		{NULL, "frames", SCRY_CELL_FRAMES, get_frames, 0},
+		{NULL, "owner_tid", SCRY_CELL_NUMBER, get_owner, 0},
+		{NULL, "owned_ns", SCRY_CELL_NUMBER, get_owned, 0},
 	};
-	uint64_t top = scry_view_top(l->opts, l->doc), shown = 0, hidden = 0;
+	const struct scry_table table = {SCRY_COLUMNS(columns),
+					 SCRY_ROWS(l->rows, l->row_count),
+					 .view = l,
+					 .has = conditions ? is_of_conditions : is_of_mutexes,
+					 .grep = &l->grep,
+					 .top = scry_view_top(l->opts, l->doc)};
 
 	l->doc->section = conditions ? "conditions" : NULL;
 	l->doc->title = conditions ? "waits for conditions" : NULL;
-	scry_doc_table(l->doc, columns, sizeof(columns) / sizeof(columns[0]));
-	for (uint32_t i = 0; i < l->row_count; i++) {
-		const struct row *row = &l->rows[i];
-
-		if (l->locks[row->lock].ev.is_condition != conditions)
-			continue;
-		if ((top && shown == top) || !is_wanted(l, row, &l->buf)) {
-			hidden++;
-			continue;
-		}
-		push_row(l, row);
-		shown++;
-	}
-	if (hidden)
-		scry_doc_remark(l->doc, "%llu more rows are not shown; %s shows them",
-				(unsigned long long)hidden, scry_grep_all_rows(&l->grep));
+	scry_table_push(&table, l->doc);
 }
 
 static void push(struct locks *l)

@@ -16,6 +16,7 @@
 #include "view/malloc_places.h"
 #include "view/malloc_sizes.h"
 #include "view/malloc_verdict.h"
+#include "view/table.h"
 #include "view/verdict.h"
 
 #include <errno.h>
@@ -179,9 +180,10 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 				 ? scry_native_frames_frames(&v->sum.stacks, v->reader,
 							     c->name.stack, frames)
 				 : 0;
+	struct scry_doc_frame *caller = &frames[0];
 	struct scry_malloc_growth growth = {0};
 	uint64_t half = 0;
-	enum { GROWTH = 7 };
+	enum { GROWTH = 7, FRAMES = 24 };
 	const bool grows = scry_malloc_caller_growth(p, c, &growth),
 		   has_half = scry_malloc_caller_half(p, c, &half);
 	struct scry_cell cells[] = {
@@ -217,6 +219,14 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 	};
 
 	cells[GROWTH].mark = grows ? '+' : ' ';
+	if (!depth && v->places.by == SCRY_VIEW_BY_STACK) { /* recorded without: the caller alone */
+		*caller = (struct scry_doc_frame){.is_native = true, .offset = c->name.offset};
+		caller->file =
+			scry_reader_string(v->reader, c->name.module_str, &caller->file_length);
+		caller->method =
+			scry_reader_string(v->reader, c->name.symbol_str, &caller->method_length);
+		cells[FRAMES] = (struct scry_cell){.number = 1, .frames = frames};
+	}
 	v->doc->ops->row(v->doc, cells);
 }
 
@@ -252,12 +262,13 @@ static int push_callers(struct malloc_view *v)
 		{NULL, "file", SCRY_CELL_TEXT, NULL, 0},
 		{NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
 		{NULL, "method", SCRY_CELL_TEXT, NULL, 0},
-		{NULL, "stack", SCRY_CELL_FRAMES, NULL, 0},
+		{NULL, "frames", SCRY_CELL_FRAMES, NULL, 0},
 		{NULL, "sizes", SCRY_CELL_VALUES, NULL, 0},
 		{"caller", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
 	};
 	const struct scry_malloc_process *p = v->process;
-	uint64_t top = scry_view_top(v->opts, v->doc), shown = 0, hidden = 0;
+	uint64_t top = scry_view_top(v->opts, v->doc), shown = 0;
+	struct scry_left_out left_out = {.noun = "callers"};
 	struct row *rows = calloc(p->caller_count + 1, sizeof(*rows));
 	struct scry_grep grep;
 	uint32_t i, count = 0;
@@ -280,16 +291,16 @@ static int push_callers(struct malloc_view *v)
 	scry_doc_table(v->doc, columns, sizeof(columns) / sizeof(columns[0]));
 	for (i = 0; i < count; i++) {
 		put_place(v, &rows[i]);
-		if (!scry_grep_matches(&grep, scry_buf_str(&v->buf)) || (top && shown == top)) {
-			hidden++;
-			continue;
+		if (!scry_grep_matches(&grep, scry_buf_str(&v->buf))) {
+			left_out.by_grep++;
+		} else if (top && shown == top) {
+			left_out.by_top++;
+		} else {
+			push_caller(v, &rows[i]);
+			shown++;
 		}
-		push_caller(v, &rows[i]);
-		shown++;
 	}
-	if (hidden)
-		scry_doc_remark(v->doc, "%llu more callers are not shown; %s shows them",
-				(unsigned long long)hidden, scry_grep_all_rows(&grep));
+	scry_left_out_push(&left_out, v->doc);
 	scry_doc_remark(v->doc,
 			"short %%: of the blocks, ended within %u calls of malloc and free; "
 			"temporary: freed or resized by the thread that made them, before it made "

@@ -63,6 +63,20 @@ void scry_object_subject(const struct scry_object_row *row, int by, struct scry_
 	scry_object_place(row, by == SCRY_VIEW_BY_LINE || !row->line, buf);
 }
 
+struct scry_cell scry_object_frames(const struct scry_object_tables *tables,
+				    const struct scry_object_row *row,
+				    struct scry_frame_row *scratch)
+{
+	const struct scry_frame leaf = {
+		.parent = row->stack,
+		.file = row->line ? row->file : 0,
+		.line = row->line,
+		.method = row->method,
+	};
+
+	return scry_frames_cell(&tables->frames, &tables->names, &leaf, scratch);
+}
+
 struct scry_cell scry_object_class(const struct scry_object_row *row)
 {
 	struct scry_cell cell = scry_name_text(row->names, row->class);

@@ -68,6 +68,11 @@ struct scry_cell scry_object_error_cell(const struct scry_object_counts *counts,
 /* The same of the living. "at least": of some samples nobody knows whether they live. */
 struct scry_cell scry_object_live_error_cell(const struct scry_object_counts *counts);
 
+/* The place of the row and its callers. `scratch` is the table's. */
+struct scry_cell scry_object_frames(const struct scry_object_tables *tables,
+				    const struct scry_object_row *row,
+				    struct scry_frame_row *scratch);
+
 /* The class as people read it: never empty. */
 struct scry_cell scry_object_class(const struct scry_object_row *row);
 

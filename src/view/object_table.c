@@ -100,7 +100,7 @@ static void choose_columns(const struct scry_object_table *t, struct scry_column
 			t->list->has_slots && !t->has_stars ? "survived bytes*" : "survived bytes";
 	}
 	if (t->list->opts->stacks)
-		columns[COLUMN_STACK].key = "stack";
+		columns[COLUMN_STACK].key = "frames";
 }
 
 /* Starred when they are too few: of `unsized` objects not all bytes are known. */
@@ -155,8 +155,7 @@ static void push_row(struct scry_object_table *t, const struct scry_object_row *
 	cells[COLUMN_GEM] = scry_name_text(names, row->gem);
 	cells[COLUMN_INTERNAL] = scry_cell_number(row->is_internal);
 	fill_counts(t, row, cells);
-	cells[COLUMN_STACK] = scry_frames_cell(&t->list->tables->frames, &t->list->tables->names,
-					       row->stack, &t->frames);
+	cells[COLUMN_STACK] = scry_object_frames(t->list->tables, row, &t->frames);
 	cells[COLUMN_TEXT_METHOD] =
 		by == SCRY_VIEW_BY_GEM ? cells[COLUMN_GEM] : cells[COLUMN_METHOD];
 	cells[COLUMN_TEXT_PLACE] = scry_cell_text(scry_buf_str(place), place->len);

@@ -10,6 +10,7 @@
 #include "view/object_list.h"
 #include "view/object_table.h"
 #include "view/object_tree.h"
+#include "view/table.h"
 #include "view/verdict.h"
 #include "view/view.h"
 
@@ -222,40 +223,21 @@ static void judge(const struct objects *o)
 	scry_buf_done(&buf);
 }
 
-static void remark_count(const struct objects *o, uint64_t count, const char *what)
-{
-	struct scry_buf buf = {0};
-
-	if (count) {
-		scry_text_things(&buf, count, "objects");
-		scry_doc_remark(o->doc, "%s %s left out by %s", scry_buf_str(&buf),
-				count == 1 ? "is" : "are", what);
-	}
-	scry_buf_done(&buf);
-}
-
 static void push_left_out(const struct objects *o, size_t shown, uint64_t shown_objects)
 {
 	const struct scry_object_list *l = &o->list;
-	struct scry_buf buf = {0};
-	uint64_t listed = 0;
-	size_t i;
+	struct scry_left_out left_out = {
+		.by_top = l->count - shown,
+		.things = "objects",
+		.by_grep = l->grepped,
+		.by_filter = l->filtered,
+		.by_live = l->died,
+	};
 
-	for (i = 0; i < l->count; i++)
-		listed += l->rows[i].counts.allocated;
-	if (shown < l->count) {
-		scry_text_count(&buf, l->count - shown);
-		scry_buf_printf(&buf, " more row%s with ", scry_text_s(l->count - shown));
-		scry_text_things(&buf, listed - shown_objects, "objects");
-		scry_buf_printf(&buf, " %s not shown; --top 0 shows %s",
-				l->count - shown == 1 ? "is" : "are",
-				l->count - shown == 1 ? "it" : "them");
-		scry_doc_remark(o->doc, "%s", scry_buf_str(&buf));
-	}
-	scry_buf_done(&buf);
-	remark_count(o, l->grepped, "--grep");
-	remark_count(o, l->filtered, "--filter");
-	remark_count(o, l->died, "--live: nothing in their rows survived");
+	for (size_t i = 0; left_out.by_top && i < l->count; i++)
+		left_out.top_weight += l->rows[i].counts.allocated;
+	left_out.top_weight -= left_out.by_top ? shown_objects : 0;
+	scry_left_out_push(&left_out, o->doc);
 }
 
 static void push_table(struct objects *o)

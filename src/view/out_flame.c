@@ -12,6 +12,9 @@
 #include "base/text.h"
 #include "view/doc.h"
 #include "view/honesty.h"
+#include "view/flame_css.h" /* both made by meson: static const char flame_css[], flame_js[] */
+#include "view/flame_js.h"
+#include "view/gem.h"
 #include "view/native_frames.h"
 
 #include <assert.h>
@@ -23,23 +26,13 @@
 #define NAMES_MAX (1u << 20)
 #define NAMES_BYTES (256u << 20)
 
-enum {
-	STACK,
-	FILE_,
-	LINE,
-	METHOD,
-	WEIGHT,
-	NEEDED, /* the parts before it are in every table of stacks */
-	IS_C = NEEDED,
-	IS_NATIVE,
-	OFFSET,
-	MODULE,
-	SYMBOL,
-	PARTS
-};
+#define BETWEEN '\x1f' /* of a name and its gem: no text that was escaped has it */
+
+enum { STACK, WEIGHT, NEEDED, THREAD = NEEDED, STATE, PARTS };
 
 struct flame {
-	struct scry_intern names;
+	struct scry_intern names;	    /* with their gems */
+	struct scry_intern threads, states; /* of rows */
 	struct scry_buf name, line;
 	struct scry_buf talk; /* honesty and notes: a list of JavaScript strings */
 	size_t columns[PARTS];
@@ -47,39 +40,14 @@ struct flame {
 };
 
 static const char head[] =
-	"<!DOCTYPE html>\n<html><head><meta charset=\"utf-8\"><title>scry stacks</title><style>\n"
-	"body{font:12px sans-serif;margin:8px}#g{position:relative}\n"
-	"#g div{position:absolute;height:17px;line-height:17px;overflow:hidden;white-space:nowrap;"
-	"box-sizing:border-box;border:1px solid #fff;border-radius:2px;padding:0 "
-	"2px;cursor:pointer}"
-	"\n</style></head><body><div id=\"t\"></div><p id=\"h\">&nbsp;</p><div id=\"g\"></div>"
-	"<script>\n";
-
-/* Children lie below their callers; a click makes a frame as wide as the page. */
-static const char code[] =
-	"const root={n:-1,v:0,c:new Map()};\n"
-	"for(const [v,s] of rows){let at=root;at.v+=v;for(const n of s){let k=at.c.get(n);"
-	"if(!k){k={n,v:0,c:new Map(),up:at};at.c.set(n,k)}k.v+=v;at=k}}\n"
-	"const g=document.getElementById('g'),h=document.getElementById('h');\n"
-	"for(const t of talk){const p=document.createElement('div');p.textContent=t;"
-	"document.getElementById('t').append(p)}\n"
-	"const amount=v=>unit=='ns'?(v/1e9).toFixed(3)+' s':v.toLocaleString('en')+' '+unit;\n"
-	"const text=k=>(k.n<0?'all':names[k.n])+', '+amount(k.v)+', '+"
-	"(root.v?100*k.v/root.v:0).toFixed(1)+' %';\n"
-	"function box(k,x,w,d){const e=document.createElement('div');"
-	"e.style.left=100*x+'%';e.style.width=100*w+'%';e.style.top=18*d+'px';\n"
-	"let s=0;for(const c of (k.n<0?'all':names[k.n]))s=(s*31+c.charCodeAt(0))%360;"
-	"e.style.background='hsl('+(s%60)+',75%,'+(68+s%12)+'%)';\n"
-	"e.textContent=e.title='';e.textContent=k.n<0?'all':names[k.n];"
-	"e.onmouseover=()=>{h.textContent=text(k)};e.onclick=()=>draw(k);g.append(e)}\n"
-	"function draw(z){g.textContent='';let d=0,most=0;const ups=[];"
-	"for(let k=z;k;k=k.up)ups.unshift(k);for(const k of ups)box(k,0,1,d++);\n"
-	"const todo=[[z,0,1,d]];while(todo.length){const [p,x,w,e]=todo.pop();let at=x;"
-	"for(const k of [...p.c.values()].sort((a,b)=>b.v-a.v)){const part=w*k.v/p.v;"
-	"if(part>0.0005){box(k,at,part,e);most=Math.max(most,e);todo.push([k,at,part,e+1])}at+="
-	"part}}\n"
-	"g.style.height=18*(most+d+2)+'px';h.textContent=text(z)}\n"
-	"draw(root);\n</script></body></html>\n";
+	"<!DOCTYPE html>\n<html><head><meta charset=\"utf-8\"><title>scry stacks</title><style>\n";
+static const char body[] =
+	"</style></head><body><div id=\"t\"></div><div id=\"bar\">"
+	"<input id=\"search\" placeholder=\"search\"><span id=\"found\"></span>"
+	"<select id=\"thread\"></select><select id=\"state\"></select>"
+	"<select id=\"frames\"></select><button id=\"reset\">reset</button></div>"
+	"<div id=\"app\"></div><div id=\"gems\"></div><p id=\"h\">&nbsp;</p>"
+	"<div id=\"g\"></div><script>\n";
 
 /* `text`, printable already, between quotes. */
 static void put_string(struct scry_buf *buf, const char *text, size_t length)
@@ -131,9 +99,8 @@ static void flame_totals(struct scry_doc *doc, const struct scry_pair *pairs, si
 static void flame_table(struct scry_doc *doc)
 {
 	struct flame *flame = doc->renderer;
-	const char *keys[PARTS] = {"stack", "file",	 "line",   "method", doc->weight,
-				   "is_c",  "is_native", "offset", "module", "symbol"};
-	const char *unit = strrchr(doc->weight, '_'); /* on_cpu_ns, at_bytes; temporary */
+	const char *keys[PARTS] = {"frames", doc->weight, "thread", "state"};
+	const char *unit = strrchr(doc->weight, '_'); /* self_ns, at_bytes; temporary */
 
 	for (size_t part = 0; part < PARTS; part++) {
 		flame->columns[part] = doc->column_count;
@@ -163,6 +130,19 @@ static void put_native(struct flame *flame, const struct scry_doc_frame *f)
 	scry_buf_done(&name);
 }
 
+static void put_gem(struct flame *flame, const struct scry_doc_frame *f)
+{
+	const char between = BETWEEN;
+	const bool is_gc = f->method && f->method[0] == '('; /* stands on the line that caused it */
+	const char *gem = f->is_native ? "(native)" : f->is_c ? "(C)" : is_gc ? "(ruby)" : NULL;
+	size_t length = gem ? strlen(gem) : 0;
+
+	if (!gem)
+		gem = scry_gem_name(f->file ? f->file : "<internal:", &length);
+	scry_buf_append(&flame->name, &between, 1);
+	scry_text_escape(&flame->name, gem, length);
+}
+
 /* The number of a frame's name, from 0. */
 static uint32_t name_of(struct flame *flame, const struct scry_doc_frame *f)
 {
@@ -179,69 +159,50 @@ static uint32_t name_of(struct flame *flame, const struct scry_doc_frame *f)
 		scry_buf_printf(&flame->name, " (C)");
 	if (f->file && !f->is_native) {
 		scry_buf_printf(&flame->name, "  ");
-		scry_text_escape(&flame->name, f->file, f->file_length);
+		const char *path = scry_gem_path(f->file);
+
+		scry_text_escape(&flame->name, path, f->file_length - (size_t)(path - f->file));
 		scry_buf_printf(&flame->name, ":%" PRIu32, f->line);
 	}
+	put_gem(flame, f);
 	if (flame->name.failed ||
 	    scry_intern_put(&flame->names, flame->name.data, flame->name.len, &id))
 		flame->is_short = true;
 	return id ? id - 1 : 0;
 }
 
-/* The cell of a part that not every table has. */
-static const struct scry_cell *cell_of(const struct scry_doc *doc, const struct scry_cell *cells,
-				       int part)
+/* The number of a row's thread or state, from 0. */
+static uint32_t word_of(struct flame *flame, const struct scry_doc *doc,
+			const struct scry_cell *cells, int part)
 {
-	static const struct scry_cell none = {.is_unknown = true};
-	const struct flame *flame = doc->renderer;
+	const struct scry_cell *cell =
+		flame->columns[part] < doc->column_count ? &cells[flame->columns[part]] : NULL;
+	uint32_t id = 0;
 
-	return flame->columns[part] < doc->column_count ? &cells[flame->columns[part]] : &none;
-}
-
-/* Behind its stack; of a native one without a line, the caller itself. */
-static struct scry_doc_frame place_of(const struct scry_doc *doc, const struct scry_cell *cells)
-{
-	const struct scry_cell *file = cell_of(doc, cells, FILE_);
-	const struct scry_cell *method = cell_of(doc, cells, METHOD);
-	const struct scry_cell *module = cell_of(doc, cells, MODULE);
-	const struct scry_cell *symbol = cell_of(doc, cells, SYMBOL);
-	struct scry_doc_frame place = {
-		.line = (uint32_t)cell_of(doc, cells, LINE)->number,
-		.is_c = cell_of(doc, cells, IS_C)->number,
-		.is_native = cell_of(doc, cells, IS_NATIVE)->number,
-		.offset = cell_of(doc, cells, OFFSET)->number,
-	};
-
-	if (!file->bytes && (module->bytes || symbol->bytes)) {
-		place.is_native = true;
-		file = module;
-		method = symbol;
-	}
-	place.file = file->bytes;
-	place.file_length = file->length;
-	place.method = method->bytes;
-	place.method_length = method->length;
-	return place;
+	scry_buf_clear(&flame->name);
+	if (cell && cell->bytes)
+		scry_text_escape(&flame->name, cell->bytes, cell->length);
+	else
+		scry_buf_append(&flame->name, "-", 1);
+	if (flame->name.failed || scry_intern_put(part == THREAD ? &flame->threads : &flame->states,
+						  flame->name.data, flame->name.len, &id))
+		flame->is_short = true;
+	return id ? id - 1 : 0;
 }
 
 static void flame_row(struct scry_doc *doc, const struct scry_cell *cells)
 {
 	struct flame *flame = doc->renderer;
-	const struct scry_cell *stack = cell_of(doc, cells, STACK);
-	const struct scry_cell *weight = cell_of(doc, cells, WEIGHT);
-	const struct scry_doc_frame place = place_of(doc, cells);
-	/* Native stacks of malloc end with the caller itself. */
-	const bool has_place = flame->columns[IS_NATIVE] < doc->column_count || stack->is_unknown ||
-			       !stack->number || cell_of(doc, cells, FILE_)->bytes;
+	const struct scry_cell *stack = &cells[flame->columns[STACK]];
+	const struct scry_cell *weight = &cells[flame->columns[WEIGHT]];
 
 	if (weight->is_unknown || !weight->number)
 		return;
 	fprintf(doc->out, "[%" PRIu64 ",[", weight->number);
 	for (uint64_t i = 0; i < stack->number && !stack->is_unknown; i++)
-		fprintf(doc->out, "%" PRIu32 ",", name_of(flame, &stack->frames[i]));
-	if (has_place)
-		fprintf(doc->out, "%" PRIu32, name_of(flame, &place));
-	fprintf(doc->out, "]],\n");
+		fprintf(doc->out, "%s%" PRIu32, i ? "," : "", name_of(flame, &stack->frames[i]));
+	fprintf(doc->out, "],%" PRIu32 ",%" PRIu32 "],\n", word_of(flame, doc, cells, THREAD),
+		word_of(flame, doc, cells, STATE));
 }
 
 static void flame_remark(struct scry_doc *doc, const char *remark)
@@ -253,6 +214,8 @@ static void flame_abandon(struct scry_doc *doc)
 	struct flame *flame = doc->renderer;
 
 	scry_intern_done(&flame->names);
+	scry_intern_done(&flame->threads);
+	scry_intern_done(&flame->states);
 	scry_buf_done(&flame->name);
 	scry_buf_done(&flame->line);
 	scry_buf_done(&flame->talk);
@@ -260,24 +223,44 @@ static void flame_abandon(struct scry_doc *doc)
 	doc->renderer = NULL;
 }
 
+/* A JavaScript array of texts, or of the part of each before or behind its mark. */
+enum half { BEFORE, BEHIND };
+static void put_list(struct scry_doc *doc, const char *name, const struct scry_intern *texts,
+		     enum half half)
+{
+	struct flame *flame = doc->renderer;
+
+	fprintf(doc->out, "const %s=[\n", name);
+	for (uint32_t i = 1; i <= texts->count; i++) {
+		size_t length = 0;
+		const char *text = scry_intern_get(texts, i, &length);
+		const char *mark = memchr(text, BETWEEN, length);
+		size_t before = mark ? (size_t)(mark - text) : length;
+
+		scry_buf_clear(&flame->line);
+		if (half == BEFORE)
+			put_string(&flame->line, text, before);
+		else
+			put_string(&flame->line, mark + 1, length - before - 1);
+		fprintf(doc->out, "%s,\n", scry_buf_str(&flame->line));
+		flame->is_short |= flame->line.failed;
+	}
+	fputs("];\n", doc->out);
+}
+
 static int flame_end(struct scry_doc *doc)
 {
 	struct flame *flame = doc->renderer;
 	bool is_short = flame->is_short || flame->talk.failed;
 
-	fputs(flame->has_table ? "];\nconst names=[\n"
-			       : "const unit='';\nconst rows=[];\nconst names=[\n",
-	      doc->out);
-	for (uint32_t i = 1; i <= flame->names.count; i++) {
-		size_t length = 0;
-		const char *name = scry_intern_get(&flame->names, i, &length);
-
-		scry_buf_clear(&flame->line);
-		put_string(&flame->line, name, length);
-		fprintf(doc->out, "%s,\n", scry_buf_str(&flame->line));
-		is_short |= flame->line.failed;
-	}
-	fprintf(doc->out, "];\nconst talk=[\n%s];\n%s", scry_buf_str(&flame->talk), code);
+	fputs(flame->has_table ? "];\n" : "const unit='';\nconst rows=[];\n", doc->out);
+	put_list(doc, "names", &flame->names, BEFORE);
+	put_list(doc, "gems", &flame->names, BEHIND);
+	put_list(doc, "threads", &flame->threads, BEFORE);
+	put_list(doc, "states", &flame->states, BEFORE);
+	is_short |= flame->is_short;
+	fprintf(doc->out, "const talk=[\n%s];\n%s</script></body></html>\n",
+		scry_buf_str(&flame->talk), flame_js);
 	flame_abandon(doc);
 	if (is_short)
 		return scry_fail(-ENOMEM, "no memory for the picture");
@@ -302,9 +285,11 @@ int scry_out_flame_open(struct scry_doc *doc)
 	if (!flame)
 		return scry_fail(-ENOMEM, "no memory for the picture");
 	scry_intern_init(&flame->names, NAMES_MAX, NAMES_BYTES);
+	scry_intern_init(&flame->threads, NAMES_MAX, NAMES_BYTES);
+	scry_intern_init(&flame->states, NAMES_MAX, NAMES_BYTES);
 	doc->ops = &ops;
 	doc->is_data = doc->is_folded = true;
 	doc->renderer = flame;
-	fputs(head, doc->out);
+	fprintf(doc->out, "%s%s%s", head, flame_css, body);
 	return 0;
 }

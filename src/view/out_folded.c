@@ -19,21 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-	STACK,
-	FILE_,
-	LINE,
-	METHOD,
-	WEIGHT,
-	NEEDED,
-	CLASS = NEEDED,
-	IS_C,
-	IS_NATIVE,
-	OFFSET,
-	MODULE,
-	SYMBOL,
-	PARTS
-};
+enum { STACK, WEIGHT, NEEDED, CLASS = NEEDED, IS_C, PARTS };
 
 struct folded {
 	struct scry_buf line;
@@ -73,8 +59,7 @@ static void folded_totals(struct scry_doc *doc, const struct scry_pair *pairs, s
 static void folded_table(struct scry_doc *doc)
 {
 	struct folded *folded = doc->renderer;
-	const char *keys[PARTS] = {"stack", "file",	 "line",   "method", doc->weight, "class",
-				   "is_c",  "is_native", "offset", "module", "symbol"};
+	const char *keys[PARTS] = {"frames", doc->weight, "class", "is_c"};
 	size_t i, part;
 
 	for (part = 0; part < PARTS; part++) {
@@ -138,59 +123,26 @@ static const struct scry_cell *cell_of(const struct scry_doc *doc, const struct 
 	return folded->columns[part] < doc->column_count ? &cells[folded->columns[part]] : NULL;
 }
 
-/* A native caller without a stack, where the table has its names. */
-static void place_native(const struct scry_doc *doc, const struct scry_cell *cells,
-			 struct scry_doc_frame *place)
-{
-	const struct scry_cell *module = cell_of(doc, cells, MODULE);
-	const struct scry_cell *symbol = cell_of(doc, cells, SYMBOL);
-
-	if (!module || !symbol || place->file)
-		return;
-	place->is_native = true;
-	place->file = module->bytes;
-	place->file_length = module->length;
-	place->method = symbol->bytes;
-	place->method_length = symbol->length;
-	place->offset = cell_of(doc, cells, OFFSET)->number;
-}
-
 static void folded_row(struct scry_doc *doc, const struct scry_cell *cells)
 {
+	static const struct scry_doc_frame nameless;
+	static const struct scry_cell none = {.frames = &nameless, .number = 1};
 	struct folded *folded = doc->renderer;
-	const struct scry_cell *stack = &cells[folded->columns[STACK]];
-	const struct scry_cell *file = &cells[folded->columns[FILE_]];
-	const struct scry_cell *method = &cells[folded->columns[METHOD]];
+	const struct scry_cell *weight = &cells[folded->columns[WEIGHT]],
+			       *stack = &cells[folded->columns[STACK]];
 	const struct scry_cell *class = cell_of(doc, cells, CLASS);
-	const struct scry_cell *is_c = cell_of(doc, cells, IS_C);
-	const struct scry_cell *is_native = cell_of(doc, cells, IS_NATIVE);
-	/* native stacks end with what called; a place of a VM comes behind it */
-	const bool has_place = class || is_c || !file->is_unknown || !stack->number;
-	const struct scry_cell *weight = &cells[folded->columns[WEIGHT]];
-	struct scry_doc_frame place = {
-		.file = file->bytes,
-		.file_length = file->length,
-		.line = (uint32_t)cells[folded->columns[LINE]].number,
-		.method = method->bytes,
-		.method_length = method->length,
-		.is_c = is_c && is_c->number,
-		.is_native = is_native && is_native->number,
-		.offset = is_native ? cell_of(doc, cells, OFFSET)->number : 0,
-	};
+	const bool is_mixed = cell_of(doc, cells, IS_C) != NULL;
 	struct scry_buf *line = &folded->line;
-	uint64_t i;
 
 	if (weight->is_unknown || !weight->number)
 		return;
-	place_native(doc, cells, &place);
+	if (stack->is_unknown || !stack->number)
+		stack = &none;
 	scry_buf_clear(line);
-	for (i = 0; i < stack->number && !stack->is_unknown; i++) {
-		put_frame(line, &stack->frames[i], is_native != NULL);
-		if (has_place || i + 1 < stack->number)
-			scry_buf_append(line, ";", 1);
+	for (uint64_t i = 0; i < stack->number; i++) {
+		scry_buf_append(line, ";", i ? 1 : 0);
+		put_frame(line, &stack->frames[i], is_mixed);
 	}
-	if (has_place)
-		put_frame(line, &place, is_native != NULL);
 	if (class) {
 		scry_buf_append(line, ";[", 2);
 		put_plain(line, class->is_unknown ? "(unknown)" : class->bytes,

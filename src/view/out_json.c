@@ -41,41 +41,57 @@ static void put_text(struct scry_json *json, const char *bytes, size_t length)
 		scry_json_null(json);
 }
 
-static void put_native(struct scry_json *json, const struct scry_doc_frame *frame)
+static void key_u64(struct scry_json *json, const char *key, uint64_t value)
 {
-	scry_json_key(json, "module");
-	put_text(json, frame->file, frame->file_length);
-	scry_json_key(json, "symbol");
+	scry_json_key(json, key);
+	scry_json_u64(json, value);
+}
+
+static void key_known(struct scry_json *json, const char *key, uint64_t value, bool is_known)
+{
+	scry_json_key(json, key);
+	if (is_known)
+		scry_json_u64(json, value);
+	else
+		scry_json_null(json);
+}
+
+void scry_out_json_frame(struct scry_json *json, const struct scry_doc_frame *frame)
+{
+	const char *kind = frame->is_native ? "native" : frame->is_c ? "c" : "ruby";
+
+	scry_json_object_begin(json);
+	scry_json_key(json, frame->is_native ? "name" : "method");
 	put_text(json, frame->method, frame->method_length);
-	scry_demangle_key(json, frame->method, frame->method_length);
-	scry_json_key(json, "offset");
-	scry_json_u64(json, frame->offset);
+	if (frame->is_native)
+		scry_demangle_key(json, frame->method, frame->method_length);
+	scry_json_key(json, frame->is_native ? "module" : "file");
+	put_text(json, frame->file, frame->file_length);
+	if (frame->is_native)
+		key_u64(json, "offset", frame->offset);
+	else
+		key_known(json, "line", frame->line, frame->line != 0);
+	scry_json_key(json, "kind");
+	scry_json_text(json, frame->file || frame->method ? kind : "unknown");
+	if (frame->label) {
+		scry_json_key(json, "label");
+		scry_json_text(json, frame->label);
+	}
+	if (frame->address)
+		key_u64(json, "address", frame->address);
 	scry_json_object_end(json);
 }
 
+/* Leaf first. A nameless frame alone is none. */
 static void put_frames(struct scry_json *json, const struct scry_cell *cell)
 {
-	uint64_t i;
-
-	scry_json_array_begin(json);
-	for (i = 0; i < cell->number; i++) {
-		const struct scry_doc_frame *frame = &cell->frames[i];
-
-		scry_json_object_begin(json);
-		if (frame->is_native) {
-			put_native(json, frame);
-			continue;
-		}
-		scry_json_key(json, "file");
-		put_text(json, frame->file, frame->file_length);
-		scry_json_key(json, "line");
-		scry_json_u64(json, frame->line);
-		scry_json_key(json, "method");
-		put_text(json, frame->method, frame->method_length);
-		scry_json_key(json, "is_c");
-		scry_json_bool(json, frame->is_c);
-		scry_json_object_end(json);
+	if (cell->number == 1 && !cell->frames->file && !cell->frames->method) {
+		scry_json_null(json);
+		return;
 	}
+	scry_json_array_begin(json);
+	for (uint64_t i = cell->number; i; i--)
+		scry_out_json_frame(json, &cell->frames[i - 1]);
 	scry_json_array_end(json);
 }
 
@@ -170,21 +186,6 @@ static void put_cell(struct scry_json *json, enum scry_cell_kind kind, const str
 	} else {
 		scry_json_u64(json, cell->number);
 	}
-}
-
-static void key_u64(struct scry_json *json, const char *key, uint64_t value)
-{
-	scry_json_key(json, key);
-	scry_json_u64(json, value);
-}
-
-static void key_known(struct scry_json *json, const char *key, uint64_t value, bool is_known)
-{
-	scry_json_key(json, key);
-	if (is_known)
-		scry_json_u64(json, value);
-	else
-		scry_json_null(json);
 }
 
 static void key_string(struct scry_json *json, const struct scry_reader *reader, const char *key,

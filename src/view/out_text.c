@@ -145,6 +145,7 @@ static void put_head(struct scry_doc *doc)
 	if (text->has_head || doc->is_stream)
 		return;
 	text->has_head = true;
+	text->has_gap = !text->verdict.len && !text->whole.len && !text->notes.len;
 	if (text->has_verdict) {
 		print_all(doc, &text->verdict);
 		print_all(doc, &text->losses);
@@ -317,6 +318,22 @@ static void fit(struct scry_doc *doc)
 			text->limits[i] = text->widths[i] + (doc->width - total);
 }
 
+static bool has_titles(const struct text *text)
+{
+	for (size_t i = 0; i < text->column_count; i++)
+		if (text->columns[i].title && *text->columns[i].title)
+			return true;
+	return false;
+}
+
+static const char *skip_line(const struct text *text, const char *cells)
+{
+	for (size_t i = 0; i < text->column_count; i++)
+		if (text->columns[i].title)
+			cells += strlen(cells) + 1;
+	return cells;
+}
+
 /* Prints what is held; from then on widths are settled. */
 static void let_flow(struct scry_doc *doc)
 {
@@ -333,7 +350,7 @@ static void let_flow(struct scry_doc *doc)
 	text->has_rows = true;
 	text->has_gap = false;
 	for (i = 0; i < text->held_rows; i++)
-		at = print_line(doc, at);
+		at = i || has_titles(text) ? print_line(doc, at) : skip_line(text, at);
 	scry_buf_done(&text->held);
 }
 

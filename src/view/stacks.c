@@ -14,26 +14,33 @@
 #include "base/demangle.h"
 #include "base/err.h"
 #include "base/text.h"
+#include "base/vector.h"
 #include "view/frames.h"
+#include "view/gem.h"
 #include "view/grep.h"
 #include "view/honesty.h"
+#include "view/table.h"
+#include "view/stack_processes.h"
+#include "view/stack_sums.h"
+#include "view/stack_threads.h"
 #include "view/verdict.h"
 #include "view/view.h"
 
 #define NAMES_MAX (4u << 20)
 #define NAMES_BYTES (512u << 20)
 #define PLACES_MAX (8u << 20)
-#define PROCESSES_SHOWN 32u
+#define IDLE_PLACES 4u /* named in a note */
 
 struct sample {
-	uint32_t stack; /* frame id; 0: no frame is known */
-	uint32_t pid, thread, state;
+	uint32_t stack;		     /* frame id; 0: no frame is known */
+	uint32_t pid, thread, state; /* thread: index */
 	uint64_t count, wall_ns, cpu_ns;
 };
 
 struct place { /* hashed as bytes; a frame without its callers */
 	uint32_t file, line, method, flags;
 };
+#define PLACE_SPLIT (1u << 30) /* no frame: file, line, method are stack, thread, state */
 
 struct row {
 	uint64_t self_ns, total_ns, samples;
@@ -49,21 +56,17 @@ struct stacks {
 	struct scry_honesty honesty;
 	struct scry_intern names, places;
 	struct scry_frames frames;
+	struct scry_stack_threads threads;
+	struct scry_stack_processes processes;
 	struct sample *samples;
 	size_t count, room;
-	struct scry_ev_sampling sums;
-	uint32_t sampled;			       /* processes */
-	struct scry_ev_sampling each[PROCESSES_SHOWN]; /* of the first ones */
-	struct scry_ev_naming naming;
-	bool has_naming;
-	struct scry_ev_pauses pauses;
-	bool has_pauses;
+	struct scry_stack_sums sums;
 	struct row *rows;
 	size_t row_count;
 	uint64_t total_ns;
-	uint64_t cpu_unknown_ns;       /* of threads that were not seen while they ran */
-	struct scry_frame_row callers; /* scratch */
-	struct scry_buf line;
+	uint64_t cpu_unknown_ns; /* of threads that were not seen while they ran */
+	struct scry_frame_row scratch;
+	struct scry_buf line, thread;
 };
 
 static uint64_t weight_of(const struct stacks *v, const struct sample *s)
@@ -83,22 +86,19 @@ static bool is_unknown(const struct scry_ev_samples *e)
 
 static int add_sample(struct stacks *v, const struct scry_ev_samples *e)
 {
+	uint32_t stack, thread;
+
 	if (v->opts->pid && v->opts->pid != e->pid)
 		return 0;
 	v->cpu_unknown_ns += is_unknown(e) ? e->cpu_ns : 0;
-	if (v->count == v->room) {
-		size_t room = v->room ? 2 * v->room : 1024;
-		struct sample *more = reallocarray(v->samples, room, sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		v->samples = more;
-		v->room = room;
-	}
+	stack = scry_frames_find(&v->frames, e->stack);
+	if (scry_stack_threads_sample(&v->threads, e, stack, &thread) ||
+	    scry_vector_reserve(&v->samples, v->count, &v->room))
+		return -ENOMEM;
 	v->samples[v->count++] = (struct sample){
-		.stack = scry_frames_find(&v->frames, e->stack),
+		.stack = stack,
 		.pid = e->pid,
-		.thread = e->thread,
+		.thread = thread,
 		.state = e->state < SCRY_STATES ? e->state : SCRY_STATE_UNKNOWN,
 		.count = e->count,
 		.wall_ns = e->wall_ns,
@@ -109,55 +109,14 @@ static int add_sample(struct stacks *v, const struct scry_ev_samples *e)
 
 static void add_sums(struct stacks *v, const struct scry_ev_sampling *e)
 {
-	if (v->opts->pid && v->opts->pid != e->pid)
-		return;
-	if (v->sampled < PROCESSES_SHOWN)
-		v->each[v->sampled] = *e;
-	v->sampled++;
-	v->sums.rate = e->rate;
-	v->sums.ticks += e->ticks;
-	v->sums.missed += e->missed;
-	v->sums.valid += e->valid;
-	v->sums.repaired += e->repaired;
-	v->sums.rejected += e->rejected;
-	v->sums.unchanged += e->unchanged;
-	v->sums.dropped += e->dropped;
-	v->sums.collects += e->collects;
-	v->sums.sampler_ns += e->sampler_ns;
-	v->sums.busy_ns += e->busy_ns;
-	v->sums.clocked += e->clocked;
-	v->sums.lost += e->lost;
-	v->sums.kernel_ns += e->kernel_ns;
-}
-
-static void add_naming(struct stacks *v, const struct scry_ev_naming *e)
-{
-	v->has_naming = true;
-	v->naming.born += e->born;
-	v->naming.lost += e->lost;
-	v->naming.late += e->late;
-	v->naming.nameless += e->nameless;
-	v->naming.told += e->told;
-	v->naming.agree += e->agree;
-	v->naming.differ += e->differ;
-	v->naming.gone += e->gone;
+	if (!v->opts->pid || v->opts->pid == e->pid)
+		scry_stack_sums_sampling(&v->sums, e);
 }
 
 static void add_pauses(struct stacks *v, const struct scry_ev_pauses *e)
 {
-	if (v->opts->pid && v->opts->pid != e->pid)
-		return;
-	v->has_pauses = true;
-	v->pauses.threads = v->pauses.threads > e->threads ? v->pauses.threads : e->threads;
-	v->pauses.count += e->count;
-	v->pauses.total_ns += e->total_ns;
-	if (e->median_ns > v->pauses.median_ns) /* of several processes, the greatest */
-		v->pauses.median_ns = e->median_ns;
-	if (e->longest_ns > v->pauses.longest_ns)
-		v->pauses.longest_ns = e->longest_ns;
-	v->pauses.spared += e->spared;
-	v->pauses.late += e->late;
-	v->pauses.again += e->again;
+	if (!v->opts->pid || v->opts->pid == e->pid)
+		scry_stack_sums_pauses(&v->sums, e);
 }
 
 static int read_all(struct stacks *v)
@@ -170,175 +129,144 @@ static int read_all(struct stacks *v)
 		if (event->type == SCRY_EVENT_STACK)
 			scry_frames_event(&v->frames, &v->names, v->reader,
 					  (const void *)(event + 1));
+		else if (event->type == SCRY_EVENT_THREAD)
+			err = scry_stack_threads_event(&v->threads, &v->names, v->reader,
+						       (const void *)(event + 1));
 		else if (event->type == SCRY_EVENT_SAMPLES)
 			err = add_sample(v, (const void *)(event + 1));
 		else if (event->type == SCRY_EVENT_SAMPLING)
 			add_sums(v, (const void *)(event + 1));
 		else if (event->type == SCRY_EVENT_NAMING)
-			add_naming(v, (const void *)(event + 1));
+			scry_stack_sums_naming(&v->sums, (const void *)(event + 1));
 		else if (event->type == SCRY_EVENT_PAUSES)
 			add_pauses(v, (const void *)(event + 1));
 	}
 	if (err)
 		return scry_fail(err, "no memory for the report");
+	if (!v->opts->times.cpu && !v->opts->times.gvl) /* who only waits has none of these */
+		scry_stack_threads_settle(&v->threads);
 	return got < 0 ? got : 0;
 }
 
-/* --- totals ----------------------------------------------------------------------------------- */
-
 static void push_totals(struct stacks *v)
 {
-	uint64_t state_ns[SCRY_STATES] = {0}, wall_ns = 0, cpu_ns = 0, samples = 0;
-	uint64_t slots = v->sums.ticks + v->sums.missed + v->pauses.spared + v->pauses.late;
-	uint64_t rate = scry_share(v->sums.ticks, slots, v->sums.rate);
+	struct scry_stack_times t = {.cpu_unknown_ns = v->cpu_unknown_ns,
+				     .idle_threads = v->threads.idle,
+				     .idle_ns = v->threads.idle_ns};
 
 	for (size_t i = 0; i < v->count; i++) {
-		state_ns[v->samples[i].state] += v->samples[i].wall_ns;
-		wall_ns += v->samples[i].wall_ns;
-		cpu_ns += v->samples[i].cpu_ns;
-		samples += v->samples[i].count;
+		t.state_ns[v->samples[i].state] += v->samples[i].wall_ns;
+		t.wall_ns += v->samples[i].wall_ns;
+		t.cpu_ns += v->samples[i].cpu_ns;
+		t.samples += v->samples[i].count;
 	}
-	const struct scry_pair pairs[] = {
-		{"samples", "samples of threads", SCRY_CELL_COUNT, 0, scry_cell_number(samples)},
-		{"valid",
-		 v->has_pauses	   ? "exact: read while no thread ran"
-		 : v->sums.clocked ? "valid: at a tick of a clock, or two equal collects"
-				   : "valid: two equal collects",
-		 SCRY_CELL_COUNT, 0, scry_cell_number(v->sums.valid)},
-		{"repaired", "repaired: only what two collects had in common", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->sums.repaired)},
-		{"rejected", "rejected: nothing was sure", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->sums.rejected)},
-		{"dropped", "newest frames on their way in or out, left out", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->sums.dropped)},
-		{"ticks", "looks at all threads", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->sums.ticks)},
-		{"missed", "looks missed: scry was late", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->sums.missed)},
-		{"rate_asked", "looks a second asked for", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->sums.rate)},
-		{"rate_achieved", "looks a second achieved", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(rate)},
-		{"sampler_cpu_ns", "s of processor time that scry used", SCRY_CELL_TIME, 0,
-		 scry_cell_number(v->sums.sampler_ns)},
-		{"wall_ns", "s of all threads", SCRY_CELL_TIME, 0, scry_cell_number(wall_ns)},
-		{"cpu_ns", "s on a processor, as the kernel counts", SCRY_CELL_TIME, 0,
-		 scry_cell_number(cpu_ns)},
-		{"cpu_unknown_ns", "s of that unknown: it ran between looks", SCRY_CELL_TIME, 0,
-		 scry_cell_number(v->cpu_unknown_ns)},
-		{"state_cpu_ns", "s running", SCRY_CELL_TIME, 0,
-		 scry_cell_number(state_ns[SCRY_STATE_CPU])},
-		{"state_runnable_ns", "s ready, but on no processor", SCRY_CELL_TIME, 0,
-		 scry_cell_number(state_ns[SCRY_STATE_RUNNABLE])},
-		{"state_gvl_ns", "s waiting for the GVL", SCRY_CELL_TIME, 0,
-		 scry_cell_number(state_ns[SCRY_STATE_GVL])},
-		{"state_blocked_ns", "s blocked", SCRY_CELL_TIME, 0,
-		 scry_cell_number(state_ns[SCRY_STATE_BLOCKED])},
-		{"state_sleeping_ns", "s sleeping", SCRY_CELL_TIME, 0,
-		 scry_cell_number(state_ns[SCRY_STATE_SLEEPING])},
-		{"state_gc_ns", "s collecting garbage", SCRY_CELL_TIME, 0,
-		 scry_cell_number(state_ns[SCRY_STATE_GC])},
-		{"state_unknown_ns", "s in no known state", SCRY_CELL_TIME, 0,
-		 scry_cell_number(state_ns[SCRY_STATE_UNKNOWN])},
-		{"clocked", "samples by eBPF", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->sums.clocked)},
-		{"clock_lost", "samples by eBPF lost: no room", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->sums.lost)},
-		{"kernel_ns", "s taken by the sampling itself, in the kernel", SCRY_CELL_TIME, 0,
-		 scry_cell_number(v->sums.kernel_ns)},
-	};
-	const struct scry_pair naming[] = {
-		{"code_born", "pieces of code came into being", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->naming.born)},
-		{"code_lost", "of them, not reported: no room, or not readable", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->naming.lost)},
-		{"code_nameless", "loaded from binary form, and gone before they were named",
-		 SCRY_CELL_COUNT, 0, scry_cell_number(v->naming.nameless)},
-		{"names_agree", "names told as memory says", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->naming.agree)},
-		{"names_differ", "names told otherwise", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->naming.differ)},
-		{"frames_told", "frames that memory could not name any more", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->naming.told)},
-	};
-	const struct scry_pair pauses[] = {
-		{"held_looks", "looks for which what ran was held", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->pauses.count)},
-		{"held_threads", "threads held at once, at most", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->pauses.threads)},
-		{"held_median_ns", "s held for a look: the median", SCRY_CELL_TIME, 0,
-		 scry_cell_number(v->pauses.median_ns)},
-		{"held_longest_ns", "s held for a look: the longest", SCRY_CELL_TIME, 0,
-		 scry_cell_number(v->pauses.longest_ns)},
-		{"held_ns", "s held in all", SCRY_CELL_TIME, 0,
-		 scry_cell_number(v->pauses.total_ns)},
-		{"looks_spared", "looks left out so that it was held for less", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->pauses.spared)},
-		{"looks_late", "looks left out: a thread would not stop", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->pauses.late)},
-		{"looks_again", "looks made again: a thread woke meanwhile", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->pauses.again)},
-	};
-	size_t count = sizeof(pairs) / sizeof(pairs[0]);
-	size_t clocked = 3, more = sizeof(naming) / sizeof(naming[0]);
-	size_t held = sizeof(pauses) / sizeof(pauses[0]);
-	struct scry_pair all[sizeof(pairs) / sizeof(pairs[0]) + sizeof(naming) / sizeof(naming[0]) +
-			     sizeof(pauses) / sizeof(pauses[0])];
-
-	count -= v->sums.clocked ? 0 : clocked;
-	memcpy(all, pairs, count * sizeof(*all));
-	if (v->has_pauses) {
-		memcpy(all + count, pauses, sizeof(pauses));
-		count += held;
-	}
-	if (v->has_naming) {
-		memcpy(all + count, naming, sizeof(naming));
-		count += more;
-	}
-	v->doc->ops->totals(v->doc, all, count);
+	scry_stack_sums_push(&v->sums, &t, v->doc);
 }
 
-/* Rows that cannot be trusted; programs have the total. */
-static void note_names(struct stacks *v)
+/* Where the idle ones wait, each place once: "Thread::Queue#pop, Kernel#sleep". */
+static void put_waits(struct stacks *v, struct scry_buf *buf)
+{
+	uint32_t shown[IDLE_PLACES] = {0};
+	size_t count = 0;
+
+	for (size_t i = 0; i < v->threads.count && count < IDLE_PLACES; i++) {
+		const struct scry_stack_thread *t = &v->threads.rows[i];
+		uint32_t method = scry_frames_get(&v->frames, t->waits_at).method;
+		struct scry_cell name = scry_name_text(&v->names, method);
+		size_t j = 0;
+
+		while (j < count && shown[j] != method)
+			j++;
+		if (!t->is_idle || j < count || !name.bytes)
+			continue;
+		shown[count++] = method;
+		scry_buf_printf(buf, count > 1 ? ", " : " (");
+		scry_buf_append(buf, name.bytes, name.length);
+	}
+	scry_buf_printf(buf, count ? ")" : "");
+}
+
+/* Programs have the total, and all rows. */
+static void note_idle(struct stacks *v)
 {
 	struct scry_buf buf = {0};
 
-	if (!v->naming.differ || v->doc->is_data)
+	if (!v->threads.idle || v->opts->times.idle)
 		return;
-	scry_text_things(&buf, v->naming.differ, "names");
-	scry_buf_printf(&buf, " of code that came into being meanwhile were not those that memory "
-			      "has: some rows may be named wrong");
+	scry_text_things(&buf, v->threads.idle, "idle threads");
+	scry_buf_printf(&buf, v->threads.idle == 1 ? " is" : " are");
+	scry_buf_printf(&buf, " hidden, which waited in one place for 99 %% of the time or more");
+	put_waits(v, &buf);
+	scry_buf_printf(&buf, "; --idle shows them");
 	v->doc->ops->note(v->doc, scry_buf_str(&buf), buf.len);
 	scry_buf_done(&buf);
 }
 
-/* Of several processes: how it went with each. */
-static void tell_each(struct stacks *v)
-{
-	for (uint32_t i = 0; v->sampled > 1 && i < v->sampled && i < PROCESSES_SHOWN; i++) {
-		const struct scry_ev_sampling *e = &v->each[i];
+/* --- rows ------------------------------------------------------------------------------------- */
 
-		scry_doc_remark(v->doc,
-				"process %u: %llu samples, %llu looks, %llu missed; --pid %u shows "
-				"it alone",
-				e->pid, (unsigned long long)(e->valid + e->repaired + e->rejected),
-				(unsigned long long)e->ticks, (unsigned long long)e->missed,
-				e->pid);
-	}
-	if (v->sampled > PROCESSES_SHOWN)
-		scry_doc_remark(v->doc, "%u more processes", v->sampled - PROCESSES_SHOWN);
+static bool is_hidden(const struct stacks *v, const struct sample *s)
+{
+	return !v->opts->times.idle && v->threads.rows[s->thread].is_idle;
 }
 
-/* --- rows ------------------------------------------------------------------------------------- */
+static uint32_t put_key(struct stacks *v, const struct place *place)
+{
+	uint32_t id = 0;
+
+	scry_intern_put(&v->places, (const char *)place, sizeof(*place), &id);
+	return id;
+}
+
+/* Of a name that stands for itself: a gem, a thread, a process. */
+static uint32_t place_named(struct stacks *v, const char *name, size_t length)
+{
+	struct place place = {0};
+
+	scry_intern_put(&v->names, name, length, &place.method);
+	return put_key(v, &place);
+}
+
+static uint32_t place_of_gem(struct stacks *v, const struct scry_frame *frame)
+{
+	struct scry_cell file = scry_name_text(&v->names, frame->file);
+	size_t length = 0;
+	const char *gem = "(native)";
+
+	if (frame->flags & SCRY_STACK_NATIVE)
+		return place_named(v, gem, strlen(gem));
+	gem = scry_gem_name(file.bytes ? file.bytes : "<internal:", &length);
+	return place_named(v, gem, length);
+}
 
 static uint32_t place_of(struct stacks *v, uint32_t frame_id)
 {
 	struct scry_frame frame = scry_frames_get(&v->frames, frame_id);
 	struct place place = {frame.file, frame.line, frame.method, frame.flags};
-	uint32_t id = 0;
 
-	scry_intern_put(&v->places, (const char *)&place, sizeof(place), &id);
-	return id;
+	if (v->opts->by == SCRY_VIEW_BY_GEM)
+		return place_of_gem(v, &frame);
+	if (v->opts->by == SCRY_VIEW_BY_METHOD && frame.method)
+		place = (struct place){0, 0, frame.method, frame.flags};
+	return put_key(v, &place);
+}
+
+/* Where a sample is counted that has one row: its stack, in parts or not; its thread or process;
+ * else none is known. */
+static uint32_t place_of_sample(struct stacks *v, const struct sample *s)
+{
+	const struct place split = {s->stack, s->thread, s->state, PLACE_SPLIT};
+	const bool is_thread = v->opts->by == SCRY_VIEW_BY_THREAD;
+
+	if (v->opts->stacks)
+		return v->opts->times.split ? put_key(v, &split) : s->stack;
+	if (!is_thread && v->opts->by != SCRY_VIEW_BY_PROCESS)
+		return 0;
+	scry_buf_clear(&v->line);
+	if (is_thread)
+		scry_stack_threads_put(&v->threads, &v->names, s->thread, &v->line);
+	else
+		scry_buf_printf(&v->line, "process %u", s->pid);
+	return place_named(v, scry_buf_str(&v->line), v->line.len);
 }
 
 static struct row *row_at(struct stacks *v, uint32_t id)
@@ -387,15 +315,20 @@ static int make_rows(struct stacks *v)
 		uint64_t ns = weight_of(v, s);
 		struct row *row;
 
+		if (is_hidden(v, s))
+			continue;
 		v->total_ns += ns;
 		if (!ns)
 			continue;
-		if (!v->opts->stacks && s->stack) {
+		if (scry_stack_processes_add(&v->processes, s->pid, ns, s->count))
+			return -ENOMEM;
+		if (!v->opts->stacks && s->stack && v->opts->by != SCRY_VIEW_BY_THREAD &&
+		    v->opts->by != SCRY_VIEW_BY_PROCESS) {
 			if (add_to_places(v, (uint32_t)i + 1, s, ns))
 				return -ENOMEM;
 			continue;
 		}
-		row = row_at(v, v->opts->stacks ? s->stack : 0);
+		row = row_at(v, place_of_sample(v, s));
 		if (!row)
 			return -ENOMEM;
 		row->self_ns += ns;
@@ -422,6 +355,21 @@ static struct scry_cell tenths(const struct stacks *v, uint64_t ns)
 	return scry_cell_number(scry_share(ns, v->total_ns, 1000));
 }
 
+static struct place split_at(const struct stacks *v, const struct row *row)
+{
+	const char *bytes = scry_intern_get(&v->places, row->id, NULL);
+	struct place place = {0};
+
+	if (bytes)
+		memcpy(&place, bytes, sizeof(place));
+	return place;
+}
+
+static uint32_t stack_of(const struct stacks *v, const struct row *row)
+{
+	return v->opts->times.split ? split_at(v, row).file : row->id;
+}
+
 static struct place place_at(const struct stacks *v, const struct row *row)
 {
 	struct scry_frame frame;
@@ -429,7 +377,7 @@ static struct place place_at(const struct stacks *v, const struct row *row)
 	const char *bytes;
 
 	if (v->opts->stacks) {
-		frame = scry_frames_get(&v->frames, row->id);
+		frame = scry_frames_get(&v->frames, stack_of(v, row));
 		return (struct place){frame.file, frame.line, frame.method, frame.flags};
 	}
 	bytes = scry_intern_get(&v->places, row->id, NULL);
@@ -438,13 +386,21 @@ static struct place place_at(const struct stacks *v, const struct row *row)
 	return place;
 }
 
-/* The callers of a stack's newest frame: there may be none. */
-static struct scry_cell callers_cell(struct stacks *v, uint32_t stack)
+/* The whole stack; one without frames has a nameless one. */
+static struct scry_cell frames_cell(struct stacks *v, uint32_t stack)
 {
-	uint32_t parent = scry_frames_get(&v->frames, stack).parent;
+	const struct scry_frame leaf = scry_frames_get(&v->frames, stack);
 
-	return parent ? scry_frames_cell(&v->frames, &v->names, parent, &v->callers)
-		      : (struct scry_cell){0};
+	return scry_frames_cell(&v->frames, &v->names, &leaf, &v->scratch);
+}
+
+/* Without the folders that a gem lies in. */
+static void put_path(const struct scry_cell *file, struct scry_buf *buf)
+{
+	const char *path = file->bytes ? scry_gem_path(file->bytes) : NULL;
+
+	if (path)
+		scry_buf_append(buf, path, file->length - (size_t)(path - file->bytes));
 }
 
 static void put_place(const struct stacks *v, const struct place *p, struct scry_buf *buf)
@@ -467,7 +423,7 @@ static void put_place(const struct stacks *v, const struct place *p, struct scry
 		scry_buf_printf(buf, "(no frame known)");
 		return;
 	}
-	scry_buf_append(buf, file.bytes, file.bytes ? file.length : 0);
+	put_path(&file, buf);
 	if (p->line)
 		scry_buf_printf(buf, ":%u", p->line);
 	scry_buf_append(buf, "  ", file.bytes ? 2 : 0);
@@ -494,7 +450,7 @@ static void put_subject(const struct stacks *v, const struct place *p, struct sc
 	if (!file.bytes)
 		return;
 	scry_buf_printf(buf, is_c ? " (C, called at " : " (");
-	scry_buf_append(buf, file.bytes, file.length);
+	put_path(&file, buf);
 	if (p->line && !is_native)
 		scry_buf_printf(buf, ":%u", p->line);
 	scry_buf_printf(buf, ")");
@@ -522,7 +478,9 @@ static void judge(struct stacks *v, const struct scry_grep *grep)
 	const struct row *row = first_row(v, grep);
 	const char *time = v->opts->times.cpu	? "the time on a processor"
 			   : v->opts->times.gvl ? "the time that threads waited for the GVL"
-						: "the time of all threads";
+			   : v->threads.idle && !v->opts->times.idle
+				   ? "the time of threads that are not idle"
+				   : "the time of all threads";
 	struct scry_buf buf = {0};
 	struct place place;
 
@@ -571,12 +529,20 @@ enum {
 	C_IS_C,
 	C_IS_NATIVE,
 	C_OFFSET,
+	C_THREAD,
+	C_STATE,
 	C_STATES,
 	COLUMNS = C_STATES + SCRY_STATES
 };
 
 static void push_row(struct stacks *v, const struct row *row)
 {
+	static const char *const states[SCRY_STATES] = {
+		[SCRY_STATE_UNKNOWN] = "unknown",	[SCRY_STATE_CPU] = "running",
+		[SCRY_STATE_RUNNABLE] = "ready",	[SCRY_STATE_GVL] = "waiting for the GVL",
+		[SCRY_STATE_BLOCKED] = "blocked",	[SCRY_STATE_SLEEPING] = "sleeping",
+		[SCRY_STATE_GC] = "collecting garbage",
+	};
 	struct place place = place_at(v, row);
 	const bool is_native = place.flags & SCRY_STACK_NATIVE;
 	struct scry_cell cells[COLUMNS] = {
@@ -594,7 +560,15 @@ static void push_row(struct stacks *v, const struct row *row)
 		[C_OFFSET] = scry_cell_known(place.line, is_native),
 	};
 
-	cells[C_STACK] = v->opts->stacks ? callers_cell(v, row->id) : scry_cell_unknown();
+	cells[C_STACK] = v->opts->stacks ? frames_cell(v, stack_of(v, row)) : scry_cell_unknown();
+	if (v->opts->times.split) {
+		const struct place split = split_at(v, row);
+
+		scry_buf_clear(&v->thread);
+		scry_stack_threads_put(&v->threads, &v->names, split.line, &v->thread);
+		cells[C_THREAD] = scry_cell_text(scry_buf_str(&v->thread), v->thread.len);
+		cells[C_STATE] = scry_cell_text(states[split.method], strlen(states[split.method]));
+	}
 	for (int i = 0; i < SCRY_STATES; i++)
 		cells[C_STATES + i] = scry_cell_number(row->state_ns[i]);
 	v->doc->ops->row(v->doc, cells);
@@ -602,7 +576,8 @@ static void push_row(struct stacks *v, const struct row *row)
 
 static void push_rows(struct stacks *v, const struct scry_grep *grep)
 {
-	uint64_t top = scry_view_top(v->opts, v->doc), shown = 0, left = 0;
+	uint64_t top = scry_view_top(v->opts, v->doc), shown = 0;
+	struct scry_left_out left_out = {0};
 
 	for (size_t i = 0; i < v->row_count; i++) {
 		const struct row *row = &v->rows[i];
@@ -613,18 +588,42 @@ static void push_rows(struct stacks *v, const struct scry_grep *grep)
 		place = place_at(v, row);
 		scry_buf_clear(&v->line);
 		put_place(v, &place, &v->line);
-		if (!scry_grep_matches(grep, scry_buf_str(&v->line)))
-			continue;
-		if (top && shown == top) {
-			left++;
-			continue;
+		if (!scry_grep_matches(grep, scry_buf_str(&v->line))) {
+			left_out.by_grep++;
+		} else if (top && shown == top) {
+			left_out.by_top++;
+		} else {
+			shown++;
+			push_row(v, row);
 		}
-		shown++;
-		push_row(v, row);
 	}
-	if (left)
-		scry_doc_remark(v->doc, "%llu more rows are not shown; --top 0 shows them",
-				(unsigned long long)left);
+	scry_left_out_push(&left_out, v->doc);
+}
+
+/* By method, gem, thread or process a row has no line. */
+static void name_columns(const struct stacks *v, struct scry_column columns[COLUMNS])
+{
+	static const struct {
+		int by;
+		const char *key;
+	} names[] = {{SCRY_VIEW_BY_METHOD, "method"},
+		     {SCRY_VIEW_BY_GEM, "gem"},
+		     {SCRY_VIEW_BY_THREAD, "thread"},
+		     {SCRY_VIEW_BY_PROCESS, "process"}};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (v->opts->by != names[i].by)
+			continue;
+		columns[C_TEXT].title = columns[C_METHOD].key = names[i].key;
+		if (names[i].by == SCRY_VIEW_BY_METHOD)
+			continue;
+		columns[C_FILE].key = columns[C_LINE].key = columns[C_OFFSET].key = NULL;
+		columns[C_IS_C].key = columns[C_IS_NATIVE].key = NULL;
+	}
+	if (v->opts->times.split) {
+		columns[C_THREAD].key = "thread";
+		columns[C_STATE].key = "state";
+	}
 }
 
 static int push(struct stacks *v)
@@ -651,13 +650,15 @@ static int push(struct stacks *v)
 		{NULL, NULL, SCRY_CELL_TIME, NULL, 0},
 		{"samples", "samples", SCRY_CELL_COUNT, NULL, 0},
 		{"newest frame of the stack", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
-		{NULL, "stack", SCRY_CELL_FRAMES, NULL, 0},
+		{NULL, "frames", SCRY_CELL_FRAMES, NULL, 0},
 		{NULL, "file", SCRY_CELL_TEXT, NULL, 0},
 		{NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
 		{NULL, "method", SCRY_CELL_TEXT, NULL, 0},
 		{NULL, "is_c", SCRY_CELL_BOOL, NULL, 0},
 		{NULL, "is_native", SCRY_CELL_BOOL, NULL, 0},
 		{NULL, "offset", SCRY_CELL_NUMBER, NULL, 0},
+		{NULL, NULL, SCRY_CELL_TEXT, NULL, 0},
+		{NULL, NULL, SCRY_CELL_TEXT, NULL, 0},
 		{NULL, "unknown_ns", SCRY_CELL_COUNT, NULL, 0},
 		{NULL, "cpu_ns", SCRY_CELL_COUNT, NULL, 0},
 		{NULL, "runnable_ns", SCRY_CELL_COUNT, NULL, 0},
@@ -666,6 +667,7 @@ static int push(struct stacks *v)
 		{NULL, "sleeping_ns", SCRY_CELL_COUNT, NULL, 0},
 		{NULL, "gc_ns", SCRY_CELL_COUNT, NULL, 0},
 	};
+	struct scry_column columns[COLUMNS];
 	struct scry_grep grep;
 	int err = make_rows(v);
 
@@ -678,16 +680,21 @@ static int push(struct stacks *v)
 		qsort(v->rows, v->row_count, sizeof(*v->rows), by_time);
 	scry_honesty_close(&v->honesty);
 	v->honesty.noun = "samples";
-	v->honesty.shown = v->sums.valid + v->sums.repaired + v->sums.rejected;
+	v->honesty.shown = v->sums.sums.valid + v->sums.sums.repaired + v->sums.sums.rejected;
 	v->honesty.unknown_cpu_ns = v->opts->times.cpu ? v->cpu_unknown_ns : 0;
 	scry_honesty_push(&v->honesty, v->doc);
 	judge(v, &grep);
-	note_names(v);
+	note_idle(v);
+	scry_stack_sums_note(&v->sums, v->doc);
 	push_totals(v);
 	v->doc->weight = "self_ns";
-	scry_doc_table(v->doc, v->opts->stacks ? stacks : lines, COLUMNS);
+	if (v->opts->by == SCRY_VIEW_BY_LINE && !v->opts->stacks)
+		scry_stack_processes_push(&v->processes, v->total_ns, v->doc);
+	memcpy(columns, v->opts->stacks ? stacks : lines, sizeof(columns));
+	name_columns(v, columns);
+	scry_doc_table(v->doc, columns, COLUMNS);
 	push_rows(v, &grep);
-	tell_each(v);
+	scry_stack_sums_each(&v->sums, v->doc);
 	scry_grep_done(&grep);
 	return 0;
 }
@@ -702,15 +709,19 @@ int scry_view_stacks(struct scry_reader *reader, const struct scry_view_opts *op
 	scry_intern_init(&v.names, NAMES_MAX, NAMES_BYTES);
 	scry_intern_init(&v.places, PLACES_MAX, PLACES_MAX * (sizeof(struct place) + 1ul));
 	scry_frames_init(&v.frames);
+	scry_stack_threads_init(&v.threads);
 	err = read_all(&v);
 	if (!err)
 		err = push(&v);
 	scry_buf_done(&v.line);
+	scry_buf_done(&v.thread);
+	scry_stack_threads_done(&v.threads);
 	scry_frames_done(&v.frames);
 	scry_intern_done(&v.places);
 	scry_intern_done(&v.names);
 	free(v.samples);
 	free(v.rows);
-	free(v.callers.frames);
+	free(v.scratch.frames);
+	free(v.processes.rows);
 	return err;
 }

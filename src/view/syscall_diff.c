@@ -8,7 +8,9 @@
 
 #include "base/err.h"
 #include "base/text.h"
+#include "base/vector.h"
 #include "view/syscalls.h"
+#include "view/table.h"
 #include "view/verdict.h"
 
 #define ROWS_MAX (1u << 20)
@@ -42,16 +44,8 @@ static struct pair *pair_of(struct diff *d, const struct scry_buf *text)
 	const uint32_t count = d->texts.count;
 	uint32_t id = 0;
 
-	if (count == d->room) {
-		size_t room = d->room ? 2 * d->room : 256;
-		struct pair *more = reallocarray(d->pairs, room, sizeof(*more));
-
-		if (!more)
-			return NULL;
-		d->pairs = more;
-		d->room = room;
-	}
-	if (scry_intern_put(&d->texts, scry_buf_str(text), text->len, &id) < 0)
+	if (scry_vector_reserve(&d->pairs, count, &d->room) ||
+	    scry_intern_put(&d->texts, scry_buf_str(text), text->len, &id) < 0)
 		return NULL;
 	if (d->texts.count != count)
 		d->pairs[count] = (struct pair){.text = id};
@@ -205,9 +199,9 @@ static void push_rows(const struct diff *d, size_t changed)
 		for (int k = 0; k < 3; k++)
 			scry_buf_done(&text[k]);
 	}
-	if (top && changed > top)
-		scry_doc_remark(d->doc, "%zu more rows have changed; --top 0 shows them",
-				changed - top);
+	scry_left_out_push(
+		&(struct scry_left_out){.by_top = top && changed > top ? changed - top : 0},
+		d->doc);
 }
 
 static int push(struct diff *d)

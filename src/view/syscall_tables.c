@@ -10,6 +10,7 @@
 #include "view/functions.h"
 #include "view/syscalls.h"
 #include "wire/bpf_syscalls.h"
+#include "view/table.h"
 
 #define WORD_MOST 40   /* columns: of a longer symbol the middle is left out */
 #define CALLER_MOST 90 /* percent: it stands for all */
@@ -296,7 +297,7 @@ static void set_columns(const struct scry_syscall_view *v, struct scry_column *c
 		[COL_LINE_NUMBER] = {NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
 		[COL_LINE_METHOD] = {NULL, "method", SCRY_CELL_TEXT, NULL, 0},
 		[COL_LINE_SHARE] = {NULL, "line_share", SCRY_CELL_VALUE, NULL, 0},
-		[COL_LINE_FRAMES] = {NULL, "line_frames", SCRY_CELL_FRAMES, NULL, 0},
+		[COL_LINE_FRAMES] = {NULL, "ruby_frames", SCRY_CELL_FRAMES, NULL, 0},
 		[COL_CALLER] = {"called by", "caller", SCRY_CELL_TEXT, NULL,
 				SCRY_COLUMN_CUT_AT_END},
 		[COL_FRAMES] = {NULL, "frames", SCRY_CELL_FRAMES, NULL, 0},
@@ -537,7 +538,8 @@ int scry_syscall_push_rows(struct scry_syscall_view *v, const struct scry_syscal
 	struct scry_column columns[COLUMNS];
 	struct scry_syscall_row total = {0};
 	const uint64_t most = most_rows(v);
-	uint64_t shown = 0, hidden = 0;
+	struct scry_left_out left_out = {0};
+	uint64_t shown = 0;
 
 	if (!rows)
 		return scry_fail(-ENOMEM, "no memory for rows of system calls");
@@ -547,11 +549,11 @@ int scry_syscall_push_rows(struct scry_syscall_view *v, const struct scry_syscal
 		const struct scry_syscall_row *row = rows[i];
 
 		if (!is_wanted(v, row)) {
-			hidden++;
+			left_out.by_grep++;
 			continue;
 		}
 		if (most && shown == most)
-			hidden++;
+			left_out.by_top++;
 		else
 			push_row(v, row, row->verdict ? &verdicts[row->verdict - 1] : NULL);
 		shown += !most || shown < most;
@@ -565,9 +567,7 @@ int scry_syscall_push_rows(struct scry_syscall_view *v, const struct scry_syscal
 	}
 	if (!v->doc->is_data && v->opts->by == SCRY_VIEW_BY_SYSCALL && shown > 1)
 		push_row(v, &total, NULL);
-	if (hidden)
-		scry_doc_remark(v->doc, "%llu more rows are not shown; %s shows them",
-				(unsigned long long)hidden, scry_grep_all_rows(v->grep));
+	scry_left_out_push(&left_out, v->doc);
 	free(rows);
 	return 0;
 }
@@ -653,10 +653,9 @@ static void push_cures(struct scry_syscall_view *v, const struct scry_syscall_ve
 	if (v->doc->is_data)
 		return;
 	if (most && count > most)
-		scry_doc_remark(
-			v->doc,
-			"%llu more kinds of calls in vain are not shown; --top 0 shows them",
-			(unsigned long long)(count - most));
+		scry_left_out_push(&(struct scry_left_out){.noun = "kinds of calls in vain",
+							   .by_top = count - most},
+				   v->doc);
 	for (size_t i = 0; i < count && (!most || i < most); i++) {
 		struct scry_buf paths = {0};
 		size_t k = 0;

@@ -152,21 +152,23 @@ uint64_t scry_table_push(const struct scry_table *t, struct scry_doc *doc)
 	return shown;
 }
 
-static void remark(const char *by, uint64_t count, const char *things, struct scry_doc *doc)
+static void remark(const struct scry_left_out *l, uint64_t count, const char *by,
+		   struct scry_doc *doc)
 {
+	const char *things = l->things ? l->things : l->noun ? l->noun : "rows";
 	struct scry_buf buf = {0};
 
 	if (count) {
 		scry_text_things(&buf, count, things);
-		scry_doc_remark(doc, "%s %s left out by %s", scry_buf_str(&buf),
-				count == 1 ? "is" : "are", by);
+		scry_doc_remark(doc, "%s%s %s left out by %s", scry_buf_str(&buf),
+				l->of ? l->of : "", count == 1 ? "is" : "are", by);
 	}
 	scry_buf_done(&buf);
 }
 
 void scry_left_out_push(const struct scry_left_out *l, struct scry_doc *doc)
 {
-	const char *noun = l->noun ? l->noun : "rows", *things = l->things ? l->things : noun;
+	const char *noun = l->noun ? l->noun : "rows";
 	const bool is_one = l->by_top == 1;
 	struct scry_buf buf = {0};
 
@@ -175,13 +177,13 @@ void scry_left_out_push(const struct scry_left_out *l, struct scry_doc *doc)
 		scry_buf_printf(&buf, " more %.*s", (int)strlen(noun) - is_one, noun);
 		if (l->top_weight) {
 			scry_buf_printf(&buf, " with ");
-			scry_text_things(&buf, l->top_weight, things);
+			scry_text_things(&buf, l->top_weight, l->things);
 		}
 		scry_doc_remark(doc, "%s %s not shown; --top 0 shows %s", scry_buf_str(&buf),
 				is_one ? "is" : "are", is_one ? "it" : "them");
 	}
 	scry_buf_done(&buf);
-	remark("--grep", l->by_grep, things, doc);
-	remark("--filter", l->by_filter, things, doc);
-	remark("--live: nothing in their rows survived", l->by_live, things, doc);
+	remark(l, l->by_grep, "--grep", doc);
+	remark(l, l->by_filter, "--filter", doc);
+	remark(l, l->by_live, "--live: nothing in their rows survived", doc);
 }

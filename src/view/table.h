@@ -70,6 +70,7 @@ struct scry_left_out {
 	uint64_t top_weight; /* that these stand for: of `things`; 0: not said */
 	const char *things;  /* what the next ones are, in the plural; NULL: `noun` */
 	uint64_t by_grep, by_filter, by_live; /* of `things` */
+	const char *of;			      /* these are: " of the later moment"; NULL: nothing */
 };
 void scry_left_out_push(const struct scry_left_out *left_out, struct scry_doc *doc);
 

@@ -26,10 +26,10 @@
 #define CALLS (SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_STYLE)
 #define STACKS                                                                 \
 	(SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_STACKS | \
-	 SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_TIMES)
+	 SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_TIMES | SCRY_VIEW_TAKES_BY)
 
 const struct scry_view scry_views[] = {
-	{"objects", "objects", "which line makes objects of which class, and how many live", 1,
+	{"objects", "objects", "which line makes objects of which class, and how many live", 2,
 	 false, scry_view_objects, OBJECTS},
 	{"count", "count", "calls of hooked functions", 1, false, scry_view_count, FUNCTIONS},
 	{"time", "time", "how long calls of hooked functions took", 1, false, scry_view_time,
@@ -38,19 +38,19 @@ const struct scry_view scry_views[] = {
 	 FUNCTIONS},
 	{"greenlets", "log", "how much of their stacks greenlets copy at switches", 1, false,
 	 scry_view_greenlets, SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_PID},
-	{"malloc", "malloc", "which callers hold the memory of malloc, and whether it grows", 1,
+	{"malloc", "malloc", "which callers hold the memory of malloc, and whether it grows", 2,
 	 false, scry_view_malloc, MALLOC},
-	{"calls", "calls", "each call of a traced function, one a line", 1, true, scry_view_calls,
+	{"calls", "calls", "each call of a traced function, one a line", 2, true, scry_view_calls,
 	 CALLS},
 	{"calls-sums", "calls", "calls and times of each traced function", 1, false,
-	 scry_view_calls_sums, SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID},
-	{"gvl", "gvl", "who held a Ruby's VM lock (GVL), and who waited for it", 1, false,
+	 scry_view_calls_sums, FUNCTIONS},
+	{"gvl", "gvl", "who held a Ruby's VM lock (GVL), and who waited for it", 2, false,
 	 scry_view_gvl, FUNCTIONS | SCRY_VIEW_TAKES_BY | SCRY_VIEW_TAKES_STACKS},
-	{"locks", "locks", "which mutexes and conditions threads waited for, and where", 1, false,
+	{"locks", "locks", "which mutexes and conditions threads waited for, and where", 2, false,
 	 scry_view_locks, FUNCTIONS},
-	{"stacks", "stacks", "which lines take the time of a Ruby program", 1, false,
+	{"stacks", "stacks", "which lines take the time of a Ruby program", 2, false,
 	 scry_view_stacks, STACKS},
-	{"syscalls", "syscalls", "which code makes system calls, and which are in vain", 1, false,
+	{"syscalls", "syscalls", "which code makes system calls, and which are in vain", 2, false,
 	 scry_view_syscalls, FUNCTIONS | SCRY_VIEW_TAKES_BY},
 	{"events", NULL, "every event of the recording, one a line", 1, true, scry_view_events, 0},
 	{"info", NULL, "what the recording is made of", 1, false, scry_view_info, 0},

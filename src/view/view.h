@@ -25,7 +25,8 @@ enum scry_view_by {
 	SCRY_VIEW_BY_SYSCALL, /* of system calls only, but for THREAD */
 	SCRY_VIEW_BY_THREAD,
 	SCRY_VIEW_BY_SITE,
-	SCRY_VIEW_BY_HOLDER, /* of the GVL only */
+	SCRY_VIEW_BY_HOLDER,  /* of the GVL only */
+	SCRY_VIEW_BY_PROCESS, /* of stacks only */
 };
 enum scry_view_sort {
 	SCRY_VIEW_SORT_DEFAULT = -1, /* by the column that the view is about */
@@ -60,10 +61,8 @@ struct scry_view_opts {
 	}
 
 #define SCRY_VIEW_SORT_CHOICES "allocated|bytes|live|live-bytes|age"
-/*
- * Rows of these options, for the table of a command (base/opt.h). `o`: struct scry_view_opts *.
- * PICK: which rows there are.
- */
+/* Rows of these options, for the table of a command (base/opt.h). `o`: struct scry_view_opts *.
+ * PICK: which rows there are. */
 #define SCRY_VIEW_PICK_OPT_ROWS(o)                                                               \
 	{0,                                                                                      \
 	 "by",                                                                                   \

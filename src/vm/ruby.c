@@ -596,18 +596,10 @@ void scry_ruby_free(struct scry_ruby *ruby)
 	free(ruby);
 }
 
-void scry_ruby_print_checks(const struct scry_ruby *ruby, FILE *out)
+void scry_ruby_put_check(const struct scry_ruby_check *check, struct scry_buf *buf)
 {
-	for (size_t i = 0; i < ruby->check_count; i++) {
-		const struct scry_ruby_check *c = &ruby->checks[i];
-
-		/* "not known", "not proven": scry does without */
-		const char *sign = !c->ok ? "FAIL" : !strncmp(c->value, "not ", 4) ? "--" : "ok";
-
-		fprintf(out, "%-4s %-26s %-20s %s; %s%s%s\n", sign, c->item,
-			scry_text_shown(c->value).text, c->how, scry_text_shown(c->proof).text,
-			c->second[0] ? "; also " : "", scry_text_shown(c->second).text);
-	}
+	scry_buf_printf(buf, "%-20s %s; %s%s%s", check->value, check->how, check->proof,
+			check->second[0] ? "; also " : "", check->second);
 }
 
 /* Its Ruby's path: in a chroot the kernel writes those of its mounts, which are its own, from the

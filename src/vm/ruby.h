@@ -13,9 +13,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <sys/types.h>
 
+#include "base/buf.h"
 #include "sys/elf.h"
 #include "sys/maps.h"
 #include "sys/mem.h"
@@ -144,7 +144,7 @@ void scry_ruby_drop(const struct scry_ruby *ruby);
 /* Appends a row for `scry doctor`, or replaces the one of this item; without memory it is missing.
  */
 void scry_ruby_add_check(struct scry_ruby *ruby, const struct scry_ruby_check *check);
-/* Prints each check, one line. */
-void scry_ruby_print_checks(const struct scry_ruby *ruby, FILE *out);
+/* Appends its value, how it was learned, and what proves it. */
+void scry_ruby_put_check(const struct scry_ruby_check *check, struct scry_buf *buf);
 
 #endif

@@ -520,11 +520,18 @@ if defined?(Ractor) && ObjectSpace.respond_to?(:trace_object_allocations)
 end
 
 # --- stacks ----------------------------------------------------------------------------------------
+# Each thread has a name, holds one to three Mutexes, and has let go of one.
+LOCKS = []
+def take_locks(n)
+  Thread.current.name = "scry calibration thread #{n}"
+  held = Array.new(1 + n % 3) { Mutex.new.tap(&:lock) }
+  LOCKS << [Thread.current, held, Mutex.new.tap(&:lock).tap(&:unlock)]
+end
 THREADS = []
-THREADS << Thread.new { SELF.scry_recursion_with_a_long_name(24) }
-[1, 5, 9, 60, 149].each { |n| THREADS << Thread.new { SELF.scry_long_method_a(n) } }
-THREADS << Thread.new { SELF.scry_temporaries }
-THREADS << Thread.new { SELF.scry_c_methods }
+THREADS << Thread.new { take_locks(0); SELF.scry_recursion_with_a_long_name(24) }
+[1, 5, 9, 60, 149].each { |n| THREADS << Thread.new { take_locks(n); SELF.scry_long_method_a(n) } }
+THREADS << Thread.new { take_locks(2); SELF.scry_temporaries }
+THREADS << Thread.new { take_locks(3); SELF.scry_c_methods }
 THREADS.each { |t| Thread.pass until t[:ready] && t.stop? }
 
 def tell_thread(thread, native)
@@ -535,6 +542,11 @@ def native_id(thread)
   thread.respond_to?(:native_thread_id) ? thread.native_thread_id : 0
 end
 THREADS.each { |t| tell_thread(t, native_id(t)) }
+LOCKS.each do |thread, held, free|
+  fact "named", at(thread), hex(thread.name)
+  held.each { |m| fact "held", at(m), at(thread) }
+  fact "free", at(free)
+end
 fact "self", at(SELF)
 fact "main", at(Thread.current), native_id(Thread.current)
 

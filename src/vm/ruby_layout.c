@@ -17,11 +17,11 @@
 #include "vm/ruby_learn.h"
 
 static int (*const steps[])(struct scry_learn *) = {
-	scry_learn_slots,   scry_learn_pages,  scry_learn_strings,    scry_learn_arrays,
-	scry_learn_pieces,  scry_learn_code,   scry_learn_lines,      scry_learn_threads,
-	scry_learn_frames,  scry_learn_vm,     scry_learn_tids,	      scry_learn_methods,
-	scry_learn_classes, scry_learn_owners, scry_learn_allocators, scry_learn_trace,
-	scry_learn_sizes,
+	scry_learn_slots,   scry_learn_pages,	scry_learn_strings, scry_learn_arrays,
+	scry_learn_pieces,  scry_learn_code,	scry_learn_lines,   scry_learn_threads,
+	scry_learn_frames,  scry_learn_vm,	scry_learn_tids,    scry_learn_locks,
+	scry_learn_methods, scry_learn_classes, scry_learn_owners,  scry_learn_allocators,
+	scry_learn_trace,   scry_learn_sizes,
 };
 
 void scry_ruby_add_check(struct scry_ruby *ruby, const struct scry_ruby_check *check)

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "vm/ruby_gvl_place.h"
+#include "vm/ruby_lock_place.h"
 #include "vm/ruby_rehearsal.h"
 #include "wire/ruby_size.h"
 
@@ -60,9 +61,7 @@ struct scry_ruby_makers {
 	char why[128];
 };
 
-/* What was learned. Each bool is also in ruby_cache.c's table. Offsets in bytes; all addresses of
- * code are relative to the Ruby module's bias.
- */
+/* What was learned. Offsets in bytes; code is module-relative. ruby_cache.c has all bools too. */
 struct scry_ruby_layout {
 	/* control frame */
 	uint32_t frame_size; /* stride of the control frame array */
@@ -142,6 +141,7 @@ struct scry_ruby_layout {
 	struct scry_ruby_leaf after[SCRY_RUBY_LEAF_MAX];
 	struct scry_ruby_makers makers;
 	struct scry_ruby_gvl gvl;
+	struct scry_ruby_lock_place locks;
 	struct scry_ruby_rehearsal rehearsed[SCRY_RUBY_WAYS];
 	/* bytes of an object outside its slot; addresses in it are module-relative here */
 	struct scry_size_rules sizes;

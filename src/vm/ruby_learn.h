@@ -68,6 +68,7 @@ int scry_learn_threads(struct scry_learn *learn);
 int scry_learn_frames(struct scry_learn *learn);
 int scry_learn_vm(struct scry_learn *learn);
 int scry_learn_tids(struct scry_learn *learn);
+int scry_learn_locks(struct scry_learn *learn); /* 0 always: what is not known says so */
 int scry_learn_methods(struct scry_learn *learn);
 int scry_learn_owners(struct scry_learn *learn); /* after classes */
 int scry_learn_classes(struct scry_learn *learn);

@@ -11,68 +11,10 @@
 #define SCRY_WIRE_GVL_H
 
 #include "wire/control.h"
+#include "wire/gvl_row.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-#define SCRY_GVL_THREADS 2048u /* rows; row 0: those that found none, not timed */
-#define SCRY_GVL_SLOTS 4096u   /* of the hash of rows */
-#define SCRY_GVL_PAIRS 65536u
-#define SCRY_GVL_PROBES 64u
-#define SCRY_GVL_RUNNABLE 33u /* 0 to 31 threads at a time, and more */
-/* Lengths of waits: eight steps to an octave, from 2^SCRY_GVL_LEAST ticks on. */
-#define SCRY_GVL_LEAST 6u
-#define SCRY_GVL_STEPS 304u
-
-#define SCRY_GVL_LINE __attribute__((aligned(64)))
-
-enum scry_gvl_state {
-	SCRY_GVL_UNKNOWN, /* nothing has been seen of it */
-	SCRY_GVL_OFF,	  /* without the lock, and does not want it */
-	SCRY_GVL_WANTS,
-	SCRY_GVL_GRANTED, /* the VM has given it the lock, and it has not run since */
-	SCRY_GVL_HOLDS,
-};
-
-/* A thread's struct; another thread may have it later. In its first line is what a take or give
- * needs that nobody waits for. */
-struct scry_gvl_row {
-	uint64_t th;
-	uint64_t self;	/* its Thread object */
-	uint64_t since; /* when `state` began */
-	uint64_t held;	/* ticks, of states that are over */
-	uint64_t takes; /* times that it got the lock */
-	uint32_t state; /* enum scry_gvl_state */
-	uint32_t tid;	/* of the native thread that ran it, as that knows itself; 0: not seen */
-	uint64_t moves; /* times that it was another one than before, of the same Thread object */
-	uint64_t first; /* event */
-	uint16_t is_queued, is_old; /* is_old: the wait was on at the first event */
-	uint32_t threads;	    /* that had this struct, seen by their Thread objects */
-	uint64_t wanted, granted;   /* ticks, of states that are over */
-	uint64_t waits, longest;    /* waits that are over; is_old ones are not among them */
-	uint64_t wait_began;
-	uint64_t lost_since; /* its share of waiting is in the pairs up to here */
-	uint64_t yields;     /* times that it gave the lock and wanted it at once */
-	uint64_t taken_back; /* grants that were another's before it ran */
-	uint64_t lost;	     /* ticks that others waited while it had the lock; of row 0: while
-			      * nobody had it, as it changed hands */
-	uint64_t old_wait;   /* from the first event to the end of the wait that was on then */
-	/* Of the yields: Thread.pass was what ran; it was not, so the VM asked for it. Of
-	 * the others it could not be seen. */
-	uint64_t passes, forced;
-	uint64_t overtakes; /* times that it got the lock while others had waited for it */
-	/* Runs of such takes, with nobody's between who had waited, that it began: their number,
-	 * ticks of all and of the longest, most takes in one. */
-	uint64_t runs, run_ticks, run_longest, run_most;
-	uint32_t place; /* among those that want it */
-	uint32_t pad;
-	uint32_t lengths[SCRY_GVL_STEPS]; /* of waits */
-} SCRY_GVL_LINE;
-
-struct scry_gvl_pair { /* time that `waiter` lost while `holder` had the lock */
-	uint64_t key;  /* waiter << 16 | holder, + 1; holder 0: nobody, the lock changed hands */
-	uint64_t ticks;
-};
 
 struct scry_gvl_table {	    /* zero at first; in its first line is what a quiet event needs */
 	uint64_t sequence;  /* twice the number of events, which are ends of critical sections */
@@ -112,9 +54,21 @@ struct scry_gvl_table {	    /* zero at first; in its first line is what a quiet 
 	 * last. If that has ended it was another thread, with struct and object of the first. */
 	uint64_t moves;
 	uint64_t moved_from;
+	/*
+	 * Rows given back. The keeper writes the list, then one more into `asked`; the agent frees
+	 * rows of the list, goes to the other pairs, which name none of them, and writes `asked`
+	 * into `given`. The pairs that it has left are the keeper's, to be read and made zero
+	 * before it asks again.
+	 */
+	uint32_t asked, given;
+	uint32_t ended_count;
+	uint32_t pairs_at;  /* those in use */
+	uint32_t free_row;  /* 0: none */
+	uint32_t free_rows; /* how many */
+	struct scry_gvl_ended ended[SCRY_GVL_ENDED];
 	uint16_t slots[SCRY_GVL_SLOTS];
 	uint16_t waiting[SCRY_GVL_THREADS];
-	struct scry_gvl_pair pairs[SCRY_GVL_PAIRS];
+	struct scry_gvl_pair pairs[2][SCRY_GVL_PAIRS];
 	struct scry_gvl_row row[SCRY_GVL_THREADS];
 } SCRY_GVL_LINE;
 _Static_assert(sizeof(struct scry_gvl_table) <= SCRY_RING_WORDS * 8ull, "it lies in the ring");

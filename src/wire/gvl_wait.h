@@ -15,7 +15,7 @@
 struct scry_gvl_wait {
 	uint64_t words; /* of all that; without frames of the head alone: there was no stack */
 	uint64_t th, ticks;
-	uint64_t is_old;			   /* as in its row */
+	uint32_t who, is_old;			   /* SCRY_GVL_WHO; as in its row */
 	uint64_t ec, stack, end, cfp, bottom, top; /* as in struct scry_walk_copy */
 };
 #define SCRY_GVL_WAIT_WORDS (sizeof(struct scry_gvl_wait) / 8)

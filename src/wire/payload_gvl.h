@@ -7,8 +7,11 @@
 
 #include <stdint.h>
 
-#define SCRY_GVL_ROOM 2047u /* threads of a process, in one watch */
-#define SCRY_GVL_PLACES 8u  /* 0 to 6 threads, and more */
+#define SCRY_GVL_ROOM 2047u /* threads of a process at a time, in one watch */
+#define SCRY_GVL_ENDED_FROM                                                                 \
+	4096u		   /* thread: from here on it is all of a name that have ended, but \
+			    * for those that have a row of their own */
+#define SCRY_GVL_PLACES 8u /* 0 to 6 threads, and more */
 
 struct scry_ev_gvl {
 	uint32_t pid;
@@ -38,7 +41,7 @@ struct scry_ev_gvl_thread {
 	uint32_t thread; /* its number */
 	uint32_t tid;	 /* 0: not known */
 	uint32_t name_str;
-	uint32_t threads; /* that had this place one after the other; 0, 1: one */
+	uint32_t threads; /* that had this place one after the other, or that it sums; 0, 1: one */
 	uint32_t has_ended;
 	uint64_t held_ns, wanted_ns, granted_ns, without_ns, unknown_ns;
 	uint64_t takes;				 /* times that it got the lock */

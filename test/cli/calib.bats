@@ -29,7 +29,7 @@ records() {
 }
 
 layout_of() {
-	"$SCRY" doctor -p "$1" | sed -n 's/^ok   layout *//p'
+	"$SCRY" doctor -p "$1" | sed -n 's/^ok *layout *//p'
 }
 
 @test "a deleted program is learned from the file that runs" {
@@ -182,7 +182,7 @@ layout_of() {
 # The changed byte is of a physical address that nobody reads: loaded, and no part of the build-id.
 @test "what is loaded decides what a Ruby is known by, not the build-id that its file claims" {
 	running plain "$RUBY_FILE" -e "$loop"
-	module="$("$SCRY" doctor -p "$PID" | sed -n 's/^ok   ruby .* in //p')"
+	module="$("$SCRY" doctor -p "$PID" | sed -n 's/^ok *ruby .* in //p')"
 	[[ "$(layout_of "$PID")" == "from the cache "* ]]
 	mkdir "$T/bin"
 	cp "$RUBY_FILE" "$T/bin/ruby"

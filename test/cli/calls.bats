@@ -124,6 +124,8 @@ RUBY
 	[ "$(wc -l <"$T/lines")" -eq 5 ]
 	[ "$(tail -1 "$T/lines")" = "+++ exited (status 0) +++" ]
 	TZ=UTC "$SCRY" report -ttt -r -T "$T/x.scry" | grep -qE '^  0\.[0-9]{6} 1[0-9]{9}\.[0-9]{6} traced_sum\(0, 1, 1.*\) = 8 <0\.0000[0-9]{2}>$'
+	"$SCRY" report --view calls-sums --top 1 "$T/x.scry" >"$T/top"
+	[ "$(grep -c " more functions\? \(is\|are\) not shown; --top 0 shows" "$T/top")" -eq 1 ]
 	"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
 	json_is "$T/o.json" 'rows.to_h { |r| [r["function"], r["calls"]] } == {"traced_sum" => 2, "traced_inner" => 1}'
 	scry_ends 0 calls -c -x 'traced_*' -- "$TARGETS/target_traced" 4 1000 1

@@ -37,7 +37,7 @@ agree() {
 	[ "$(wc -l <"$T/known")" -gt 200 ]
 	COMPACT=1 traced -w 30 -- "$RUBY"
 	agree
-	grep -q '"stack": \[{"module".*"ruby_stack": \[{"file"' "$T/x.json"
+	grep -q '"frames": \[{"name".*"ruby_frames": \[{"method"' "$T/x.json"
 }
 
 @test "children, and theirs" {
@@ -123,8 +123,8 @@ agree() {
 		calls = File.readlines(ARGV[0]).map { |l| JSON.parse(l) }.select { |c| c["function"] == "usleep" }
 		abort "#{calls.size} calls" unless calls.size == 61
 		native, ruby = calls.partition { |c| c["args"][0] == 77 }
-		abort "#{native}" unless native.size == 1 && native[0]["ruby_stack"].nil?
-		lines = ruby.map { |c| c["ruby_stack"].reverse.map { |f| f["line"] if f["file"] == ARGV[1] }.compact.first(2) }
+		abort "#{native}" unless native.size == 1 && native[0]["ruby_frames"].nil?
+		lines = ruby.map { |c| c["ruby_frames"].map { |f| f["line"] if f["file"] == ARGV[1] }.compact.first(2) }
 		abort "#{lines.uniq}" unless lines.uniq == [[7, 7]] || lines.uniq == [[7]]' "$T/x.json" "$T/p.rb"
 }
 

@@ -393,6 +393,8 @@ signals_of() {
 	[ "$status" -le 1 ]
 	grep -qE "^(ok|NO) " "$T/out"
 	[ "$(id -u)" -ne 0 ] || [ "$status" -eq 0 ] || ! grep -q "^NO" "$T/out"
+	"$SCRY" doctor --json >"$T/o.json" || true
+	json_is "$T/o.json" "r['schema'] == 'scry.doctor/1' && rows.size == $(wc -l <"$T/out") && rows.none? { |x| x['is_ok'] && (x['is_problem'] || x['fix']) }"
 	counted
 	scry_ends 0 doctor -p "$PID"
 	grep -q "may be entered" "$T/scry.out"

@@ -47,9 +47,12 @@ ucontext_is_as_told() { # KIND PROGRAM
 	[ "$(in_state ended)" = "$(told ended)" ]
 	[ "$(in_state fibers)" = 32 ]
 	[ "$(in_state threads)" = 1 ]
+	"$SCRY" fibers -v -p "$PID" >"$T/all" # each total, also those that are 0
+	in_file "^ *32  fibers$" "$T/all"
+	in_file "^ *0  changed while they were read$" "$T/all"
 	# depth: one frame, ten, forty, each of 512 bytes and some; never less than that
-	json_is "$T/fibers.json" "rows.select { |x| x['state'] == 'suspended' }.map { |x| x['stack'].count { |y| y['symbol'] == 'descend' } }.sort == [1, 10, 40]"
-	json_is "$T/fibers.json" "rows.select { |x| x['state'] == 'suspended' }.all? { |x| n = x['stack'].count { |y| y['symbol'] == 'descend' }; x['used_max_bytes'] >= n * 512 && x['used_max_bytes'] <= n * 700 + 8192 }"
+	json_is "$T/fibers.json" "rows.select { |x| x['state'] == 'suspended' }.map { |x| x['frames'].count { |y| y['name'] == 'descend' } }.sort == [1, 10, 40]"
+	json_is "$T/fibers.json" "rows.select { |x| x['state'] == 'suspended' }.all? { |x| n = x['frames'].count { |y| y['name'] == 'descend' }; x['used_max_bytes'] >= n * 512 && x['used_max_bytes'] <= n * 700 + 8192 }"
 	json_is "$T/fibers.json" "r['fibers'].size == 32 && r['fibers'].all? { |x| x['top'].hex - x['low'].hex == 65536 }"
 }
 
@@ -77,7 +80,7 @@ ucontext_is_as_told() { # KIND PROGRAM
 	[ "$(grep -c ' in descend \| descend (' "$T/gdb.out")" = 40 ]
 	in_file "wait_deep (" "$T/gdb.out"
 	[ "$(waits wait_deep)" = 1 ]
-	json_is "$T/fibers.json" "rows.find { |x| x['place'] == 'wait_deep' }['stack'].count { |y| y['symbol'] == 'descend' } == 40"
+	json_is "$T/fibers.json" "rows.find { |x| x['place'] == 'wait_deep' }['frames'].count { |y| y['name'] == 'descend' } == 40"
 }
 
 @test "one that runs on a processor is not called suspended without a doubt" {
@@ -130,7 +133,7 @@ ucontext_is_as_told() { # KIND PROGRAM
 		json_is "$T/fibers.json" "n = ->(s) { rows.select { |x| x['place'].include?(s) && x['state'] == 'suspended' }.sum { |x| x['count'] } }; n['wait_shallow'] == $(told shallow) && n['wait_deep'] == $(told deep)"
 		[ "$(in_state fibers)" = 30 ]
 		json_is "$T/fibers.json" "r['fibers'].all? { |x| x['top'].hex - x['low'].hex == 65536 }"
-		json_is "$T/fibers.json" "rows.all? { |x| x['stack'].first['symbol'].include?('fiber_entry') }"
+		json_is "$T/fibers.json" "rows.all? { |x| x['frames'].last['name'].include?('fiber_entry') }"
 	done
 	[ "$(in_state unguarded)" = 30 ]
 }
@@ -139,7 +142,7 @@ ucontext_is_as_told() { # KIND PROGRAM
 	standing fibers_boost 6 64 heap within
 	wait_for 10 eval "looks; json_is $T/fibers.json \"r['totals']['running'] == 1\""
 	[ "$(in_state fibers)" = 7 ]
-	json_is "$T/fibers.json" "x = rows.find { |y| y['state'] == 'running' }; x['kind'] == 'boost' && x['size_max_bytes'] == 65536 && x['stack'].any? { |y| y['symbol'].include?('wait_for_end') }"
+	json_is "$T/fibers.json" "x = rows.find { |y| y['state'] == 'running' }; x['kind'] == 'boost' && x['size_max_bytes'] == 65536 && x['frames'].any? { |y| y['name'].include?('wait_for_end') }"
 }
 
 @test "fibers of Boost.Fiber, of two threads" {
@@ -157,7 +160,7 @@ ucontext_is_as_told() { # KIND PROGRAM
 	[ "$(waits wait_here)" = 20 ]
 	[ "$(in_state running)" = 1 ]
 	[ "$(in_state fibers)" = 21 ]
-	json_is "$T/fibers.json" "rows.find { |x| x['state'] == 'running' }['stack'].any? { |x| x['symbol'] == '__pth_scheduler' }"
+	json_is "$T/fibers.json" "rows.find { |x| x['state'] == 'running' }['frames'].any? { |x| x['name'] == '__pth_scheduler' }"
 }
 
 @test "fibers of a Ruby: lines, those that run, none of those that did not begin or have ended" {
@@ -180,9 +183,9 @@ RUBY
 	[ "$(in_state running)" = 1 ]
 	[ "$(in_state fibers)" = 31 ]
 	[ "$(in_state threads)" -ge 2 ]
-	json_is "$T/fibers.json" "rows.select { |x| x['state'] == 'suspended' }.map { |x| x['stack'].count { |y| y['method'] == 'Object#deep' } }.sort == [1, 11, 21]"
+	json_is "$T/fibers.json" "rows.select { |x| x['state'] == 'suspended' }.map { |x| x['frames'].count { |y| y['method'] == 'Object#deep' } }.sort == [1, 11, 21]"
 	# both stacks of each, woven: natively it was resumed by the VM
-	json_is "$T/fibers.json" "rows.all? { |x| x['kind'] == 'ruby' && x['stack'].first['symbol'] != nil || x['stack'].first['module'].include?('ruby') }"
+	json_is "$T/fibers.json" "rows.all? { |x| x['kind'] == 'ruby' && x['frames'].last['name'] != nil || x['frames'].last['module'].include?('ruby') }"
 }
 
 @test "a core of the kernel's says what the process did" {
@@ -247,6 +250,35 @@ sleep'
 	"$SCRY" fibers -p "$PID" 2>/dev/null | grep -q '\.\.\. > Object#deep'
 }
 
+@test "a program whose file is gone, and may not be reached any more, is walked by what its memory has" {
+	local place nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+	command -v setpriv >/dev/null && [ "$(id -u)" = 0 ] || skip "no setpriv, or not root"
+	"${nobody[@]}" test -x "$SCRY" || skip "nobody may not run $SCRY"
+	place=$(mktemp -d) # bats' own folders are root's
+	cp "$TARGETS/target_fibers_ucontext" "$place/gone"
+	chmod a+rx "$place" "$place/gone"
+	listens gone "${nobody[@]}" "$place/gone" 30 64 guarded
+	rm -r "$place"
+	SAYS=$(grep "^pid" "$T/gone.out")
+	"${nobody[@]}" "$SCRY" fibers -p "$PID" --json >"$T/fibers.json"
+	[ "$(in_state suspended)" = $(($(told shallow) + $(told deep))) ]
+	json_is "$T/fibers.json" "rows.select { |x| x['state'] == 'suspended' }.map { |x| x['stack'].size }.uniq.size == 3"
+}
+
+@test "a stripped program has the names of its debug file, if that is its own" {
+	local debug="$T/d/.debug/fibers.debug"
+	mkdir -p "$T/d/.debug"
+	objcopy --only-keep-debug "$TARGETS/target_fibers_ucontext" "$debug"
+	objcopy --strip-all --add-gnu-debuglink="$debug" "$TARGETS/target_fibers_ucontext" "$T/d/fibers"
+	listens stripped "$T/d/fibers" 30 64 guarded
+	SAYS=$(grep "^pid" "$T/stripped.out")
+	looks
+	[ "$(waits wait_shallow)" = "$(told shallow)" ]
+	objcopy --only-keep-debug "$TARGETS/target_taken" "$debug" # of another build
+	looks
+	[ "$(waits wait_shallow)" = 0 ]
+}
+
 @test "a 32-bit program is refused" {
 	echo 'void _start(void) { for (;;) __asm__ volatile("int $0x80" : : "a"(29)); }' >"$T/narrow.c"
 	cc -m32 -nostdlib -static -fno-pie -no-pie -o "$T/narrow" "$T/narrow.c" 2>/dev/null || skip "cc makes no 32-bit programs"
@@ -295,7 +327,7 @@ dies() {
 @test "a core of a handler on a stack of its own: the fiber that it has interrupted runs" {
 	dies abort
 	"$SCRY" fibers --core "$CORE" --json >"$T/fibers.json"
-	json_is "$T/fibers.json" "x = rows.select { |y| y['state'] == 'running' }; x.size == 1 && x[0]['stack'].map { |y| y['symbol'] }.values_at(0, 1) == %w[wait_and_crash crash] && x[0]['stack'].any? { |y| y['symbol'] == 'give_up' }"
+	json_is "$T/fibers.json" "x = rows.select { |y| y['state'] == 'running' }; x.size == 1 && x[0]['frames'].map { |y| y['name'] }.last(2) == %w[crash wait_and_crash] && x[0]['frames'].any? { |y| y['name'] == 'give_up' }"
 	[ "$(waits wait_shallow)" = 4 ]
 	[ "$(in_state fibers)" = 9 ]
 }

@@ -43,7 +43,7 @@ check() {
 			return 1
 		}
 	fi
-	undo "$pid" || {
+	undo_all "$pid" || {
 		echo "undo failed, $where"
 		return 1
 	}
@@ -61,7 +61,7 @@ kill_at() {
 		return 1
 	}
 	[ "$points" -lt "$total" ] || points=$total
-	undo "$pid"
+	undo_all "$pid"
 	state=$(state_of "$pid")
 	for ((i = 0; i < points && bad < 5; i++)); do
 		n=$((1 + i * (total - 1) / points))
@@ -316,7 +316,7 @@ stands() { # PID: stopped, or ended
 randomly() {
 	local who=$1 times=$2 pid=$3 state i bad=0 scry keeper ms
 	shift 3
-	undo "$pid"
+	undo_all "$pid"
 	state=$(state_of "$pid")
 	for ((i = 0; i < times && bad < 5; i++)); do
 		"$SCRY" "$@" >/dev/null 2>&1 3>&- &
@@ -393,8 +393,7 @@ stand() {
 	ended "$scry"
 	sleep 2 # the lease is over, the ring has had time to run over
 	"$SCRY" ps | grep -w "$ruby" | grep "scry undo -p $ruby"
-	undo "$ruby"
-	wait_for 5 bash -c "'$SCRY' undo -p $ruby >/dev/null; [ \$(wc -l </proc/$ruby/maps) -gt 0 ]"
+	undo_all "$ruby"
 	as_before "$ruby" "$before" "after undo"
 	scry_ends 0 objects -p "$ruby" -d 2s
 	grep -q "counted.rb:11" "$T/scry.out"

@@ -112,6 +112,12 @@ undo() {
 	scry_ends 0 undo -p "$1" --max-pause 2s # the machine may be busy
 }
 
+# undo_all PID: the same; a Ruby that had no processor meanwhile may hold the agent's address still, and is waited for.
+undo_all() {
+	undo "$1" || return 1
+	no grep -q "as Ruby still has its address" "$T/scry.out" || scry_ends 0 undo -p "$1" --max-pause 2s --wait
+}
+
 # ended PID: waits for the end of a started program, its status in $status.
 ended() {
 	status=0

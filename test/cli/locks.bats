@@ -89,9 +89,9 @@ leaves() { # PID
 	as_told "$T/o.json" timed timed_lock
 	as_told "$T/o.json" timedcond timed_cond conditions
 	as_told "$T/o.json" cond signal_cond conditions
-	row "$T/o.json" signal_cond "x['kind'] == 'condition variable' && x['stack'].last['symbol'] == 'waits_for_condition'"
+	row "$T/o.json" signal_cond "x['kind'] == 'condition variable' && x['frames'].first['name'] == 'waits_for_condition'"
 	row "$T/o.json" queue_lock "x['kind'] == 'mutex' && x['owner_tid'] == $pid && x['offset'] == '0x0' && x['function'] == 'pthread_mutex_lock'"
-	row "$T/o.json" queue_lock "x['stack'].map { |f| f['symbol'] }.last == 'take_queue' && x['stack'].size > 2"
+	row "$T/o.json" queue_lock "x['frames'].map { |f| f['name'] }.first == 'take_queue' && x['frames'].size > 2"
 	row "$T/o.json" record "x['offset'] == '0x8'"
 	row "$T/o.json" recursive_lock "x['kind'] == 'recursive mutex' && x['failed'] == 0"
 	row "$T/o.json" checking_lock "x['kind'] == 'error-checking mutex' && x['failed'] == 0"

@@ -148,6 +148,22 @@ takes_of() {
 	json "$T/x.json" 'r["threads"].map { |t| t["takes"] }.max'
 }
 
+@test "diff compares the section of gvl where it is asked for, and where one has no objects" {
+	local loop='2.times.map { Thread.new { 20_000.times { |i| i.to_s } } }.each(&:join)'
+	"$SCRY" record -e objects,gvl -o "$T/a.scry" -- "$RUBY" -e "$loop"
+	"$SCRY" record -e gvl,malloc -o "$T/b.scry" -- "$RUBY" -e "$loop"
+	"$SCRY" diff "$T/a.scry" "$T/a.scry" --json >"$T/x.json"
+	json_is "$T/x.json" 'r["schema"] == "scry.diff/2"'
+	"$SCRY" diff "$T/a.scry" "$T/a.scry" --section gvl --json >"$T/x.json"
+	json_is "$T/x.json" 'r["schema"] == "scry.gvl_diff/1" && r["totals"]["changed"] == 0 && r["totals"]["waits_before"] == r["totals"]["waits_after"]'
+	"$SCRY" diff "$T/a.scry" "$T/b.scry" --json >"$T/x.json"
+	json_is "$T/x.json" 'r["schema"] == "scry.gvl_diff/1"'
+	scry_ends 1 diff "$T/a.scry" "$T/b.scry" --section objects
+	says "objects was not recorded"
+	scry_ends 1 diff "$T/a.scry" "$T/b.scry" --section malloc
+	says "sections of 'malloc' are not compared"
+}
+
 @test "gvl beside objects, malloc and calls: each gives the counts that it gives alone" {
 	local takes calls objects list
 	rounds
@@ -389,7 +405,7 @@ PY
 @test "locks beside another instrument has places as scry locks has them" {
 	"$SCRY" record -e locks,malloc --force -o "$T/x.scry" -- "$TARGETS/target_contended" hold 3 300 >"$T/out" 2>&1 3>&-
 	"$SCRY" report "$T/x.scry" --section locks --json >"$T/x.json"
-	json_is "$T/x.json" 'rows.any? { |x| x["stack"].to_a.any? { |f| f["symbol"] == "take_queue" } }'
+	json_is "$T/x.json" 'rows.any? { |x| x["frames"].to_a.any? { |f| f["name"] == "take_queue" } }'
 }
 
 @test "an option of an instrument that is not in the list is refused" {

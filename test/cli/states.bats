@@ -437,7 +437,7 @@ gone() {
 	grep -q "of the agent.* stay .*in process" "$T/scry.out" "$T/scry.err"
 	kill -CONT "$ruby"
 	sleep 0.5
-	undo "$ruby"
+	undo_all "$ruby"
 	[ "$(mappings "$ruby")" -eq 0 ]
 	kill -TERM "$ruby"
 	finish "$ruby"

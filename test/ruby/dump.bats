@@ -166,5 +166,5 @@ native() {
 	}
 	wait_for 20 all_three
 	json_is "$T/dump.json" 'r["threads"].select { |t| t["name"].start_with?("busy") }.all? { |t|
-		t["native_end"] == "whole" && t["is_woven"] && t["frames"].any? { |f| f["native"] == "start_thread" } }'
+		t["native_end"] == "whole" && t["is_woven"] && t["frames"].any? { |f| f["name"] == "start_thread" } }'
 }

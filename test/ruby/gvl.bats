@@ -99,6 +99,24 @@ briefly() { # NAMES: so many are known; 2: they are not
 	watched_is crowd 0 -d 2s
 }
 
+# comers NUMBER ARGS...: so many threads, each counted once.
+comers() {
+	local number=$1
+	shift
+	[ "$("$SCRY" gvl "$@" --json -o "$T/gvl.json" --force -- "$RUBY" "$GVL/comers.rb" "$number" 2>/dev/null)" = right ] || return 1
+	judged comers "$number"
+}
+
+@test "a thread for each request: 5,000 of them, more than there are rows, are counted, each once" {
+	comers 5008
+	comers 5008 --stacks
+}
+
+@test "a call that gives the lock away is not blamed for what others wait, beside those that take the processors" {
+	"$SCRY" gvl --json -o "$T/gvl.json" --force -- "$RUBY" "$GVL/gives.rb" 8
+	judged gives
+}
+
 @test "the lock held asleep: how long the process ran is said beside it" {
 	need_root "entering a process that is not a child of scry"
 	"$RUBY" -e 'require "fiddle"' || skip "ruby has no fiddle"

@@ -61,7 +61,7 @@ load_under() {
 @test "auto_compact under load, with stacks" {
 	load_under --stacks
 	json_is "$T/o.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
-	json_is "$T/o.json" "n = rows.select { |x| x['class'] == 'Node' }; n.sum { |x| x['live'] } == $NODES && n.all? { |x| x['stack'].last['line'] == 25 || x['stack'].any? { |f| f['line'] == 25 } }"
+	json_is "$T/o.json" "n = rows.select { |x| x['class'] == 'Node' }; n.sum { |x| x['live'] } == $NODES && n.all? { |x| x['frames'].any? { |f| f['line'] == 25 } }"
 }
 
 @test "code and classes that were moved and died do not lend their names" {

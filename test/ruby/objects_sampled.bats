@@ -51,7 +51,7 @@ RUBY
 	json_is "$T/o.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
 	json_is "$T/o.json" 'a = rows.select { |x| x["class"] == "A" }
 		near = ->(list, n) { got = list.sum { |x| x["allocated"] }; (got - n).abs <= 4 * Math.sqrt(n * 19) }
-		via, others = a.partition { |x| x["stack"].any? { |f| f["method"] == "via" } }
+		via, others = a.partition { |x| x["frames"].any? { |f| f["method"] == "via" } }
 		near[via, 80_000] && near[others.select { |x| x["line"] == 2 }, 40_000] &&
 		near[a.select { |x| x["line"] == 5 }, 40_000] && near[a.select { |x| x["line"] == 6 }, 40_000] &&
 		a.all? { |x| [2, 5, 6].include?(x["line"]) }'

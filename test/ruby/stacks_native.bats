@@ -28,7 +28,7 @@ setup() {
 		rm -f "$T/native.out"
 	done < <(rubies)
 	"$SCRY" report --json --stacks "$T/wall.scry" >"$T/wall.json"
-	json_is "$T/wall.json" 'rows.any? { |r| r["is_native"] && r["stack"].any? { |f| f.key?("module") } && r["stack"].any? { |f| f["is_c"] } }'
+	json_is "$T/wall.json" 'rows.any? { |r| r["is_native"] && r["frames"].any? { |f| f.key?("module") } && r["frames"].any? { |f| f["kind"] == "c" } }'
 }
 
 @test "without eBPF it is refused with what mends it; --engine=read has who waits" {

@@ -82,7 +82,7 @@ bursts() {
 	"$SCRY" report -o "$T/t.json" "$T/t.scry"
 	sum="$(awk '{ n += $2 } END { print n }' "$T/folded")"
 	json_is "$T/t.json" "rows.sum { |x| x['self_ns'] } == $sum && r['totals']['wall_ns'] == $sum"
-	json_is "$T/t.json" 'r["schema"] == "scry.stacks/1" && r["totals"]["valid"] > 0'
+	json_is "$T/t.json" 'r["schema"] == "scry.stacks/2" && r["totals"]["valid"] > 0'
 	"$SCRY" report --view events "$T/t.scry" | grep -q " sampling .*rate=1000"
 	"$SCRY" info "$T/t.scry" >/dev/null
 }
@@ -99,6 +99,86 @@ bursts() {
 	"$RUBY" "$K/check_flame.rb" "$T/t.html" "$T/t.json"
 	run "$SCRY" report -o "$T/no.html" --json "$T/t.scry"
 	[ "$status" -eq 2 ]
+}
+
+# Threads that never do anything, one that works, and one that sleeps now and then.
+idle_program='Thread.new { Thread.current.name = "idle"; Queue.new.pop }
+	Thread.new { Thread.current.name = "asleep"; sleep }
+	Thread.new { Thread.current.name = "busy"; loop { Array.new(2000) { |i| i.to_s }.sort } }
+	$stdout.syswrite("ready")
+	loop { 3000.times { |i| i.to_s }; sleep 0.002 }'
+
+@test "idle threads are hidden, counted, and shown with --idle; rows by method, gem, thread and process" {
+	start idle "$RUBY" -e "$idle_program"
+	wait_for 10 in_file ready "$T/idle.out"
+	"$SCRY" stacks -q -d 1s -o "$T/i.scry" -p "$PID"
+	"$SCRY" report --top 0 "$T/i.scry" >"$T/hidden"
+	grep -q '^note: 2 idle threads are hidden, .*Thread::Queue#pop.*; --idle shows them$' "$T/hidden"
+	no grep -q '  Thread::Queue#pop' "$T/hidden"
+	"$SCRY" report --idle --top 0 "$T/i.scry" >"$T/shown"
+	grep -q '  Thread::Queue#pop' "$T/shown"
+	no grep -q 'idle threads are hidden' "$T/shown"
+	"$SCRY" report --json "$T/i.scry" >"$T/i.json" # programs get all
+	json_is "$T/i.json" 't = r["totals"]; rows.sum { |x| x["self_ns"] } == t["wall_ns"] && t["idle_threads"] == 2'
+	for by in method gem thread process; do
+		"$SCRY" report --json --by "$by" "$T/i.scry" >"$T/$by.json"
+		json_is "$T/$by.json" "rows.sum { |x| x['self_ns'] } == r['totals']['wall_ns'] && rows.all? { |x| x.key?('$by') }"
+	done
+	json_is "$T/thread.json" 'rows.map { |x| x["thread"][/\A(\w+) \(\d+\)/, 1] }.sort == %w[asleep busy idle ruby]'
+	json_is "$T/process.json" "rows.map { |x| x['process'] } == ['process $PID']"
+	run "$SCRY" report --by site "$T/i.scry"
+	[ "$status" -ne 0 ]
+	[[ "$output" == *"stacks are by line, method, gem, thread or process"* ]]
+}
+
+@test "several processes: a list with line breaks, a table by process, the sums of each" {
+	local pids=()
+	for _ in 1 2 3; do
+		start many "$RUBY" -e '$stdout.syswrite("ready"); loop { 3000.times { |i| i.to_s }; sleep 0.002 }'
+		wait_for 10 in_file ready "$T/many.out"
+		pids+=("$PID")
+	done
+	for engine in read auto; do
+		"$SCRY" stacks -q --engine="$engine" -d 500ms --force -o "$T/m.scry" -p "$(printf '%s\n' "${pids[@]}")"
+		"$SCRY" report --json "$T/m.scry" >"$T/m.json"
+		json_is "$T/m.json" "r['processes'].map { |x| x['pid'] }.sort == [${pids[0]}, ${pids[1]}, ${pids[2]}].sort &&
+			r['processes'].sum { |x| x['total_ns'] } == r['totals']['wall_ns']"
+		"$SCRY" report --json --pid "${pids[1]}" "$T/m.scry" >"$T/one.json"
+		[ "$(json "$T/one.json" 'r["totals"]["wall_ns"]')" = "$(json "$T/m.json" "r['processes'].find { |x| x['pid'] == ${pids[1]} }['total_ns']")" ]
+		json_is "$T/one.json" '!r.key?("processes")'
+	done
+	"$SCRY" stacks -q -d 300ms -p "${pids[0]}" -p "${pids[2]}" >"$T/out"
+	[ "$(grep -cE "^ *[0-9.]+ .* (${pids[0]}|${pids[2]})$" "$T/out")" -eq 2 ]
+	run "$SCRY" stacks -q -d 300ms -p "${pids[0]}" -p 4194303
+	[ "$status" -eq 5 ]
+}
+
+@test "a program whose threads are all idle is shown as it is" {
+	start idle "$RUBY" -e '$stdout.syswrite("ready"); sleep'
+	wait_for 10 in_file ready "$T/idle.out"
+	"$SCRY" stacks -q -d 300ms -p "$PID" >"$T/out"
+	grep -q 'Kernel#sleep' "$T/out"
+	no grep -q 'hidden' "$T/out"
+}
+
+@test "speedscope: a profile of each thread, whose weights are the report's" {
+	start idle "$RUBY" -e "$idle_program"
+	wait_for 10 in_file ready "$T/idle.out"
+	"$SCRY" stacks -q -d 500ms -o "$T/i.scry" -p "$PID"
+	"$SCRY" report --idle -o "$T/i.speedscope.json" "$T/i.scry"
+	"$SCRY" report -o "$T/i.json" "$T/i.scry"
+	"$RUBY" -rjson -e '
+	  s, r = ARGV.map { |f| JSON.parse(File.read(f)) }
+	  frames = s["shared"]["frames"]
+	  s["profiles"].size == 4 or abort "#{s["profiles"].size} profiles"
+	  own = Hash.new(0)
+	  s["profiles"].each do |p|
+	    p["type"] == "sampled" && p["samples"].size == p["weights"].size && p["endValue"] == p["weights"].sum or abort p["name"]
+	    p["samples"].zip(p["weights"]) { |stack, w| own[frames[stack.last].values_at("name", "file", "line")] += w }
+	  end
+	  wanted = Hash.new(0)
+	  r["rows"].each { |x| wanted[x.values_at("method", "file", "line")] += x["self_ns"] if x["self_ns"] > 0 }
+	  own == wanted or abort "#{own}\n#{wanted}"' "$T/i.speedscope.json" "$T/i.json"
 }
 
 @test "a program that is started keeps its output, input and status" {

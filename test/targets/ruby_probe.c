@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "vm/ruby.h"
 #include "vm/ruby_iseq.h"
@@ -162,6 +163,20 @@ static int usage(void)
 	return 2;
 }
 
+static void print_checks(const struct scry_ruby *ruby)
+{
+	struct scry_buf text = {0};
+
+	for (size_t i = 0; i < ruby->check_count; i++) {
+		const struct scry_ruby_check *c = &ruby->checks[i];
+
+		scry_buf_clear(&text);
+		scry_ruby_put_check(c, &text);
+		printf("%-4s %-26s %s\n", c->ok ? "ok" : "FAIL", c->item, scry_buf_str(&text));
+	}
+	scry_buf_done(&text);
+}
+
 int main(int argc, char **argv)
 {
 	struct scry_ruby_thread *threads = NULL;
@@ -202,7 +217,7 @@ int main(int argc, char **argv)
 	if (ruby->booted && scry_ruby_validate(ruby) == 0)
 		printf("validate_us %" PRIu64 "\n", now_us() - start);
 	if (!quiet) {
-		scry_ruby_print_checks(ruby, stdout);
+		print_checks(ruby);
 		print_leaves("leaf", ruby->layout.leaf, ruby->layout.leaf_count);
 		print_leaves("after", ruby->layout.after, ruby->layout.after_count);
 		print_size_rules(&ruby->layout.sizes);

@@ -279,7 +279,7 @@ static void settle(const struct model *m) /* nobody waits: what was lost is all 
 	}
 	assert_int_equal(t->row[0].lost, m->lost[NOBODY]);
 	for (uint32_t i = 0; i < SCRY_GVL_PAIRS; i++)
-		pairs += t->pairs[i].ticks;
+		pairs += t->pairs[0][i].ticks;
 	assert_int_equal(pairs + t->lost_pairs, lost + m->lost[NOBODY]);
 }
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -32,18 +33,27 @@ static bool is_over;
 /* This process is the target, too. As if it had been entered. */
 static int set_up(void **state)
 {
+	void *map = mmap(NULL, SCRY_UNWIND_BYTES, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
 	(void)state;
-	if (scry_unwind_start_outside(&u, getpid(), 8) < 0)
-		return -1;
 	inj.control = &head.control;
-	u.inj = &inj;
+	u = (struct scry_unwinding){.inj = &inj,
+				    .modules = scry_modules_new(getpid()),
+				    .map = map,
+				    .lists = calloc(2, sizeof(*u.lists)),
+				    .words = SCRY_UNWIND_BYTES / sizeof(uint64_t),
+				    .used = sizeof(*u.map) / sizeof(uint64_t)};
+	if (map == MAP_FAILED || !u.modules || !u.lists)
+		return -1;
+	scry_unwind_list(&u);
 	return 0;
 }
 
 static int tear_down(void **state)
 {
 	(void)state;
-	u.inj = NULL; /* else the mapping is the target's */
+	munmap(u.map, SCRY_UNWIND_BYTES);
 	scry_unwind_done(&u);
 	return 0;
 }

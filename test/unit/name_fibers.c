@@ -168,6 +168,7 @@ static void control_words(void **state)
 static void walks_stay_inside(void **state)
 {
 	static struct scry_fiber_walker walker;
+	struct scry_modules *modules;
 	struct scry_unwinder *unwinder;
 	char *at = map_pages();
 	struct scry_fiber_bounds bounds = {(uintptr_t)at, (uintptr_t)at + PAGES * SCRY_PAGE};
@@ -180,7 +181,9 @@ static void walks_stay_inside(void **state)
 					: (uintptr_t)walks_stay_inside +
 						  (uint64_t)random() % 65536 - 32768;
 	look_at_self();
-	assert_int_equal(scry_unwinder_open(&space, &mem, &unwinder), 0);
+	modules = scry_modules_of(&space);
+	assert_non_null(modules);
+	assert_int_equal(scry_unwinder_open(modules, &mem, &unwinder), 0);
 	scry_fiber_walker_init(&walker, &maps, &mem, unwinder);
 	for (int i = 0; i < 20000; i++) {
 		struct scry_unwind_state from = {
@@ -198,6 +201,7 @@ static void walks_stay_inside(void **state)
 	assert_true(frames > 0);
 	scry_fiber_walker_done(&walker);
 	scry_unwinder_close(unwinder);
+	scry_modules_free(modules);
 	done_with_self();
 	munmap(at, PAGES * SCRY_PAGE);
 }
@@ -287,6 +291,7 @@ static void fibers_of_self(void **state)
 static void changes_are_seen(void **state)
 {
 	static struct scry_fiber_walker walker;
+	struct scry_modules *modules;
 	struct scry_unwinder *unwinder;
 	char *at = map_pages();
 	struct scry_fiber_bounds bounds = {(uintptr_t)at, (uintptr_t)at + PAGES * SCRY_PAGE};
@@ -300,7 +305,9 @@ static void changes_are_seen(void **state)
 	makecontext(&parked, park, 0);
 	swapcontext(&home, &parked);
 	look_at_self();
-	assert_int_equal(scry_unwinder_open(&space, &mem, &unwinder), 0);
+	modules = scry_modules_of(&space);
+	assert_non_null(modules);
+	assert_int_equal(scry_unwinder_open(modules, &mem, &unwinder), 0);
 	scry_fiber_walker_init(&walker, &maps, &mem, unwinder);
 	assert_true(scry_fiber_walk(&walker,
 				    (struct scry_unwind_state){.pc = (uint64_t)regs[REG_RIP],
@@ -317,6 +324,7 @@ static void changes_are_seen(void **state)
 	assert_false(scry_fiber_has_changed(&walker));
 	scry_fiber_walker_done(&walker);
 	scry_unwinder_close(unwinder);
+	scry_modules_free(modules);
 	done_with_self();
 	munmap(at, PAGES * SCRY_PAGE);
 }

@@ -22,14 +22,14 @@
 
 static int fd;
 static struct scry_writer *writer;
-static struct scry_native *native;
+static struct scry_modules *native;
 static struct scry_native_stacks *stacks;
 
 static int set_up(void **state)
 {
 	fd = memfd_create("test", 0);
 	assert_int_equal(scry_writer_open(fd, 0, &writer), 0);
-	native = scry_native_new(getpid());
+	native = scry_modules_new(getpid());
 	stacks = scry_native_stacks_new(native);
 	assert_non_null(stacks);
 	return 0;
@@ -38,7 +38,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
 	scry_native_stacks_free(stacks);
-	scry_native_free(native);
+	scry_modules_free(native);
 	close(fd);
 	return 0;
 }

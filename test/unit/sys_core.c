@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,6 +106,10 @@ static void test_other_file(void **state)
 	struct scry_core *core;
 	struct scry_mem mem;
 
+	bytes[2 * CORE_PAGE + offsetof(Elf64_Ehdr, e_shoff)] ^= 8; /* stripped since */
+	assert_int_equal(open_bytes(bytes, size, &core), 0);
+	assert_int_equal(core->files[0].check, SCRY_CORE_SAME);
+	scry_core_close(core);
 	bytes[2 * CORE_PAGE + 900] ^= 1; /* its first page was another */
 	assert_int_equal(open_bytes(bytes, size, &core), 0);
 	assert_int_equal(core->files[0].check, SCRY_CORE_OTHER);
@@ -132,6 +137,32 @@ static void test_no_core(void **state)
 	scry_error_clear();
 }
 
+/* Notes that are named again and again cost no more than their limit. */
+static void test_overlapping_notes(void **state)
+{
+	enum { ROWS = 40000, EACH = 8192 };
+	const size_t size = CORE_SIZE + ROWS * sizeof(Elf64_Phdr);
+	uint8_t *bytes = calloc(1, size);
+	struct scry_core *core;
+	Elf64_Ehdr head;
+	Elf64_Phdr p;
+
+	assert_non_null(bytes);
+	core_make(bytes, FILE_OF);
+	memcpy(&head, bytes, sizeof(head));
+	memcpy(&p, bytes + head.e_phoff, sizeof(p));
+	p.p_filesz = EACH;
+	head.e_phoff = CORE_SIZE;
+	head.e_phnum = ROWS;
+	memcpy(bytes, &head, sizeof(head));
+	for (size_t i = 0; i < ROWS; i++)
+		memcpy(bytes + CORE_SIZE + i * sizeof(p), &p, sizeof(p));
+	assert_int_equal(open_bytes(bytes, size, &core), -E2BIG);
+	assert_non_null(strstr(scry_error(), "notes of more than the 256 MiB"));
+	scry_error_clear();
+	free(bytes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -139,6 +170,7 @@ int main(void)
 		cmocka_unit_test(test_cut),
 		cmocka_unit_test(test_other_file),
 		cmocka_unit_test(test_no_core),
+		cmocka_unit_test(test_overlapping_notes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "base/err.h"
+#include "sys/image.h"
 
 int sys_elf_test_marker(int x);
 __attribute__((noinline)) int sys_elf_test_marker(int x)
@@ -315,6 +316,7 @@ static void test_sparse(void **state)
 {
 	char path[32] = "/tmp/scry-elf-XXXXXX";
 	struct scry_elf *elf = NULL;
+	struct scry_image image;
 	struct scry_sym sym;
 	struct mallinfo2 before, after;
 	Elf64_Ehdr header;
@@ -340,6 +342,21 @@ static void test_sparse(void **state)
 	after = mallinfo2();
 	assert_true(after.hblkhd + after.uordblks < before.hblkhd + before.uordblks + (64u << 20));
 	assert_int_equal(scry_elf_symbol(elf, "main", &sym), -ENOENT);
+	scry_elf_close(elf);
+	/* the same of a segment */
+	for (size_t i = 0; i < header.e_phnum; i++) {
+		off_t at = (off_t)(header.e_phoff + i * sizeof(Elf64_Phdr));
+		Elf64_Phdr segment;
+
+		assert_int_equal(pread(fd, &segment, sizeof(segment), at), sizeof(segment));
+		if (segment.p_type != PT_LOAD || segment.p_flags & PF_X)
+			continue;
+		segment.p_filesz = segment.p_memsz = 440ull << 20;
+		assert_int_equal(pwrite(fd, &segment, sizeof(segment), at), sizeof(segment));
+		break;
+	}
+	assert_int_equal(scry_elf_open_path(path, &elf), 0);
+	assert_int_equal(scry_image_open(elf, &image), -EFBIG);
 	scry_elf_close(elf);
 	scry_error_clear();
 	unlink(path);

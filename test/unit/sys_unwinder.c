@@ -58,6 +58,7 @@ static void test_blocked(void **state)
 {
 	const struct scry_space space = {.pid = getpid()};
 	static struct scry_native_frame frames[SCRY_UNWINDER_FRAMES_MAX];
+	struct scry_modules *modules;
 	struct scry_unwinder *u;
 	enum scry_native_end end;
 	struct scry_task task;
@@ -75,7 +76,9 @@ static void test_blocked(void **state)
 		scry_task_read(&task, &now);
 	while (now.is_running || now.nr != 0);
 	assert_int_equal(scry_mem_open(&mem, getpid(), 0), 0);
-	assert_int_equal(scry_unwinder_open(&space, &mem, &u), 0);
+	modules = scry_modules_of(&space);
+	assert_non_null(modules);
+	assert_int_equal(scry_unwinder_open(modules, &mem, &u), 0);
 	n = scry_unwinder_walk(u, scry_unwinder_blocked(now.pc, now.sp), frames, &end);
 	assert_int_equal(end, SCRY_NATIVE_WHOLE);
 	assert_true(scry_task_rests(&task, &now));
@@ -91,6 +94,7 @@ static void test_blocked(void **state)
 	assert_int_equal(scry_unwinder_function(u, (uintptr_t)down + 1), (uintptr_t)down);
 	assert_int_equal(scry_unwinder_function(u, 4096), 0);
 	scry_unwinder_close(u);
+	scry_modules_free(modules);
 	scry_mem_close(&mem);
 	scry_task_close(&task);
 	assert_int_equal(write(stands.fds[1], "x", 1), 1);
@@ -130,10 +134,13 @@ static void test_random(void **state)
 	const struct scry_mem mem = {.fd = -1, .image = stack, .image_read = read_stack};
 	const uint64_t code[] = {(uintptr_t)qsort, (uintptr_t)down, (uintptr_t)pthread_create,
 				 (uintptr_t)printf, (uintptr_t)scry_unwinder_walk};
+	struct scry_modules *modules;
 	struct scry_unwinder *u;
 	unsigned int ends[SCRY_NATIVE_TOO_DEEP + 1] = {0}, deep = 0;
 
-	assert_int_equal(scry_unwinder_open(&space, &mem, &u), 0);
+	modules = scry_modules_of(&space);
+	assert_non_null(modules);
+	assert_int_equal(scry_unwinder_open(modules, &mem, &u), 0);
 	for (int round = 0; round < 5000; round++) {
 		struct user_regs_struct regs = {
 			.rip = code[next_random() % 5] + next_random() % 512,
@@ -162,6 +169,7 @@ static void test_random(void **state)
 	assert_true(deep > 50); /* the stacks led somewhere */
 	assert_true(ends[SCRY_NATIVE_NO_RULE] && ends[SCRY_NATIVE_UNREADABLE]);
 	scry_unwinder_close(u);
+	scry_modules_free(modules);
 	scry_error_clear();
 }
 

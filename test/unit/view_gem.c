@@ -87,9 +87,29 @@ static void names(void **state)
 	}
 }
 
+static void paths(void **state)
+{
+	static const struct {
+		const char *path, *shown;
+	} all[] = {
+		{"/var/lib/gems/3.1.0/gems/activesupport-6.1.7/lib/a.rb",
+		 "activesupport-6.1.7/lib/a.rb"},
+		{"/srv/gems/outer-1.0/gems/inner-2.0/b.rb", "inner-2.0/b.rb"},
+		{"/usr/lib/ruby/vendor_ruby/puma/server.rb", "puma/server.rb"},
+		{"/usr/lib/ruby/vendor_ruby/3.1.0/ox.rb", "ox.rb"},
+		{"/usr/lib/ruby/3.1.0/set.rb", "/usr/lib/ruby/3.1.0/set.rb"},
+		{"/srv/app.rb", "/srv/app.rb"},
+		{"/usr/lib/ruby/vendor_ruby/", "/usr/lib/ruby/vendor_ruby/"},
+		{"", ""},
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		assert_string_equal(scry_gem_path(all[i].path), all[i].shown);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(names)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(paths)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

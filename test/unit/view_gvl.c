@@ -471,13 +471,48 @@ static void little_known(void **state)
 	close(fd);
 }
 
+/* Threads that have ended, summed by name. */
+static void many_ended(void **state)
+{
+	const struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	const struct scry_ev_gvl lock = {
+		.pid = 4711, .watched_ns = 2000 * MS, .contended_ns = 1600 * MS};
+	struct scry_ev_gvl_thread ended = {.pid = 4711,
+					   .thread = SCRY_GVL_ENDED_FROM,
+					   .threads = 4600,
+					   .has_ended = 1,
+					   .held_ns = 900 * MS,
+					   .wanted_ns = 1100 * MS,
+					   .takes = 9300,
+					   .waits = 4800,
+					   .max_ns = 3 * MS,
+					   .lost_ns = 1100 * MS};
+	struct golden rec = golden_begin();
+	int fd;
+
+	golden_beginning(&rec, "gvl", 4711);
+	ended.name_str = golden_str(&rec, "app.rb:12");
+	golden_put(&rec, SCRY_EVENT_GVL, &lock, sizeof(lock));
+	golden_put(&rec, SCRY_EVENT_GVL_THREAD, &ended, sizeof(ended));
+	ended.thread++;
+	ended.threads = 400;
+	ended.name_str = 0;
+	ended.lost_ns = 0;
+	golden_put(&rec, SCRY_EVENT_GVL_THREAD, &ended, sizeof(ended));
+	golden_totals(&rec, 4711, 1);
+	fd = golden_end(&rec);
+	golden_check(fd, "gvl", "gvl_ended.txt", &opts);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whole),	cmocka_unit_test(with_stacks),
-		cmocka_unit_test(by),		cmocka_unit_test(some),
-		cmocka_unit_test(diffs),	cmocka_unit_test(nothing),
-		cmocka_unit_test(little_known), cmocka_unit_test(rubys_own),
+		cmocka_unit_test(many_ended),  cmocka_unit_test(whole),
+		cmocka_unit_test(with_stacks), cmocka_unit_test(by),
+		cmocka_unit_test(some),	       cmocka_unit_test(diffs),
+		cmocka_unit_test(nothing),     cmocka_unit_test(little_known),
+		cmocka_unit_test(rubys_own),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

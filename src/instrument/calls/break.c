@@ -23,8 +23,8 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "hook/renew.h"
-#include "hook/unwind.h"
 #include "proto/fetch.h"
+#include "sys/unwinder.h"
 #include "trace/breaks.h"
 #include "trace/stops.h"
 #include "watch/ask.h"
@@ -33,6 +33,7 @@
 #define FULL_NS 1000000000ull
 #define IDLE_MAX 16 /* meetings for nothing */
 #define TRAP_LOOK_NS 100000000ull
+#define STACK_FRAMES 64u
 #define WORDS_MAX (3 + SCRY_CALL_ARGS_MAX + SCRY_CALL_MORE_MAX)
 
 struct waiting {	     /* a slot whose calls have not returned */
@@ -52,7 +53,7 @@ struct scry_calls_break {
 	uint32_t plan_room;
 	struct scry_map addresses; /* of functions that have a row, as found -> row */
 	struct scry_map loops;	   /* address -> 1 or 2: a loop of its own leads to its start */
-	struct scry_unwinding unwinding;
+	struct scry_unwinder *unwinder;
 	struct scry_map numbers; /* hash of a stack -> its number */
 	ssize_t brk;		 /* breakpoint of the loader; -1: none */
 	uint64_t full_ns;	 /* since when nobody takes */
@@ -90,7 +91,7 @@ void scry_calls_break_free(struct scry_calls_break *b)
 	scry_map_done(&b->addresses);
 	scry_map_done(&b->loops);
 	scry_map_done(&b->numbers);
-	scry_unwind_done(&b->unwinding);
+	scry_unwinder_close(b->unwinder);
 	free(b->slots);
 	free(b->plans);
 	free(b);
@@ -499,19 +500,48 @@ static uint64_t number_of(struct scry_calls_break *b, const uint64_t *frames, ui
 	return *number;
 }
 
+static int open_unwinder(struct scry_calls_break *b)
+{
+	int r = scry_unwinder_open(b->opts.modules, &b->opts.watch->inj->mem, &b->unwinder);
+
+	if (b->opts.depth > STACK_FRAMES)
+		b->opts.depth = STACK_FRAMES;
+	if (r == 0)
+		scry_unwinder_limit(b->unwinder, b->opts.depth);
+	return r;
+}
+
+/* Who calls, of a thread at a function's entry: return addresses, as agent/walk.h has them; how
+ * many, 0: not known. */
+static uint32_t walk(struct scry_calls_break *b, const struct scry_tracee *t,
+		     uint64_t ret_frames[STACK_FRAMES])
+{
+	struct scry_native_frame frames[STACK_FRAMES];
+	struct scry_unwind_state at = {.sp = t->regs.rsp + 8, .bp = t->regs.rbp, .bx = t->regs.rbx};
+	enum scry_native_end end;
+	uint32_t count;
+
+	if (scry_mem_u64(&b->opts.watch->inj->mem, t->regs.rsp, &at.pc))
+		return 0;
+	do
+		count = (uint32_t)scry_unwinder_walk(b->unwinder, at, frames, &end);
+	while (end == SCRY_NATIVE_NO_RULE && scry_modules_missed(b->opts.modules));
+	for (uint32_t i = 0; i < count; i++)
+		ret_frames[i] = frames[i].pc | (frames[i].is_exact ? SCRY_UNWIND_EXACT : 0);
+	if (end != SCRY_NATIVE_WHOLE && count < b->opts.depth)
+		ret_frames[count++] = 0;
+	return count;
+}
+
 static void record_stack(struct scry_calls_break *b, const struct scry_tracee *t)
 {
-	const struct scry_unwind_outside from = {.mem = &b->opts.watch->inj->mem,
-						 .slot = t->regs.rsp,
-						 .bp = t->regs.rbp,
-						 .bx = t->regs.rbx};
-	uint64_t frames[SCRY_UNWIND_FRAMES], words[SCRY_CALL_CALLED_WORDS];
-	uint32_t count = scry_unwind_walk(&b->unwinding, &from, frames);
+	uint64_t frames[STACK_FRAMES], words[SCRY_CALL_CALLED_WORDS];
+	uint32_t count = walk(b, t, frames);
 
 	words[0] = SCRY_CALL_CALLED;
 	words[1] = __rdtsc();
 	words[2] = number_of(b, frames, count);
-	words[3] = from.slot;
+	words[3] = t->regs.rsp;
 	if (words[2])
 		record(b, t->tid, words, SCRY_CALL_CALLED_WORDS);
 }
@@ -684,7 +714,7 @@ int scry_calls_break_enter(struct scry_calls_break *b)
 	if (r == 0 && h->objects.brk)
 		b->brk = scry_breaks_add(&b->breaks, h->objects.brk, w->held, 0);
 	if (r == 0 && b->opts.stacks)
-		r = scry_unwind_start_outside(&b->unwinding, w->proc.pid, b->opts.depth);
+		r = open_unwinder(b);
 	if (r == 0)
 		r = scry_stops_new(w->proc.pid, &handlers, b, w->held, &b->stops);
 	if (r == 0)

@@ -24,6 +24,7 @@ struct scry_calls_break_opts {
 	struct scry_hooks *hooks; /* opened here; its rows are the functions, done by the caller */
 	struct scry_calls *calls; /* where words go */
 	struct scry_native_stacks *stacks; /* of its calls, `depth` frames; NULL: none are wanted */
+	struct scry_modules *modules;	   /* of the process; with stacks */
 	uint32_t depth;
 	uint32_t string_size;
 	const struct scry_calls_request *requests;

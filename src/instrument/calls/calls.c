@@ -110,6 +110,7 @@ static int plan_breaks(struct scry_watch *w, struct scry_calls_watch *t)
 						   .hooks = &t->hooks,
 						   .calls = t->calls,
 						   .stacks = t->stacks,
+						   .modules = t->native,
 						   .depth = (uint32_t)cli->depth,
 						   .string_size = (uint32_t)cli->string_size,
 						   .requests = cli->requests,
@@ -147,7 +148,7 @@ static int prepare(struct scry_watch *w)
 	w->state = t;
 	t->watch = w;
 	w->image = scry_watch_next_part(w, (uint32_t)w->proc.pid);
-	t->native = cli->depth ? scry_native_new(w->proc.pid) : NULL;
+	t->native = cli->depth ? scry_modules_new(w->proc.pid) : NULL;
 	t->stacks = t->native ? scry_native_stacks_new(t->native) : NULL;
 	if (cli->depth && !t->stacks)
 		return -ENOMEM;
@@ -196,6 +197,7 @@ static int start_recording(struct scry_watch *w, struct scry_calls_watch *t)
 	if (r == 0)
 		r = scry_shadow_record(w->inj, (uint32_t)cli->string_size);
 	t->unwinding.user = SCRY_USER_CALLS;
+	t->unwinding.modules = t->native;
 	if (r == 0 && cli->depth)
 		r = scry_unwind_start(&t->unwinding, w->inj, w->held, (uint32_t)cli->depth);
 	if (r == 0 && t->ruby.stacks)
@@ -330,12 +332,13 @@ static void look_at_stacks(const struct scry_watch *w, struct scry_calls_watch *
 	if (!t->stacks || !scry_native_stacks_is_new(t->stacks))
 		return;
 	if (t->root && !t->native && t->is_identified) {
-		t->native = scry_native_new(w->proc.pid);
-		if (t->native && scry_native_sees(t->native))
+		t->native = scry_modules_new(w->proc.pid);
+		if (t->native && scry_modules_maps(t->native)->count)
 			scry_native_stacks_by(t->stacks, t->native);
 	}
-	scry_native_see(!t->root || (t->native && scry_native_sees(t->native)) ? t->native
-									       : t->root->native);
+	scry_modules_see(!t->root || (t->native && scry_modules_maps(t->native)->count)
+				 ? t->native
+				 : t->root->native);
 	scry_native_stacks_look(t->stacks);
 }
 
@@ -673,7 +676,7 @@ static void done(struct scry_watch *w)
 		scry_hooks_close(&t->hooks);
 	scry_unwind_done(&t->unwinding);
 	scry_native_stacks_free(t->stacks);
-	scry_native_free(t->native);
+	scry_modules_free(t->native);
 	scry_calls_ruby_done(&t->ruby);
 	if (t->is_of_root) {
 		scry_calls_stacks(t->calls, NULL, NULL);

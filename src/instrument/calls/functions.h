@@ -51,7 +51,7 @@ struct scry_calls_watch {
 	bool is_behind; /* there is more to be written */
 	/* -w */
 	struct scry_unwinding unwinding;
-	struct scry_native *native;
+	struct scry_modules *native;
 	struct scry_native_stacks *stacks;
 	struct scry_calls_ruby ruby; /* -k */
 	uint32_t guards;	     /* requests at the end: not the user's */

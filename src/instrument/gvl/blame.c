@@ -7,6 +7,12 @@
  * others lost because of a holder is counted exactly by the agent; that time is shared out among
  * the holder's samples at the end, by the waiting that each stood for.
  *
+ * A holder that has no processor makes others wait, and the line at which it lost that is not to
+ * blame: it may be a call that has just waited for something else, as these are where threads are
+ * put off. Such looks count only where a holder was seen in no others, and have a line only if it
+ * has run since it got the lock; and one at a holder that has just been put on a processor stands
+ * for what it has run.
+ *
  * Where it runs a method in C of a library, as an extension's, the library's function is a frame
  * above it: the method's definition names it, so it is on the stack, whatever it calls.
  *
@@ -22,8 +28,10 @@
 #include "base/err.h"
 #include "base/intern.h"
 #include "instrument/gvl/gvl.h"
-#include "name/native.h"
+#include "instrument/gvl/past.h"
 #include "name/stacks.h"
+#include "sys/modules.h"
+#include "sys/task.h"
 #include "vm/ruby_symbol.h"
 #include "vm/ruby_walk.h"
 #include "watch/ask.h"
@@ -33,12 +41,15 @@
 #define GAP_MAX_NS 20000000ull /* a look stands for no more than that */
 #define ROWS_MAX 100000u
 #define FUNCTIONS_MAX 65536u
+#define TASKS_MAX 64u
+#define BEGUN_NS 100000u  /* who has run so long has left the call in which it took the lock */
 #define FIRST 0xffffffffu /* holder: who had it before the first event */
 
 struct row {
-	uint32_t holder, stack; /* of the agent's table; a frame's number, 0: not read */
-	uint32_t samples, pad;
-	uint64_t weight; /* ns, times those that waited */
+	uint32_t holder, stack; /* as past.h names threads; a frame's number, 0: not read */
+	struct seen {
+		uint64_t samples, weight; /* weight: ns, times those that waited */
+	} seen, ready;			  /* ready: it had no processor */
 };
 
 struct scry_gvl_blame {
@@ -51,7 +62,13 @@ struct scry_gvl_blame {
 	struct row *rows;
 	size_t count, room;
 	uint64_t last_ns, samples, torn, unrecorded;
-	struct scry_native *native;
+	struct task {
+		struct scry_task task; /* tid 0: none */
+		uint64_t ran_ns;       /* since it is watched, up to the last look at it */
+	} tasks[TASKS_MAX];	       /* of holders */
+	uint32_t oldest_task;
+	uint64_t hold_since, hold_ran_ns; /* the hold that was seen last, at its first look */
+	struct scry_modules *native;
 	struct scry_map
 		functions; /* of C methods -> their frame in `stacks`' terms, by place + 1 */
 	struct scry_stack_frame *libraries;
@@ -69,7 +86,7 @@ struct scry_gvl_blame *scry_gvl_blame_new(const struct scry_ruby *ruby)
 	b->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 	b->named = calloc(SCRY_WALK_FRAMES_MAX, sizeof(*b->named));
 	scry_map_init(&b->keys, ROWS_MAX);
-	scry_stacks_init(&b->stacks);
+	scry_stacks_init(&b->stacks, SCRY_STACKS_MAX);
 	if (b->timer < 0 || !b->named || scry_symbols_init(&b->symbols) < 0 ||
 	    scry_walk_init(&b->walk) < 0 || timerfd_settime(b->timer, 0, &each, NULL) < 0) {
 		scry_gvl_blame_free(b);
@@ -77,7 +94,7 @@ struct scry_gvl_blame *scry_gvl_blame_new(const struct scry_ruby *ruby)
 	}
 	scry_walk_watch_gc(&b->walk, ruby);
 	scry_map_init(&b->functions, FUNCTIONS_MAX);
-	b->native = scry_native_new(ruby->pid); /* NULL: then libraries have no names */
+	b->native = scry_modules_new(ruby->pid); /* NULL: then libraries have no names */
 	return b;
 }
 
@@ -92,7 +109,10 @@ void scry_gvl_blame_free(struct scry_gvl_blame *b)
 	scry_walk_done(&b->walk);
 	scry_map_done(&b->keys);
 	scry_map_done(&b->functions);
-	scry_native_free(b->native);
+	scry_modules_free(b->native);
+	for (uint32_t i = 0; i < TASKS_MAX; i++)
+		if (b->tasks[i].task.tid)
+			scry_task_close(&b->tasks[i].task);
 	free(b->libraries);
 	free(b->named);
 	free(b->rows);
@@ -151,7 +171,7 @@ static struct scry_stack_frame library_frame(struct scry_gvl_blame *b, const str
 					     uint64_t function)
 {
 	struct scry_stack_frame frame = {0};
-	struct scry_native_name name;
+	struct scry_code_name name;
 	uint64_t *at = scry_map_ref(&b->functions, function);
 
 	if (at && *at)
@@ -160,8 +180,8 @@ static struct scry_stack_frame library_frame(struct scry_gvl_blame *b, const str
 		return frame;
 	/* What was mapped there at the last look may have gone: Ruby maps the files that it reads,
 	 * and libraries come where they were. From the first call on a library stays. */
-	scry_native_see(b->native);
-	scry_native_name(b->native, function + 1, &name); /* of the byte before */
+	scry_modules_see(b->native);
+	scry_modules_name(b->native, function + 1, &name); /* of the byte before */
 	if (name.module && name.module[0] == '/' && strcmp(name.module, ruby->module))
 		frame = (struct scry_stack_frame){
 			.path = name_id(b, name.module),
@@ -276,9 +296,15 @@ uint32_t scry_gvl_blame_take(struct scry_gvl *g, const struct scry_walk_copy *co
 	return stack;
 }
 
-static void add(struct scry_gvl_blame *b, uint32_t holder, uint32_t stack, uint64_t weight)
+static void add_seen(struct seen *sum, const struct seen *more)
 {
-	uint64_t *at = scry_map_ref(&b->keys, (uint64_t)holder << 32 | stack);
+	sum->samples += more->samples;
+	sum->weight += more->weight;
+}
+
+static void add(struct scry_gvl_blame *b, const struct row *sample)
+{
+	uint64_t *at = scry_map_ref(&b->keys, (uint64_t)sample->holder << 32 | sample->stack);
 	const size_t room = b->room ? 2 * b->room : 256;
 	struct row *more = b->rows;
 
@@ -292,25 +318,35 @@ static void add(struct scry_gvl_blame *b, uint32_t holder, uint32_t stack, uint6
 		return;
 	}
 	if (!*at) {
-		b->rows[b->count++] = (struct row){.holder = holder, .stack = stack};
+		b->rows[b->count++] =
+			(struct row){.holder = sample->holder, .stack = sample->stack};
 		*at = b->count;
 	}
-	b->rows[*at - 1].samples++;
-	b->rows[*at - 1].weight += weight;
+	add_seen(&b->rows[*at - 1].seen, &sample->seen);
+	add_seen(&b->rows[*at - 1].ready, &sample->ready);
+}
+
+void scry_gvl_blame_regroup(struct scry_gvl *g)
+{
+	struct scry_gvl_blame *b = g->blame;
+	struct row *before = b->rows;
+	const size_t count = b->count;
+
+	b->rows = NULL;
+	b->count = b->room = 0;
+	scry_map_done(&b->keys);
+	scry_map_init(&b->keys, ROWS_MAX);
+	for (size_t i = 0; i < count; i++) {
+		before[i].holder = scry_gvl_past_who(g->past, before[i].holder);
+		add(b, &before[i]);
+	}
+	free(before);
 }
 
 struct holding { /* as it is now */
 	uint32_t holder, waiting;
-	uint64_t th;
+	uint64_t th, since; /* since: when it got the lock */
 };
-
-/* A row of the table; FIRST: there was no event yet. */
-static uint32_t holder_of(const struct scry_gvl *g)
-{
-	const volatile struct scry_gvl_table *t = g->table;
-
-	return !t->sequence && g->since ? FIRST : t->owner % SCRY_GVL_THREADS;
-}
 
 static bool is_held_first(struct scry_gvl *g, struct holding *ret)
 {
@@ -322,16 +358,94 @@ static bool is_held_first(struct scry_gvl *g, struct holding *ret)
 	return g->has_first_look && s->owner && s->count;
 }
 
+/* FIRST: there was no event yet. */
 static bool is_held(struct scry_gvl *g, struct holding *ret)
 {
 	const volatile struct scry_gvl_table *t = g->table;
-	const uint32_t row = holder_of(g);
+	const uint32_t row = t->owner % SCRY_GVL_THREADS;
+	const volatile struct scry_gvl_row *r = &t->row[row];
 
-	if (row == FIRST)
+	if (!t->sequence && g->since)
 		return is_held_first(g, ret);
-	*ret = (struct holding){row, t->wanting, t->row[row].th};
+	*ret = (struct holding){.holder = SCRY_GVL_WHO(row, r->uses),
+				.waiting = t->wanting,
+				.th = r->th,
+				.since = r->since};
 	return row && ret->waiting && ret->waiting <= SCRY_GVL_THREADS && ret->th &&
-	       t->row[row].state == SCRY_GVL_HOLDS;
+	       r->state == SCRY_GVL_HOLDS;
+}
+
+/* Since it was found to, without an end: each take begins at another moment. */
+static bool is_held_still(struct scry_gvl *g, const struct holding *was)
+{
+	struct holding now;
+
+	return is_held(g, &now) && now.holder == was->holder && now.since == was->since;
+}
+
+static void close_task(struct task *t)
+{
+	if (t->task.tid)
+		scry_task_close(&t->task);
+	*t = (struct task){0};
+}
+
+/* That of one of the holders; of many the one that came first makes room. NULL: there is none. */
+static struct task *task_of(struct scry_gvl *g, pid_t tid)
+{
+	struct scry_gvl_blame *b = g->blame;
+	struct task *t = &b->tasks[b->oldest_task];
+
+	for (uint32_t i = 0; i < TASKS_MAX; i++)
+		if (b->tasks[i].task.tid == tid)
+			return &b->tasks[i];
+	close_task(t);
+	b->oldest_task = (b->oldest_task + 1) % TASKS_MAX;
+	scry_task_open(&t->task, g->watch->proc.pid, tid);
+	if (t->task.schedstat_fd >= 0) { /* it is one of this process */
+		scry_task_watch(&t->task);
+		return t;
+	}
+	close_task(t);
+	return NULL;
+}
+
+/* How long it has run of the time that a look stands for. 0: it is ready to run, and on no
+ * processor. One that sleeps, or is not known, has stood where it is. */
+static uint64_t ran_of(struct scry_gvl *g, const struct holding *held, uint64_t stands_ns)
+{
+	const struct scry_gvl_person *person = scry_gvl_person_of(g, held->th);
+	struct scry_gvl_blame *b = g->blame;
+	struct task *t =
+		person && person->tid > 0 && !g->are_turns ? task_of(g, person->tid) : NULL;
+	struct scry_task_now now;
+	uint64_t first, second, before;
+
+	if (!t)
+		return stands_ns;
+	scry_task_read(&t->task, &now);
+	if (now.is_gone) /* its number may be another thread's */
+		close_task(t);
+	if (now.is_gone || !now.is_running || !scry_task_ran(&t->task, &first) ||
+	    !scry_task_ran(&t->task, &second))
+		return stands_ns;
+	before = t->ran_ns;
+	t->ran_ns = second;
+	if (b->hold_since != held->since)
+		b->hold_ran_ns = second;
+	b->hold_since = held->since;
+	if (first == second)
+		return 0;
+	return second - before < stands_ns ? second - before : stands_ns;
+}
+
+/* Of one that is put off: it is where its own work has brought it. */
+static bool has_begun(struct scry_gvl *g, uint64_t th)
+{
+	const struct scry_gvl_person *person = scry_gvl_person_of(g, th);
+	const struct task *t = person ? task_of(g, person->tid) : NULL;
+
+	return t && t->ran_ns - g->blame->hold_ran_ns >= BEGUN_NS;
 }
 
 void scry_gvl_blame_look(struct scry_gvl *g)
@@ -340,29 +454,36 @@ void scry_gvl_blame_look(struct scry_gvl *g)
 	const uint64_t now = scry_now_ns(), gap = now - b->last_ns,
 		       stands_ns = gap < GAP_MAX_NS ? gap : GAP_MAX_NS;
 	struct holding held;
-	uint64_t ticks;
-	uint32_t stack;
+	struct row sample = {0};
+	uint64_t ticks, ran_ns;
 
 	if (read(b->timer, &ticks, sizeof(ticks)) != sizeof(ticks) && gap < PERIOD_NS)
 		return;
 	b->last_ns = now;
 	if (is_held(g, &held)) {
-		stack = scry_gvl_blame_walk(g, held.th);
-		if (holder_of(g) != held.holder) /* its stack may be of when it had it no more */
-			stack = 0;
+		ran_ns = held.holder == FIRST ? stands_ns : ran_of(g, &held, stands_ns);
+		*(ran_ns ? &sample.seen : &sample.ready) = (struct seen){
+			.samples = 1, .weight = (ran_ns ? ran_ns : stands_ns) * held.waiting};
+		sample.holder = held.holder;
+		sample.stack =
+			ran_ns || has_begun(g, held.th) ? scry_gvl_blame_walk(g, held.th) : 0;
+		if (!is_held_still(g, &held)) /* its stack may be of when it had it no more */
+			sample.stack = 0;
 		b->samples++;
-		add(b, held.holder, stack, stands_ns * held.waiting);
+		add(b, &sample);
 	}
 	scry_gvl_waiters_look(g, stands_ns);
 }
 
-void scry_gvl_blame_settle(struct scry_gvl *g, uint32_t first_holder)
+void scry_gvl_blame_settle(struct scry_gvl *g, const struct scry_gvl_table *t,
+			   uint32_t first_holder)
 {
 	struct scry_gvl_blame *b = g->blame;
 
 	for (size_t i = 0; i < b->count; i++)
-		if (b->rows[i].holder == FIRST)
-			b->rows[i].holder = first_holder;
+		b->rows[i].holder = b->rows[i].holder == FIRST
+					    ? first_holder
+					    : scry_gvl_past_number(t, b->rows[i].holder);
 }
 
 /* The holder's samples share what others lost because of it. */
@@ -370,21 +491,27 @@ void scry_gvl_blame_report(struct scry_gvl *g, uint32_t holder, uint64_t lost_ns
 {
 	struct scry_gvl_blame *b = g->blame;
 	struct scry_ev_gvl_line ev = {.pid = (uint32_t)g->watch->proc.pid, .holder = holder};
-	uint64_t all = 0;
+	struct seen all = {0}, ready = {0};
 
-	for (size_t i = 0; i < b->count; i++)
-		all += b->rows[i].holder == holder ? b->rows[i].weight : 0;
+	for (size_t i = 0; i < b->count; i++) {
+		if (b->rows[i].holder != holder)
+			continue;
+		add_seen(&all, &b->rows[i].seen);
+		add_seen(&ready, &b->rows[i].ready);
+	}
 	for (size_t i = 0; i < b->count; i++) {
 		const struct row *row = &b->rows[i];
+		const struct seen *seen = all.weight ? &row->seen : &row->ready;
+		const uint64_t weight = all.weight ? all.weight : ready.weight;
 
-		if (row->holder != holder || !row->weight)
+		if (row->holder != holder || !seen->weight)
 			continue;
 		ev.stack = scry_gvl_blame_write(g, row->stack);
-		ev.samples = row->samples;
-		ev.lost_ns = (uint64_t)((double)lost_ns * (double)row->weight / (double)all);
+		ev.samples = (uint32_t)seen->samples;
+		ev.lost_ns = (uint64_t)((double)lost_ns * (double)seen->weight / (double)weight);
 		scry_watch_event(g->watch, SCRY_EVENT_GVL_LINE, &ev, sizeof(ev));
 	}
-	if (all || !lost_ns)
+	if (all.weight || ready.weight || !lost_ns)
 		return;
 	ev.stack = 0; /* it held it between two looks only */
 	ev.samples = 0;

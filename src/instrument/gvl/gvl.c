@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "hook/threads.h"
 #include "instrument/functions.h"
+#include "instrument/gvl/past.h"
 #include "instrument/instruments.h"
 #include "instrument/patch.h"
 #include "sys/task.h"
@@ -80,6 +81,8 @@ const char *scry_gvl_judge(const struct scry_gvl_table *t)
 	for (uint32_t i = 1; i < t->rows; i++) {
 		const struct scry_gvl_row *r = &t->row[i];
 
+		if (!r->th)
+			continue;
 		if (r->since < r->first || r->since > t->last ||
 		    r->held + r->wanted + r->granted > r->since - r->first)
 			return "a thread's times are more than the time that has passed";
@@ -179,7 +182,7 @@ static void look_for_movers(struct scry_gvl *g)
 	g->mover_ns = now;
 }
 
-static struct scry_gvl_person *person_of(struct scry_gvl *g, uint64_t th)
+static struct scry_gvl_person *make_person(struct scry_gvl *g, uint64_t th)
 {
 	uint64_t *at = scry_map_ref(&g->by_th, th);
 
@@ -201,6 +204,13 @@ static struct scry_gvl_person *person_of(struct scry_gvl *g, uint64_t th)
 		*at = g->count;
 	}
 	return &g->people[*at - 1];
+}
+
+struct scry_gvl_person *scry_gvl_person_of(const struct scry_gvl *g, uint64_t th)
+{
+	uint64_t at;
+
+	return scry_map_get(&g->by_th, th, &at) && at ? &g->people[at - 1] : NULL;
 }
 
 /* Those that have a thread. One that ends between two looks is not seen. */
@@ -226,7 +236,7 @@ static uint64_t births_of(const struct scry_gvl *g)
 
 void scry_gvl_look_at_people(struct scry_gvl *g)
 {
-	const uint64_t began = scry_now_ns(), births = births_of(g);
+	const uint64_t began = scry_now_ns(), began_tsc = __rdtsc(), births = births_of(g);
 	struct scry_ruby_thread *threads;
 	ssize_t n = scry_ruby_threads(g->ruby, &threads);
 
@@ -235,15 +245,18 @@ void scry_gvl_look_at_people(struct scry_gvl *g)
 		look_for_turns(g, threads, (size_t)n);
 	if (n > 0)
 		look_for_ractors(g, threads, (size_t)n);
-	for (size_t i = 0; n > 0 && i < g->count; i++)
+	for (size_t i = 0; n > 0 && i < g->count; i++) {
 		g->people[i].is_alive = false;
+		g->people[i].looks_gone++;
+	}
 	for (ssize_t i = 0; i < n; i++) {
 		struct scry_gvl_person *p =
-			threads[i].ractor == g->lock ? person_of(g, threads[i].th) : NULL;
+			threads[i].ractor == g->lock ? make_person(g, threads[i].th) : NULL;
 
 		if (!p)
 			continue;
 		p->is_alive = true;
+		p->looks_gone = 0;
 		if (threads[i].tid <= 0)
 			continue;
 		p->tid = threads[i].tid;
@@ -251,6 +264,10 @@ void scry_gvl_look_at_people(struct scry_gvl *g)
 	}
 	if (n >= 0)
 		free(threads);
+	if (n > 0) {
+		g->looks_tsc[1] = g->looks_tsc[0];
+		g->looks_tsc[0] = began_tsc;
+	}
 	scry_error_clear();
 	g->fresh = births != g->births ? FRESH_LOOKS : g->fresh ? g->fresh - 1 : 0;
 	g->births = births;
@@ -263,7 +280,8 @@ static bool is_look_due(const struct scry_gvl *g)
 {
 	const uint64_t now = scry_now_ns();
 
-	return now >= g->look_ns || ((g->fresh || births_of(g) != g->births) && now >= g->soon_ns);
+	return now >= g->look_ns || scry_gvl_past_is_pressed(g) ||
+	       ((g->fresh || births_of(g) != g->births) && now >= g->soon_ns);
 }
 
 /* ---- planned ---- */
@@ -452,6 +470,7 @@ static void begin_blame(struct scry_gvl *g)
 		scry_gvl_blame_free(g->blame);
 		g->blame = NULL;
 	}
+	g->past = scry_gvl_past_new();
 	g->watch->wake_fd = g->blame ? scry_gvl_blame_fd(g->blame) : 0;
 }
 
@@ -590,8 +609,10 @@ static void turn(struct scry_watch *w)
 		scry_gvl_unseen_turn(g->unseen);
 	if (g->is_booting)
 		judge_boot(g);
-	else if (is_look_due(g))
+	else if (is_look_due(g)) {
 		scry_gvl_look_at_people(g);
+		scry_gvl_past_turn(g);
+	}
 }
 
 static int drain(struct scry_watch *w)
@@ -633,7 +654,9 @@ static uint64_t waits_of(const struct scry_gvl *g)
 	uint64_t waits = 0;
 
 	for (uint32_t i = 1; g->has_stacks && i < SCRY_GVL_THREADS; i++)
-		waits += g->table->row[i].waits;
+		waits += g->table->row[i].th ? g->table->row[i].waits : 0;
+	for (uint32_t i = 0; g->has_stacks && g->past && i < g->past->count; i++)
+		waits += g->past->groups[i].sum.waits;
 	return waits;
 }
 
@@ -665,6 +688,7 @@ static void done(struct scry_watch *w)
 		scry_gvl_blame_free(g->blame);
 		scry_gvl_waiters_free(g->waiters);
 		scry_gvl_unseen_free(g->unseen);
+		scry_gvl_past_free(g->past);
 		free(g->first_look.queue);
 		free(g->people);
 	}

@@ -27,13 +27,15 @@ struct scry_gvl_person { /* a thread's struct, and who it was last */
 	pid_t tid;
 	char name[32];
 	bool is_alive;
-	bool was_there; /* when the watch began */
+	bool was_there;	     /* when the watch began */
+	uint32_t looks_gone; /* since it was seen last */
 };
 
 struct scry_walk_copy;
 struct scry_gvl_blame;
 struct scry_gvl_waiters;
 struct scry_gvl_unseen;
+struct scry_gvl_past;
 
 struct scry_gvl_opts {
 	bool stacks; /* each waiter's is taken */
@@ -60,6 +62,8 @@ struct scry_gvl {
 	struct scry_gvl_blame *blame;	  /* NULL: not yet, or not wanted */
 	struct scry_gvl_waiters *waiters; /* with blame */
 	struct scry_gvl_unseen *unseen;	  /* NULL: children are followed from the first on */
+	struct scry_gvl_past *past;	  /* NULL: not yet, or no memory: rows are not given back */
+	uint64_t looks_tsc[2];		  /* when the last looks at who there is began */
 	uint64_t look_ns, soon_ns; /* when to look again who there is; where somebody is new */
 	uint64_t births;	   /* of the table's, that were looked at */
 	uint32_t fresh;		   /* looks that are still to come soon, as somebody was new */
@@ -90,8 +94,6 @@ struct scry_gvl_blame *scry_gvl_blame_new(const struct scry_ruby *ruby);
 void scry_gvl_blame_free(struct scry_gvl_blame *b);
 int scry_gvl_blame_fd(const struct scry_gvl_blame *b);
 void scry_gvl_blame_look(struct scry_gvl *g);
-/* Who held it before the first event has that number. Before the first report. */
-void scry_gvl_blame_settle(struct scry_gvl *g, uint32_t first_holder);
 /* Writes the lines of a holder, by its number, because of which others lost so much. */
 void scry_gvl_blame_report(struct scry_gvl *g, uint32_t holder, uint64_t lost_ns);
 
@@ -114,7 +116,7 @@ void scry_gvl_waiters_look_last(struct scry_gvl *g);
  * as it was too deep or could not be read. Before the first report. */
 uint64_t scry_gvl_waiters_unread(struct scry_gvl *g);
 struct scry_gvl_waited { /* by a thread, by its number */
-	uint64_t th, ns;
+	uint64_t ns;
 	/* Of that: in a wait that is not over; of one that was on at the first event, before that.
 	 */
 	uint64_t open_ns, older_ns;
@@ -136,6 +138,8 @@ void scry_gvl_unseen_note(const struct scry_gvl_unseen *u, struct scry_watch *w)
 int scry_gvl_report(struct scry_gvl *g);
 /* What stands before the first event; nothing where there was one. Again until it is known. */
 void scry_gvl_look_first(struct scry_gvl *g, int tries);
+/* NULL: no look has found it. */
+struct scry_gvl_person *scry_gvl_person_of(const struct scry_gvl *g, uint64_t th);
 /* Looks who there is: names, native threads. */
 void scry_gvl_look_at_people(struct scry_gvl *g);
 

@@ -8,11 +8,14 @@
 
 #include "base/err.h"
 #include "base/text.h"
-#include "instrument/gvl/gvl.h"
+#include "instrument/gvl/past.h"
 #include "watch/ask.h"
 #include "wire/payload.h"
 
 _Static_assert(SCRY_GVL_ROOM == SCRY_GVL_THREADS - 1, "row 0 belongs to no thread");
+
+#define NUMBERS (SCRY_GVL_ENDED_FROM + SCRY_GVL_GROUPS)
+#define PAIRS_MAX (2 * SCRY_GVL_PAST_PAIRS)
 
 struct report {
 	struct scry_gvl *g;
@@ -22,6 +25,8 @@ struct report {
 	uint64_t prefix;		/* ticks from the start to the first event */
 	uint64_t *lost;			/* ticks, by the holder's number; 0: nobody had it */
 	struct scry_gvl_waited *waited; /* by number */
+	struct scry_map pairs;		/* as in past.h */
+	uint64_t unpaired;		/* ticks */
 };
 
 static uint64_t ns_of(const struct report *r, uint64_t ticks)
@@ -42,13 +47,6 @@ static enum scry_gvl_state first_state(const struct report *r, uint64_t th)
 		if (s->queue[i] == th)
 			return SCRY_GVL_WANTS;
 	return SCRY_GVL_OFF;
-}
-
-static const struct scry_gvl_person *person_of(const struct scry_gvl *g, uint64_t th)
-{
-	uint64_t at;
-
-	return scry_map_get(&g->by_th, th, &at) && at ? &g->people[at - 1] : NULL;
 }
 
 static void add(struct scry_gvl_row *row, uint32_t state, uint64_t ticks)
@@ -104,23 +102,58 @@ static void settle_old_wait(const struct report *r, struct scry_gvl_row *row,
 /* Before the watch did. Of one that no look has found: it was there between two. */
 static bool has_ended(const struct report *r, const struct scry_gvl_row *row)
 {
-	const struct scry_gvl_person *p = person_of(r->g, row->th);
+	const struct scry_gvl_person *p = scry_gvl_person_of(r->g, row->th);
 
 	return !(p && p->is_alive) && row->state <= SCRY_GVL_OFF;
 }
 
+/* What is told of a row and of the sum of many alike. */
+static void tell_row(const struct report *r, const struct scry_gvl_row *row,
+		     struct scry_ev_gvl_thread *ev)
+{
+	ev->pid = (uint32_t)r->g->watch->proc.pid;
+	ev->threads = row->threads + (r->g->are_turns ? 0 : (uint32_t)row->moves);
+	ev->lost_ns = ns_of(r, r->lost[ev->thread]);
+	ev->held_ns = ns_of(r, row->held);
+	ev->wanted_ns = ns_of(r, row->wanted);
+	ev->granted_ns = ns_of(r, row->granted);
+	ev->takes = row->takes;
+	ev->yields = row->yields;
+	ev->taken_back = row->taken_back;
+	ev->passes = row->passes;
+	ev->forced = row->forced;
+	ev->overtakes = row->overtakes;
+	ev->runs = row->runs;
+	ev->runs_ns = ns_of(r, row->run_ticks);
+	ev->run_max_ns = ns_of(r, row->run_longest);
+	ev->run_most = row->run_most;
+	ev->waits = row->waits;
+	ev->p50_ns = ns_of(r, quantile(row, 500));
+	ev->p90_ns = ns_of(r, quantile(row, 900));
+	ev->p99_ns = ns_of(r, quantile(row, 990));
+	ev->max_ns = ns_of(r, row->longest);
+	scry_watch_event(r->g->watch, SCRY_EVENT_GVL_THREAD, ev, sizeof(*ev));
+	r->waited[ev->thread] = (struct scry_gvl_waited){
+		.ns = ev->wanted_ns + ev->granted_ns,
+		.open_ns = ev->open_ns,
+		.older_ns = first_state(r, row->th) == SCRY_GVL_WANTS ? ns_of(r, r->prefix) : 0,
+		.number = ev->thread,
+	};
+}
+
+static uint64_t known_of(const struct scry_gvl_row *row)
+{
+	return row->held + row->wanted + row->granted;
+}
+
 /* `row` is a copy; its th may have no row of the table: nothing was seen of it. */
-static int tell_thread(const struct report *r, struct scry_gvl_row *row, uint32_t number)
+static void tell_thread(const struct report *r, struct scry_gvl_row *row, uint32_t number)
 {
 	struct scry_watch *w = r->g->watch;
-	const struct scry_gvl_person *p = person_of(r->g, row->th);
+	const struct scry_gvl_person *p = scry_gvl_person_of(r->g, row->th);
 	const bool was_there = p && p->was_there, has_row = row->state != SCRY_GVL_UNKNOWN;
-	struct scry_ev_gvl_thread ev = {.pid = (uint32_t)w->proc.pid,
-					.thread = number,
-					.threads = row->threads +
-						   (r->g->are_turns ? 0 : (uint32_t)row->moves),
-					.has_ended = has_ended(r, row)};
-	uint64_t start = was_there || !has_row ? r->start : row->first, end = r->end, known;
+	struct scry_ev_gvl_thread ev = {.thread = number, .has_ended = has_ended(r, row)};
+	uint64_t start = was_there || !has_row ? r->start : row->first, end = r->end;
 
 	settle_old_wait(r, row, &ev);
 	if (was_there || !has_row)
@@ -129,87 +162,70 @@ static int tell_thread(const struct report *r, struct scry_gvl_row *row, uint32_
 		end = row->since;
 	if (has_row && end > row->since)
 		add(row, row->state, end - row->since);
-	known = row->held + row->wanted + row->granted;
 	ev.tid = r->g->tids_are_ours && !r->g->are_turns ? row->tid : 0;
 	if (p && p->tid && (!r->g->are_turns || p->tid == w->proc.pid)) {
 		ev.tid = (uint32_t)p->tid;
 		ev.name_str = scry_watch_string(w, p->name);
 	}
-	ev.lost_ns = ns_of(r, r->lost[number]);
-	ev.held_ns = ns_of(r, row->held);
-	ev.wanted_ns = ns_of(r, row->wanted);
-	ev.granted_ns = ns_of(r, row->granted);
-	ev.without_ns = end > start + known ? ns_of(r, end - start - known) : 0;
+	ev.without_ns = end > start + known_of(row) ? ns_of(r, end - start - known_of(row)) : 0;
 	ev.unknown_ns = was_there ? ns_of(r, r->start - r->since) : 0;
-	ev.takes = row->takes;
-	ev.yields = row->yields;
-	ev.taken_back = row->taken_back;
-	ev.passes = row->passes;
-	ev.forced = row->forced;
-	ev.overtakes = row->overtakes;
-	ev.runs = row->runs;
-	ev.runs_ns = ns_of(r, row->run_ticks);
-	ev.run_max_ns = ns_of(r, row->run_longest);
-	ev.run_most = row->run_most;
-	ev.waits = row->waits;
-	ev.p50_ns = ns_of(r, quantile(row, 500));
-	ev.p90_ns = ns_of(r, quantile(row, 900));
-	ev.p99_ns = ns_of(r, quantile(row, 990));
-	ev.max_ns = ns_of(r, row->longest);
-	scry_watch_event(w, SCRY_EVENT_GVL_THREAD, &ev, sizeof(ev));
-	r->waited[number] = (struct scry_gvl_waited){
-		.th = row->th,
-		.ns = ev.wanted_ns + ev.granted_ns,
-		.open_ns = ev.open_ns,
-		.older_ns = first_state(r, row->th) == SCRY_GVL_WANTS ? ns_of(r, r->prefix) : 0,
-		.number = number,
-	};
-	return 0;
+	tell_row(r, row, &ev);
 }
 
-static void tell_pair(const struct report *r, uint32_t waiter, uint32_t holder, uint64_t ticks)
+/* Threads that have ended, whose rows were given back. */
+static void tell_group(const struct report *r, const struct scry_gvl_group *group, uint32_t number)
 {
-	const struct scry_ev_gvl_pair ev = {.pid = (uint32_t)r->g->watch->proc.pid,
-					    .waiter = waiter,
-					    .holder = holder,
-					    .lost_ns = ns_of(r, ticks)};
+	const uint64_t known = known_of(&group->sum);
+	struct scry_ev_gvl_thread ev = {.thread = number, .has_ended = 1};
 
-	if (ticks)
-		scry_watch_event(r->g->watch, SCRY_EVENT_GVL_PAIR, &ev, sizeof(ev));
+	if (group->name[0] && !r->g->are_turns)
+		ev.name_str = scry_watch_string(r->g->watch, group->name);
+	ev.without_ns = group->lived > known ? ns_of(r, group->lived - known) : 0;
+	ev.unknown_ns = ns_of(r, group->unknown);
+	tell_row(r, &group->sum, &ev);
 }
 
-/* To what the table has of the pair. */
 static void add_pair(struct report *r, uint32_t waiter, uint32_t holder, uint64_t ticks)
 {
-	const uint64_t key = ((uint64_t)waiter << 16 | holder) + 1;
-
-	struct scry_gvl_pair *free = NULL, *pair = NULL;
-
-	r->lost[holder] += ticks;
-	for (uint32_t i = 0; i < SCRY_GVL_PAIRS && !pair; i++) {
-		if (r->t->pairs[i].key == key)
-			pair = &r->t->pairs[i];
-		else if (!r->t->pairs[i].key && !free)
-			free = &r->t->pairs[i];
-	}
-	pair = pair ? pair : free;
-	if (!pair) {
-		tell_pair(r, waiter, holder, ticks);
-		return;
-	}
-	pair->key = key;
-	pair->ticks += ticks;
+	if (ticks && !scry_gvl_past_add(&r->pairs, waiter, holder, ticks))
+		r->unpaired += ticks;
 }
 
-static uint32_t row_of(const struct report *r, uint64_t th)
+/* The table's, and those of before rows were given back. */
+static void collect_pairs(struct report *r)
 {
-	for (uint32_t i = 1; th && i < r->t->rows && i < SCRY_GVL_THREADS; i++)
-		if (r->t->row[i].th == th)
+	const struct scry_gvl_past *p = r->g->past;
+	const struct scry_gvl_pair *pairs = r->t->pairs[p ? p->asked & 1 : 0];
+	struct scry_map_slot slot;
+	size_t cursor = 0;
+
+	r->unpaired = r->t->lost_pairs + (p ? p->lost_pairs : 0);
+	while (p && scry_map_next(&p->pairs, &cursor, &slot))
+		add_pair(r, (uint32_t)((slot.key - 1) >> 16), (uint32_t)(slot.key - 1) & 0xffff,
+			 slot.value);
+	for (uint32_t i = 0; i < SCRY_GVL_PAIRS; i++)
+		if (pairs[i].key)
+			add_pair(r, (uint32_t)((pairs[i].key - 1) >> 16),
+				 (uint32_t)(pairs[i].key - 1) & 0xffff, pairs[i].ticks);
+}
+
+/* A thread's number, by its struct. */
+static uint32_t number_of(const struct scry_gvl *g, const struct scry_gvl_table *t, uint64_t th)
+{
+	for (uint32_t i = 1; th && i < t->rows && i < SCRY_GVL_THREADS; i++)
+		if (t->row[i].th == th)
 			return i;
-	for (size_t i = 0; th && i < r->g->count; i++)
-		if (r->g->people[i].th == th)
+	for (size_t i = 0; th && i < g->count; i++)
+		if (g->people[i].th == th)
 			return SCRY_GVL_THREADS + (uint32_t)i;
 	return 0;
+}
+
+/* Lost because of who had the lock then. */
+static void add_lost(struct report *r, uint32_t waiter, uint32_t holder, uint64_t ticks)
+{
+	r->lost[holder] += ticks;
+	add_pair(r, waiter, holder, ticks);
 }
 
 /* What the table's pairs lack: waits before the first event, and those that go on, from when the
@@ -222,12 +238,13 @@ static void complete_pairs(struct report *r)
 	uint32_t holder = owner && t->row[owner].state == SCRY_GVL_HOLDS ? owner : 0;
 
 	for (size_t i = 0; i < s->count && r->prefix; i++)
-		add_pair(r, row_of(r, s->queue[i]), row_of(r, s->owner), r->prefix);
+		add_lost(r, number_of(r->g, t, s->queue[i]), number_of(r->g, t, s->owner),
+			 r->prefix);
 	for (uint32_t i = 0; i < t->wanting && i < SCRY_GVL_THREADS; i++) {
 		uint32_t waiter = t->waiting[i] % SCRY_GVL_THREADS;
 
 		if (r->end > t->row[waiter].lost_since)
-			add_pair(r, waiter, holder, r->end - t->row[waiter].lost_since);
+			add_lost(r, waiter, holder, r->end - t->row[waiter].lost_since);
 	}
 }
 
@@ -263,7 +280,7 @@ static void tell_lock(const struct report *r)
 	ev.runnable6_ns = ns_of(r, places[6]);
 	ev.runnable7_ns = ns_of(r, places[7]);
 	ev.handing_ns = ns_of(r, r->lost[0]);
-	ev.unpaired_ns = ns_of(r, t->lost_pairs);
+	ev.unpaired_ns = ns_of(r, r->unpaired);
 	ev.cpu_ns = g->cpu_ended_ns && g->cpu_ended_ns >= g->cpu_began_ns
 			    ? g->cpu_ended_ns - g->cpu_began_ns
 			    : UINT64_MAX;
@@ -285,8 +302,8 @@ static bool have_taken_turns(const struct report *r)
 	bool have = false;
 
 	for (uint32_t i = 1; i < t->rows && i < SCRY_GVL_THREADS && !have; i++)
-		for (uint32_t k = 1; k < i && t->row[i].tid && !have; k++)
-			have = t->row[i].tid == t->row[k].tid;
+		for (uint32_t k = 1; k < i && t->row[i].th && t->row[i].tid && !have; k++)
+			have = t->row[k].th && t->row[i].tid == t->row[k].tid;
 	return have && r->g->ruby->layout.gvl.hands_over;
 }
 
@@ -351,23 +368,31 @@ static void tell_threads(const struct report *r)
 	const struct scry_gvl *g = r->g;
 
 	for (uint32_t i = 1; i < r->t->rows && i < SCRY_GVL_THREADS; i++)
-		tell_thread(r, &r->t->row[i], i);
+		if (r->t->row[i].th)
+			tell_thread(r, &r->t->row[i], i);
 	for (size_t i = 0; i < g->count; i++) {
 		struct scry_gvl_row row = {.th = g->people[i].th};
-		const uint32_t number = row_of(r, row.th);
+		const uint32_t number = number_of(g, r->t, row.th);
 
 		if (number >= SCRY_GVL_THREADS && g->people[i].was_there)
 			tell_thread(r, &row, number);
 	}
+	for (uint32_t i = 0; g->past && i < g->past->count; i++)
+		tell_group(r, &g->past->groups[i], SCRY_GVL_ENDED_FROM + i);
 }
 
 static void tell_pairs(const struct report *r)
 {
-	for (uint32_t i = 0; i < SCRY_GVL_PAIRS; i++)
-		if (r->t->pairs[i].key)
-			tell_pair(r, (uint32_t)((r->t->pairs[i].key - 1) >> 16),
-				  (uint32_t)(r->t->pairs[i].key - 1) & 0xffff,
-				  r->t->pairs[i].ticks);
+	struct scry_ev_gvl_pair ev = {.pid = (uint32_t)r->g->watch->proc.pid};
+	struct scry_map_slot slot;
+	size_t cursor = 0;
+
+	while (scry_map_next(&r->pairs, &cursor, &slot)) {
+		ev.waiter = (uint32_t)((slot.key - 1) >> 16);
+		ev.holder = (uint32_t)(slot.key - 1) & 0xffff;
+		ev.lost_ns = ns_of(r, slot.value);
+		scry_watch_event(r->g->watch, SCRY_EVENT_GVL_PAIR, &ev, sizeof(ev));
+	}
 }
 
 static void tell_lines(const struct report *r)
@@ -376,11 +401,12 @@ static void tell_lines(const struct report *r)
 
 	if (!g->blame)
 		return;
-	scry_gvl_blame_settle(g, row_of(r, g->first_look.owner));
-	for (uint32_t i = 1; i < SCRY_GVL_THREADS + g->count; i++)
+	scry_gvl_blame_settle(g, r->t, number_of(g, r->t, g->first_look.owner));
+	scry_gvl_waiters_settle(g, r->t, number_of);
+	for (uint32_t i = 1; i < NUMBERS; i++)
 		if (r->lost[i])
 			scry_gvl_blame_report(g, i, ns_of(r, r->lost[i]));
-	for (uint32_t i = 1; i < SCRY_GVL_THREADS + g->count; i++)
+	for (uint32_t i = 1; i < NUMBERS; i++)
 		if (r->waited[i].ns)
 			scry_gvl_waiters_report(g, &r->waited[i]);
 }
@@ -389,7 +415,10 @@ static void tell_all(struct report *r)
 {
 	set_times(r);
 	for (uint32_t i = 0; i < r->t->rows && i < SCRY_GVL_THREADS; i++)
-		r->lost[i] = r->t->row[i].lost;
+		r->lost[i] = !i || r->t->row[i].th ? r->t->row[i].lost : 0;
+	for (uint32_t i = 0; r->g->past && i < r->g->past->count; i++)
+		r->lost[SCRY_GVL_ENDED_FROM + i] = r->g->past->groups[i].sum.lost;
+	collect_pairs(r);
 	complete_pairs(r);
 	complete_run(r);
 	r->g->are_turns |= have_taken_turns(r);
@@ -400,16 +429,32 @@ static void tell_all(struct report *r)
 	tell_lines(r);
 }
 
+/* A copy of the table in which no row is that was taken over, and none missing that was not. */
+static int read_table(struct scry_gvl *g, struct scry_gvl_table *ret)
+{
+	int e = -EAGAIN;
+
+	for (int i = 0; i < 2; i++) { /* what it was asked for, it gives back once */
+		scry_gvl_past_take(g);
+		e = scry_gvl_read(g->table, ret);
+		if (e < 0 || !g->past || !g->past->wants || ret->given == g->past->asked)
+			break;
+	}
+	return e;
+}
+
 int scry_gvl_report(struct scry_gvl *g)
 {
 	struct report r = {.g = g,
 			   .t = malloc(sizeof(*r.t)),
-			   .lost = calloc(SCRY_GVL_THREADS + g->count, sizeof(*r.lost)),
-			   .waited = calloc(SCRY_GVL_THREADS + g->count, sizeof(*r.waited))};
-	int e = r.t && r.lost && r.waited ? scry_gvl_read(g->table, r.t) : -ENOMEM;
+			   .lost = calloc(NUMBERS, sizeof(*r.lost)),
+			   .waited = calloc(NUMBERS, sizeof(*r.waited))};
+	int e = r.t && r.lost && r.waited ? read_table(g, r.t) : -ENOMEM;
 
+	scry_map_init(&r.pairs, PAIRS_MAX);
 	if (e == 0)
 		tell_all(&r);
+	scry_map_done(&r.pairs);
 	free(r.lost);
 	free(r.waited);
 	free(r.t);

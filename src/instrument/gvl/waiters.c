@@ -4,7 +4,7 @@
  *
  * How long a thread waited is counted exactly by the agent; that is shared out among its looks.
  * What more than a few that have just begun to wait would cost is left out: these looks have no
- * stack. Threads are known by their structs, as before the first event they have no row.
+ * stack.
  *
  * With stacks the agent says of each wait that is over how long it was, and where its thread stood:
  * then looks are of those only that wait still at the end.
@@ -12,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/vector.h"
 #include "instrument/gvl/gvl.h"
+#include "instrument/gvl/past.h"
 #include "vm/ruby_walk.h"
 #include "watch/ask.h"
 #include "wire/gvl_wait.h"
@@ -20,10 +22,13 @@
 
 #define WALKS_MAX 8u /* of one look */
 #define ROWS_MAX 100000u
-#define ROUNDING_NS 1000u /* what sums of many waits may differ by */
+#define BEFORE (1ull << 63) /* the first event: threads have no rows yet */
+#define ROUNDING_NS 1000u   /* what sums of many waits may differ by */
 
 struct waiter {
-	uint64_t th, wait_began; /* of the wait that `stack` is of */
+	uint64_t who;	     /* as past.h names threads, or BEFORE | its struct */
+	uint64_t wait_began; /* of the wait that `stack` is of */
+	uint32_t number;     /* in events, once it is settled */
 	uint32_t stack;
 	uint32_t old_stack; /* of the wait that was on at the first event */
 };
@@ -35,8 +40,8 @@ struct row {
 };
 
 struct scry_gvl_waiters {
-	struct scry_map by_th; /* -> place + 1 */
-	struct scry_map keys;  /* waiter << 32 | stack -> row + 1 */
+	struct scry_map by_who; /* -> place + 1 */
+	struct scry_map keys;	/* waiter << 32 | stack -> row + 1 */
 	struct waiter *waiters;
 	struct row *rows;
 	size_t count, room, row_count, row_room;
@@ -53,7 +58,7 @@ struct scry_gvl_waiters *scry_gvl_waiters_new(void)
 
 	if (!s)
 		return NULL;
-	scry_map_init(&s->by_th, ROWS_MAX);
+	scry_map_init(&s->by_who, ROWS_MAX);
 	scry_map_init(&s->keys, ROWS_MAX);
 	return s;
 }
@@ -62,58 +67,49 @@ void scry_gvl_waiters_free(struct scry_gvl_waiters *s)
 {
 	if (!s)
 		return;
-	scry_map_done(&s->by_th);
+	scry_map_done(&s->by_who);
 	scry_map_done(&s->keys);
 	free(s->waiters);
 	free(s->rows);
 	free(s);
 }
 
-/* Room for one more of `table`; false: no memory. */
-static bool grow(void **table, size_t count, size_t *room, size_t size)
+static struct waiter *waiter_of(struct scry_gvl_waiters *s, uint64_t who)
 {
-	size_t more = *room ? 2 * *room : 64;
-	void *grown;
+	uint64_t *at = scry_map_ref(&s->by_who, who);
 
-	if (count < *room)
-		return true;
-	grown = reallocarray(*table, more, size);
-	if (!grown)
-		return false;
-	*table = grown;
-	*room = more;
-	return true;
-}
-
-static struct waiter *waiter_of(struct scry_gvl_waiters *s, uint64_t th)
-{
-	uint64_t *at = scry_map_ref(&s->by_th, th);
-
-	if (!at || (!*at && !grow((void **)&s->waiters, s->count, &s->room, sizeof(*s->waiters))))
+	if (!at || (!*at && scry_vector_reserve(&s->waiters, s->count, &s->room)))
 		return NULL;
 	if (!*at) {
-		s->waiters[s->count++] = (struct waiter){.th = th};
+		s->waiters[s->count++] = (struct waiter){.who = who};
 		*at = s->count;
 	}
 	return &s->waiters[*at - 1];
 }
 
-static void add(struct scry_gvl_waiters *s, const struct waiter *w, uint32_t stack, uint64_t weight)
+static void add(struct scry_gvl_waiters *s, const struct waiter *w, const struct row *more)
 {
 	const uint32_t place = (uint32_t)(w - s->waiters);
-	uint64_t *at = scry_map_ref(&s->keys, (uint64_t)place << 32 | stack);
+	uint64_t *at = scry_map_ref(&s->keys, (uint64_t)place << 32 | more->stack);
 	struct row *row;
 
-	if (!at || (!*at && !grow((void **)&s->rows, s->row_count, &s->row_room, sizeof(*s->rows))))
+	if (!at || (!*at && scry_vector_reserve(&s->rows, s->row_count, &s->row_room)))
 		return; /* its share goes to the others of this thread; with stacks, to none */
 	if (!*at) {
-		s->rows[s->row_count++] = (struct row){.waiter = place, .stack = stack};
+		s->rows[s->row_count++] = (struct row){.waiter = place, .stack = more->stack};
 		*at = s->row_count;
 	}
 	row = &s->rows[*at - 1];
-	row->samples++;
-	row->weight += weight;
-	row->longest = weight > row->longest ? weight : row->longest;
+	row->samples += more->samples;
+	row->weight += more->weight;
+	row->longest = more->longest > row->longest ? more->longest : row->longest;
+}
+
+/* One sample or wait. */
+static void add_one(struct scry_gvl_waiters *s, const struct waiter *w, uint32_t stack,
+		    uint64_t weight)
+{
+	add(s, w, &(struct row){.stack = stack, .samples = 1, .weight = weight, .longest = weight});
 }
 
 /* ---- looks ---- */
@@ -129,7 +125,7 @@ static struct waiter *look_at(struct scry_gvl *g, uint64_t th,
 {
 	const uint64_t wait_began = r ? r->wait_began : 1;
 	struct scry_gvl_waiters *s = g->waiters;
-	struct waiter *w = waiter_of(s, th);
+	struct waiter *w = waiter_of(s, r ? SCRY_GVL_WHO(r - g->table->row, r->uses) : BEFORE | th);
 
 	if (!w)
 		return NULL;
@@ -156,13 +152,13 @@ static void look_at_all(struct scry_gvl *g, uint64_t gap_ns)
 	g->waiters->walks = 0;
 	for (size_t i = 0; !t->sequence && g->has_first_look && i < first->count; i++)
 		if ((w = look_at(g, first->queue[i], NULL)) && gap_ns)
-			add(g->waiters, w, w->stack, gap_ns);
+			add_one(g->waiters, w, w->stack, gap_ns);
 	for (uint32_t i = 0; i < wanting && i < SCRY_GVL_THREADS; i++) {
 		const uint32_t row = t->waiting[i] % SCRY_GVL_THREADS;
 		const volatile struct scry_gvl_row *r = &t->row[row];
 
 		if (row && r->th && is_waiting(r) && (w = look_at(g, r->th, r)) && gap_ns)
-			add(g->waiters, w, w->stack, gap_ns);
+			add_one(g->waiters, w, w->stack, gap_ns);
 	}
 }
 
@@ -198,9 +194,9 @@ static bool take(struct scry_gvl *g, uint64_t words)
 	else if (!wait->cfp)
 		stack = scry_gvl_blame_no_frames(g);
 	s->unread += !stack;
-	w = waiter_of(s, wait->th);
+	w = waiter_of(s, wait->who);
 	if (w)
-		add(s, w, stack, wait->ticks);
+		add_one(s, w, stack, wait->ticks);
 	if (w && wait->is_old)
 		w->old_stack = stack;
 	return true;
@@ -231,6 +227,40 @@ static void take_all(struct scry_gvl *g)
 	}
 }
 
+void scry_gvl_waiters_regroup(struct scry_gvl *g)
+{
+	struct scry_gvl_waiters *s = g->waiters, before;
+
+	if (g->has_stacks)
+		take_all(g); /* of those whose rows were given back */
+	before = *s;
+	s->waiters = NULL;
+	s->rows = NULL;
+	s->count = s->room = s->row_count = s->row_room = 0;
+	scry_map_init(&s->by_who, ROWS_MAX);
+	scry_map_init(&s->keys, ROWS_MAX);
+	for (size_t i = 0; i < before.count; i++) {
+		const uint64_t was = before.waiters[i].who;
+		const uint64_t who = was & BEFORE ? was : scry_gvl_past_who(g->past, (uint32_t)was);
+		struct waiter *w = waiter_of(s, who);
+
+		if (w && who == was)
+			*w = before.waiters[i];
+		before.waiters[i].who = who;
+	}
+	for (size_t i = 0; i < before.row_count; i++) {
+		const struct row *row = &before.rows[i];
+		const struct waiter *w = waiter_of(s, before.waiters[row->waiter].who);
+
+		if (w)
+			add(s, w, row);
+	}
+	scry_map_done(&before.by_who);
+	scry_map_done(&before.keys);
+	free(before.waiters);
+	free(before.rows);
+}
+
 void scry_gvl_waiters_look(struct scry_gvl *g, uint64_t gap_ns)
 {
 	if (g->has_stacks)
@@ -256,12 +286,29 @@ uint64_t scry_gvl_waiters_unread(struct scry_gvl *g)
 	return g->waiters->unread;
 }
 
-static uint64_t weight_of(const struct scry_gvl_waiters *s, uint64_t th)
+void scry_gvl_waiters_settle(struct scry_gvl *g, const struct scry_gvl_table *t,
+			     uint32_t (*number_of)(const struct scry_gvl *g,
+						   const struct scry_gvl_table *t, uint64_t th))
+{
+	for (size_t i = 0; i < g->waiters->count; i++) {
+		struct waiter *w = &g->waiters->waiters[i];
+
+		w->number = w->who & BEFORE ? number_of(g, t, w->who & ~BEFORE)
+					    : scry_gvl_past_number(t, (uint32_t)w->who);
+	}
+}
+
+static bool is_of(const struct scry_gvl_waiters *s, const struct row *row, uint32_t number)
+{
+	return s->waiters[row->waiter].number == number;
+}
+
+static uint64_t weight_of(const struct scry_gvl_waiters *s, uint32_t number)
 {
 	uint64_t all = 0;
 
 	for (size_t i = 0; i < s->row_count; i++)
-		all += s->waiters[s->rows[i].waiter].th == th ? s->rows[i].weight : 0;
+		all += is_of(s, &s->rows[i], number) ? s->rows[i].weight : 0;
 	return all;
 }
 
@@ -282,13 +329,13 @@ static void tell(struct scry_gvl *g, const struct scry_gvl_waited *waited, uint3
 static void tell_looks(struct scry_gvl *g, const struct scry_gvl_waited *waited)
 {
 	struct scry_gvl_waiters *s = g->waiters;
-	const uint64_t all = weight_of(s, waited->th);
+	const uint64_t all = weight_of(s, waited->number);
 
 	for (size_t i = 0; all && i < s->row_count; i++) {
 		const struct row *row = &s->rows[i];
 		const double share = (double)row->weight / (double)all;
 
-		if (s->waiters[row->waiter].th == waited->th && row->weight)
+		if (is_of(s, row, waited->number) && row->weight)
 			tell(g, waited, row->stack,
 			     &(struct scry_ev_gvl_wait_line){
 				     .samples = (uint32_t)row->samples,
@@ -306,16 +353,21 @@ static uint64_t ns_of(const struct scry_gvl *g, uint64_t ticks)
 /* What is in no wait that is over: it was on at an end of the watch, or there was no room. */
 static void tell_rest(struct scry_gvl *g, const struct scry_gvl_waited *waited, uint64_t rest)
 {
-	static const struct waiter none;
-	uint64_t at;
-	const struct waiter *w = scry_map_get(&g->waiters->by_th, waited->th, &at) && at
-					 ? &g->waiters->waiters[at - 1]
-					 : &none;
+	const struct scry_gvl_waiters *s = g->waiters;
+	uint32_t stack = 0, old_stack = 0;
 	const uint64_t open = waited->open_ns < rest ? waited->open_ns : rest;
 	const uint64_t older = waited->older_ns < rest - open ? waited->older_ns : rest - open;
 
-	tell(g, waited, w->stack, &(struct scry_ev_gvl_wait_line){.lost_ns = open});
-	tell(g, waited, w->old_stack, &(struct scry_ev_gvl_wait_line){.lost_ns = older});
+	for (size_t i = 0; i < s->count; i++) {
+		const struct waiter *w = &s->waiters[i];
+
+		if (w->number != waited->number)
+			continue;
+		stack = w->stack; /* the last one's: before the first event it is another */
+		old_stack = w->old_stack ? w->old_stack : old_stack;
+	}
+	tell(g, waited, stack, &(struct scry_ev_gvl_wait_line){.lost_ns = open});
+	tell(g, waited, old_stack, &(struct scry_ev_gvl_wait_line){.lost_ns = older});
 	if (rest - open - older > ROUNDING_NS)
 		tell(g, waited, 0, &(struct scry_ev_gvl_wait_line){.lost_ns = rest - open - older});
 }
@@ -329,7 +381,7 @@ static void tell_waits(struct scry_gvl *g, const struct scry_gvl_waited *waited)
 		const struct row *row = &s->rows[i];
 		const uint64_t ns = ns_of(g, row->weight);
 
-		if (s->waiters[row->waiter].th != waited->th)
+		if (!is_of(s, row, waited->number))
 			continue;
 		tell(g, waited, row->stack,
 		     &(struct scry_ev_gvl_wait_line){.lost_ns = ns,

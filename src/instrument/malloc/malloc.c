@@ -176,6 +176,8 @@ static int enter(struct scry_watch *w)
 	if (r == 0)
 		r = start_keeping(w, m);
 	m->unwinding.user = SCRY_USER_MALLOC;
+	if (r == 0)
+		m->unwinding.modules = scry_malloc_modules(m->calls);
 	if (r == 0 && has_stacks(w))
 		r = scry_unwind_start(
 			&m->unwinding, w->inj, w->held,

@@ -6,16 +6,16 @@ plain, native = ARGV.first(2).map { |path| JSON.parse(File.read(path)) }
 gdb = ARGV[2] && File.readlines(ARGV[2]).filter_map { |l| l =~ /^TID (\d+) (.*)/ && [$1.to_i, $2.split.map { |w| w.split(":", 2) }] }.to_h
 bad = []
 native["threads"].each do |t|
-  of_ruby = t["frames"].reject { |f| f.key?("native") }
+  of_ruby = t["frames"].reject { |f| f["kind"] == "native" }
   bad << "#{t["name"]}: Ruby's frames" unless of_ruby == plain["threads"].find { |p| p["tid"] == t["tid"] }["frames"]
   bad << "#{t["name"]}: #{t["native_end"]}, woven: #{t["is_woven"]}" unless t["native_end"] == "whole" && t["is_woven"]
   # The thread's first C frame stands below its own native frames.
   first = t["frames"].first
-  bad << "#{t["name"]}: #{first} is the newest" unless first.key?("native") && first["module"].include?("libc")
+  bad << "#{t["name"]}: #{first} is the newest" unless first["kind"] == "native" && first["module"].include?("libc")
 end
 with_block = native["threads"].find { |t| t["name"] == "with_block" } || native["threads"].find { |t| t["frames"].any? { |f| f["label"] == "each" } }
-each = with_block["frames"].index { |f| f["method"] == "Array#each" && f["is_c"] } # from 3.4 on it is Ruby's own
-bad << "above each: #{with_block["frames"][each - 1]}" if each && !%w[rb_ary_each].include?(with_block["frames"][each - 1]["native"] || "rb_ary_each")
+each = with_block["frames"].index { |f| f["method"] == "Array#each" && f["kind"] == "c" } # from 3.4 on it is Ruby's own
+bad << "above each: #{with_block["frames"][each - 1]}" if each && !%w[rb_ary_each].include?(with_block["frames"][each - 1]["name"] || "rb_ary_each")
 native_count = 0
 left = Hash.new(0)
 (native["threads"] + native["others"]).each do |t|

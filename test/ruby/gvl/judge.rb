@@ -12,7 +12,7 @@ sum = ->(t) { t.values_at("held_ns", "wanted_ns", "granted_ns", "without_ns", "u
 watched = totals["watched_ns"]
 
 # Whatever it does: times add up.
-threads.each { |t| near["time of #{t["name"]}", sum[t], watched, 0.01] unless t["has_ended"] || %w[started extension].include?(what) }
+threads.each { |t| near["time of #{t["name"]}", sum[t], watched, 0.01] unless t["has_ended"] || %w[started extension comers gives].include?(what) }
 near["time by runnable threads", report["runnable"].sum { |r| r["time_ns"] }, watched - totals["unknown_ns"], 0.01]
 wrong << "held longer than it was watched" if totals["held_ns"] > watched * 1.001
 lost = threads.sum { |t| t["lost_ns"] }
@@ -60,8 +60,8 @@ when "stacks" # each wait is told with where its thread stood: of threads that w
     wrong << "longest at line #{line}: #{longest}, not #{own}" unless longest.between?(own, [own, older].max)
   end
   wrong << "io never waited" if at[10].sum { |r| r["waits"] }.zero? # a turn is as long as the machine makes it
-  wrong << "waits nowhere: #{at[10]}" unless at[10].all? { |r| r["method"] == "Kernel#sleep" && r["stack"].size >= 1 && r["samples"].nil? }
-  wrong << "it is not said" unless report["notes"][1].to_s.match?(/they waited most at .*share.rb:7 .* in \d+ waits, the longest/)
+  wrong << "waits nowhere: #{at[10]}" unless at[10].all? { |r| r["method"] == "Kernel#sleep" && r["frames"].size >= 1 && r["samples"].nil? }
+  wrong << "it is not said" unless report["notes"].any? { |n| n.match?(/they waited most at .*share.rb:7 .* in \d+ waits, the longest/) }
 when "hog" # one thread holds it, in C, for so long by its own clock; another one wants it all the time
   hog, waiter = by_name.fetch("hog")[0], by_name.fetch("waiter")[0]
   near["held by hog", hog["held_ns"], number.to_i, 0.03, 5_000_000]
@@ -101,6 +101,23 @@ when "brief" # eight of 8 ms in a program of two seconds: were no more when they
   wrong << "names are missing: #{by_name.keys}" if by_name.keys.grep(/^brief\d$/).size < number.to_i
   wrong << "the first one has ended" if first["has_ended"]
   near["the first one without it", first["without_ns"], 2_000_000_000, 0.2]
+when "comers" # NUMBER threads and the first one: more than there are rows; none is missing, and none counted twice
+  number = number.to_i
+  wrong << "there are #{threads.sum { |t| [t["threads"], 1].max }}" unless threads.sum { |t| [t["threads"], 1].max } == number + 1
+  wrong << "turns were not counted: #{totals["crowded"]}" unless totals["crowded"].zero?
+  # each gets the lock when it starts, and when its sleep is over
+  ended = threads.reject { |t| t["thread"] == 1 || t["name"] == "ruby" && !t["has_ended"] }
+  wrong << "takes: #{ended.sum { |t| t["takes"] }}" if ended.sum { |t| t["takes"] } < 2 * number
+  wrong << "they have not ended: #{ended.count { |t| !t["has_ended"] }}" if ended.count { |t| !t["has_ended"] } > 300
+  sums = threads.select { |t| t["thread"] >= 4096 }
+  wrong << "nothing is summed" if sums.sum { |t| t["threads"] } < number - 2047
+  wrong << "not by name: #{sums.map { |t| t["name"] }}" unless sums.map { |t| t["name"] }.uniq.size == sums.size
+  near["waits at lines", report["waiting"].sum { |r| r["waits"] }, totals["waits"], 0, 8] if report["waiting"].any? { |r| r["waits"] }
+when "gives" # a call that gives the lock away makes nobody wait, wherever its thread was put off when it had it again
+  mixed = by_name.fetch("mixed")[0]
+  wrong << "another one is worse: #{threads[0]}" unless threads[0] == mixed
+  at = ->(line) { report["rows"].select { |r| r["line"] == line && r["file"].to_s.end_with?("gives.rb") }.sum { |r| r["lost_ns"] } }
+  wrong << "it lost them #{at[8]} where it sleeps, and #{at[7]} where it computes" if at[8] > at[7] / 3
 when "crowd" # more pairs than there is room for: the sums above hold all the same, and it is said
   wrong << "every pair found room" unless totals["unpaired_ns"] > 0
   wrong << "it is not said" unless report["notes"].any? { |n| n.match?(/of the waiting is in no pair/) }

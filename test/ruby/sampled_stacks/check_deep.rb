@@ -7,7 +7,7 @@ seen = bad = 0
 JSON.parse(File.read(ARGV[1]))["rows"].each do |row|
   next unless row["method"] == "Object#work"
 
-  callers = row["stack"].map { |f| [f["file"], f["line"], f["method"].sub(/\A.*in /, "").sub(/\A.*[#.]/, "")] }
+  callers = row["frames"].drop(1).reverse.map { |f| [f["file"], f["line"], f["method"].sub(/\A.*in /, "").sub(/\A.*[#.]/, "")] }
   # From 3.4 on the VM tells of its own code as it does of C: at the place of the caller.
   callers.each_cons(2) { |a, b| b[0, 2] = a[0, 2] if b[0].start_with?("<internal:") }
   at = callers.index { |f| f[2] == "leaf" }

@@ -4,7 +4,7 @@ require "json"
 
 gc_ns, ran_ns, = File.read(ARGV[0]).split.map(&:to_f)
 report = JSON.parse(File.read(ARGV[1]))
-rows = report["rows"].select { |r| (r["stack"] || []).any? { |f| f["method"] == "<main>" && [14, 15].include?(f["line"]) } }
+rows = report["rows"].select { |r| (r["frames"] || []).drop(1).any? { |f| f["method"] == "<main>" && [14, 15].include?(f["line"]) } }
 gc = rows.select { |r| r["method"] == "(garbage collection)" }
 ran = rows.sum { |r| r["cpu_ns"] + r["runnable_ns"] + r["gc_ns"] }
 seen = 100.0 * rows.sum { |r| r["gc_ns"] } / ran

@@ -72,7 +72,7 @@ seen = 0
 report["rows"].each do |row|
   next unless row["method"]
 
-  frames = ((row["stack"] || []) + [row]).map { |f| Frame.new(f["file"].to_s, f["line"], f["method"], f["is_c"]) }
+  frames = (row["frames"] || []).reverse.map { |f| Frame.new(f["file"].to_s, f["line"], f["method"], f["kind"] == "c") }
   seen += row["samples"]
   ([nil] + frames).each_cons(2) do |caller, f|
     why = wrong(caller, f) or next

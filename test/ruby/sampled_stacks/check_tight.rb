@@ -10,7 +10,7 @@ report["rows"].each do |row|
   next unless row["method"]
 
   seen += row["samples"]
-  caller = row["stack"].last or next
+  caller = row["frames"][1] or next
   lines = CALLERS[row["method"]] or next
   leaves += row["samples"]
   line = caller["line"]

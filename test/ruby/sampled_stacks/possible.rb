@@ -1,5 +1,5 @@
-# A program whose every possible stack is known (check_possible.rb knows it too), run while code is
-# made and thrown away, objects are collected and moved, and threads and fibers come and go.
+# A program whose every possible stack is known (check_possible.rb knows it too), run while code is made and thrown away
+# ("made N" after each 1200 pieces), objects are collected and moved, and threads and fibers come and go.
 N = 101
 module P
   def self.hold(n) = (x = n; x += 1 while x < n + 30; x)
@@ -26,6 +26,7 @@ Thread.new do # code that lives for a moment only
     eval("#{"\n" * (k % 97)}def P.churn_#{k}(x) = hold(x)", TOPLEVEL_BINDING, "churn_#{k}.rb", 1)
     5.times { P.public_send("churn_#{k}", k) }
     P.singleton_class.send(:remove_method, "churn_#{k}")
+    puts "made #{k}" if k % 1200 == 0
   end
 end
 Thread.new { k = 0; loop { P.n17(3); Thread.new { P.n18(k % 3 + 1) }.join; k += 1 } }
@@ -38,8 +39,8 @@ Thread.new do # collect, and move
     sleep 0.002
   end
 end
+$stdout.sync = true
 puts "ready"
-$stdout.flush
 3.times { |i| Thread.new { k = i; loop { P.n21(4); k += 1 } } }
 k = 0
 loop { P.public_send("n#{k % N}", 3); k += 1 }

@@ -1,0 +1,27 @@
+/*
+ * An ELF object out of the memory that it was loaded into: for one whose file is gone, was replaced
+ * or never was one (the vDSO).
+ *
+ * Its loaded segments are copied to where the file had them. There are no section headers, and so
+ * no .symtab: notes and symbols are those of program headers and PT_DYNAMIC. Memory is foreign: any
+ * bytes give some object, within limits, or a failure.
+ */
+#ifndef SCRY_SYS_ELF_MEMORY_H
+#define SCRY_SYS_ELF_MEMORY_H
+
+#include "sys/elf.h"
+#include "sys/mem.h"
+
+#define SCRY_ELF_MEMORY_BYTES_MAX (64ull << 20) /* of one object */
+
+/* The object whose ELF header is at `header`. Pages that are not there are zeros. 0 or -errno with
+ * a sentence; the caller closes it. *ret_bias: what its link-time addresses lack. */
+int scry_elf_open_memory(const struct scry_mem *mem, uint64_t header, struct scry_elf **ret,
+			 uint64_t *ret_bias);
+
+/* Does memory at `bias` have this file's notes, of which the build-id is one, or, without notes,
+ * its program headers? SCRY_ELF_UNKNOWN: it has neither, or memory cannot be read. */
+enum scry_elf_proof { SCRY_ELF_SAME, SCRY_ELF_OTHER, SCRY_ELF_UNKNOWN };
+enum scry_elf_proof scry_elf_prove(struct scry_elf *elf, const struct scry_mem *mem, uint64_t bias);
+
+#endif

@@ -1,0 +1,69 @@
+/* Processes of samples. See stack_processes.h. */
+#include "view/stack_processes.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/text.h"
+
+int scry_stack_processes_add(struct scry_stack_processes *k, uint32_t pid, uint64_t ns,
+			     uint64_t samples)
+{
+	size_t i = k->last; /* samples of a process follow each other */
+
+	if (i >= k->count || k->rows[i].pid != pid)
+		for (i = 0; i < k->count && k->rows[i].pid != pid;)
+			i++;
+	if (i == k->room) {
+		size_t room = k->room ? 2 * k->room : 16;
+		struct scry_stack_process *more = reallocarray(k->rows, room, sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		k->rows = more;
+		k->room = room;
+	}
+	if (i == k->count)
+		k->rows[k->count++] = (struct scry_stack_process){.pid = pid};
+	k->rows[i].ns += ns;
+	k->rows[i].samples += samples;
+	k->last = i;
+	return 0;
+}
+
+static int by_time(const void *left, const void *right)
+{
+	const struct scry_stack_process *a = left, *b = right;
+
+	if (a->ns != b->ns)
+		return a->ns < b->ns ? 1 : -1;
+	return (a->pid > b->pid) - (a->pid < b->pid);
+}
+
+void scry_stack_processes_push(struct scry_stack_processes *k, uint64_t total_ns,
+			       struct scry_doc *doc)
+{
+	static const struct scry_column columns[] = {
+		{"%", NULL, SCRY_CELL_TENTHS, NULL, 0},
+		{"s", "total_ns", SCRY_CELL_TIME, NULL, 0},
+		{"samples", "samples", SCRY_CELL_COUNT, NULL, 0},
+		{"process", "pid", SCRY_CELL_NUMBER, NULL, 0},
+	};
+
+	if (k->count < 2)
+		return;
+	qsort(k->rows, k->count, sizeof(*k->rows), by_time);
+	doc->section = "processes";
+	scry_doc_table(doc, columns, sizeof(columns) / sizeof(columns[0]));
+	for (size_t i = 0; i < k->count; i++) {
+		const struct scry_cell cells[] = {
+			scry_cell_number(scry_share(k->rows[i].ns, total_ns, 1000)),
+			scry_cell_number(k->rows[i].ns),
+			scry_cell_number(k->rows[i].samples),
+			scry_cell_number(k->rows[i].pid),
+		};
+
+		doc->ops->row(doc, cells);
+	}
+	doc->section = NULL;
+}

@@ -1,0 +1,28 @@
+/*
+ * The processes of a recording of stacks: of several, how much of the time is whose. A table before
+ * that of the lines.
+ */
+#ifndef SCRY_VIEW_STACK_PROCESSES_H
+#define SCRY_VIEW_STACK_PROCESSES_H
+
+#include "view/doc.h"
+
+struct scry_stack_process {
+	uint64_t ns, samples;
+	uint32_t pid;
+};
+
+struct scry_stack_processes {
+	struct scry_stack_process *rows; /* the caller frees */
+	size_t count, room, last;
+};
+
+/* 0 or -ENOMEM. */
+int scry_stack_processes_add(struct scry_stack_processes *k, uint32_t pid, uint64_t ns,
+			     uint64_t samples);
+
+/* The table, most time first; none where there is one process. Sorts. */
+void scry_stack_processes_push(struct scry_stack_processes *k, uint64_t total_ns,
+			       struct scry_doc *doc);
+
+#endif

@@ -1,0 +1,31 @@
+/*
+ * What a Ruby's thread waits for, as the VM has it: who holds a Mutex or a Monitor, and the names
+ * of threads. Reads only, while all goes on: an answer is of the moment, and the caller proves that
+ * nothing moved meanwhile where that matters.
+ */
+#ifndef SCRY_VM_RUBY_LOCKS_H
+#define SCRY_VM_RUBY_LOCKS_H
+
+#include "vm/ruby.h"
+
+struct scry_ruby_owner {
+	size_t thread;	     /* index of the thread that holds it; `count`: see why */
+	bool is_other_fiber; /* it was locked by a fiber that does not run now */
+	bool is_free;	     /* nobody holds it */
+	const char *why;     /* not known, because; NULL */
+};
+
+/* Who of these `count` threads holds the Mutex at VALUE `mutex`? */
+void scry_ruby_mutex_owner(const struct scry_ruby *ruby, const struct scry_ruby_thread *threads,
+			   size_t count, uint64_t mutex, struct scry_ruby_owner *ret);
+
+/* The Mutex that the Monitor at VALUE `monitor` has: the one object of that class which its struct
+ * names. 0, or -ENOENT. */
+int scry_ruby_monitor_mutex(const struct scry_ruby *ruby, uint64_t monitor, uint64_t *ret);
+
+/* The name that the program gave a thread (Thread#name=), printable, into buf. Its length; 0: it
+ * has none, or that is not known. */
+size_t scry_ruby_thread_name(const struct scry_ruby *ruby, const struct scry_ruby_thread *t,
+			     char *buf, size_t size);
+
+#endif

@@ -1,0 +1,77 @@
+#!/usr/bin/env bats
+# scry dump: who keeps a thread waiting. The judge is the program, which knows who holds what.
+
+load lib
+
+# answers RUBY...: each thread that waits has the kind and the owner that the program says.
+answers() {
+	start locks "$@" "$HERE/dump/locks.rb"
+	wait_for 20 in_file "^ready" "$T/locks.out" || return 1
+	"$SCRY" dump --json -p "$PID" >"$T/dump.json" || return 1
+	right "$T/dump.json"
+}
+
+right() {
+	"$RUBY" -rjson -e '
+	  threads = JSON.parse(File.read(ARGV[0]))["threads"].to_h { |t| [t["name"].tr(" ", "_"), t["waits_for"]] }
+	  lines = File.readlines(ARGV[1], chomp: true) - ["ready"]
+	  lines.size == 11 or abort "the program gave #{lines.size} answers"
+	  lines.each do |line|
+	    name, kind, owner = line.split(" ", 3)
+	    got = threads[name] or abort "no thread #{name} that waits"
+	    got.values_at("kind", "owner_name", "why_unknown") == [kind, owner, nil] or abort "#{line}: #{got}"
+	  end' "$1" "$T/locks.out"
+}
+
+# deadlocked FILE: the one cycle is the two threads that the program names so.
+deadlocked() {
+	json_is "$1" 'ids = r["threads"].select { |t| %w[left right].include?(t["name"]) }.map { |t| t["tid"] }
+	  r["deadlocks"].map(&:sort) == [ids.sort]'
+}
+
+@test "owners of Mutex and Monitor, queues, conditions, joins, full names, and a deadlock" {
+	answers "$RUBY"
+	deadlocked "$T/dump.json"
+	"$SCRY" dump -p "$PID" >"$T/out"
+	grep -qE '^deadlock: thread [0-9]+ "left" waits for Thread::Mutex 0x[0-9a-f]+, which thread [0-9]+ "right" holds, and that one waits for Thread::Mutex 0x[0-9a-f]+, which thread [0-9]+ "left" holds$' "$T/out"
+	grep -qE '^    waits for Monitor 0x[0-9a-f]+, which thread [0-9]+ "a thread whose name has more than fifteen bytes" holds$' "$T/out"
+	grep -qE 'which a suspended fiber of thread [0-9]+ "has fibers" holds$|which thread [0-9]+ "has fibers" holds$' "$T/out"
+	"$SCRY" dump --pause --max-pause 2s --json -p "$PID" >"$T/dump.json"
+	right "$T/dump.json"
+	deadlocked "$T/dump.json"
+}
+
+@test "owners, on every Ruby" {
+	[ -n "${SCRY_TEST_RUBIES:-}" ] || skip "SCRY_TEST_RUBIES names no other Ruby"
+	while read -r -a words; do
+		answers "${words[@]}" || { echo "${words[*]}"; return 1; }
+		deadlocked "$T/dump.json"
+		kill -KILL "$PID"
+		finish "$PID" 2>/dev/null || true
+	done < <(rubies | tail -n +2)
+}
+
+@test "owners and full names in a core" {
+	command -v gcore >/dev/null || skip "no gcore: install gdb"
+	export MALLOC_ARENA_MAX=1
+	answers "$RUBY"
+	gcore -o "$T/core" "$PID" >"$T/gcore.out" 2>&1
+	"$SCRY" dump --json --core "$T/core.$PID" >"$T/core.json"
+	right "$T/core.json"
+	deadlocked "$T/core.json"
+}
+
+@test "threads that take two Mutexes in turn, but in one order, are no deadlock" {
+	start order "$RUBY" -e '
+	  a, b = Mutex.new, Mutex.new
+	  4.times { Thread.new { loop { a.synchronize { b.synchronize { sleep 0.001 } } } } }
+	  $stdout.syswrite("ready")
+	  sleep'
+	wait_for 10 in_file ready "$T/order.out"
+	for _ in $(seq 20); do
+		"$SCRY" dump --json -p "$PID" >"$T/dump.json"
+		json_is "$T/dump.json" 'r["deadlocks"].empty?'
+		cat "$T/dump.json" >>"$T/all.json"
+	done
+	grep -q '"kind": "mutex"' "$T/all.json" # some were seen waiting
+}

@@ -1,0 +1,241 @@
+/*
+ * sys/modules on this process: an object that is mapped twice; one whose file is not what memory
+ * has; one whose file was written anew; the vDSO.
+ */
+#include "sys/modules.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "sys/elf_memory.h"
+
+#define WORK SCRY_TARGET_DIR "/libwork.so"
+#define PAGE 4096ul
+
+static char path[] = "/tmp/scry-modules-XXXXXX";
+
+static void copy_work(void)
+{
+	static uint8_t bytes[1 << 20];
+	int from = open(WORK, O_RDONLY), to = open(path, O_WRONLY | O_CREAT, 0700);
+	ssize_t n = read(from, bytes, sizeof(bytes));
+
+	assert_true(n > 0 && n < (ssize_t)sizeof(bytes) && write(to, bytes, (size_t)n) == n);
+	close(from);
+	close(to);
+}
+
+static void assert_name(struct scry_modules *t, const void *function, const char *symbol)
+{
+	struct scry_code_name name;
+
+	scry_modules_name(t, (uintptr_t)function + 1, &name);
+	assert_non_null(name.symbol);
+	assert_string_equal(name.symbol, symbol);
+	assert_int_equal(name.offset, 1);
+	free(name.module);
+}
+
+/* The entry of the function at `address`, by the unwind tables. */
+static uint64_t entry(struct scry_modules *t, uint64_t address)
+{
+	uint64_t bias;
+	struct scry_module *m = scry_modules_at(t, address, &bias);
+	const struct scry_fdes *fdes = m ? scry_module_fdes(m) : NULL;
+
+	for (size_t i = 0; fdes && i < fdes->count; i++)
+		if (fdes->rows[i].start <= address - bias && address - bias < fdes->rows[i].end)
+			return fdes->rows[i].start + bias;
+	return 0;
+}
+
+static void test_twice(void **state)
+{
+	void *one = dlopen("libm.so.6", RTLD_NOW),
+	     *two = dlmopen(LM_ID_NEWLM, "libm.so.6", RTLD_NOW);
+	const uint64_t first = (uintptr_t)dlsym(one, "cbrt"),
+		       second = (uintptr_t)dlsym(two, "cbrt");
+	struct scry_modules *t = scry_modules_new(getpid());
+	uint64_t bias[2];
+
+	(void)state;
+	assert_true(first && second && first != second);
+	assert_int_equal(entry(t, first + 1), first);
+	assert_int_equal(entry(t, second + 1), second);
+	assert_int_equal(entry(t, first + 1), first);
+	assert_ptr_equal(scry_modules_at(t, first, &bias[0]), scry_modules_at(t, second, &bias[1]));
+	assert_true(bias[0] != bias[1]);
+	scry_modules_free(t);
+	dlclose(two);
+	dlclose(one);
+}
+
+/* The build-id, in memory. */
+static uint8_t *build_id(void *function)
+{
+	Dl_info info;
+	const ElfW(Ehdr) * head;
+	const ElfW(Phdr) * p;
+
+	assert_int_not_equal(dladdr(function, &info), 0);
+	head = info.dli_fbase;
+	p = (const void *)((const uint8_t *)head + head->e_phoff);
+	for (int i = 0; i < head->e_phnum; i++) {
+		uint8_t *at = (uint8_t *)info.dli_fbase + p[i].p_vaddr, *end = at + p[i].p_filesz;
+
+		while (p[i].p_type == PT_NOTE && at < end) {
+			ElfW(Nhdr) note;
+
+			memcpy(&note, at, sizeof(note));
+			if (note.n_type == NT_GNU_BUILD_ID)
+				return at + sizeof(note) + 4;
+			at += sizeof(note) + (note.n_namesz + 3) / 4 * 4 +
+			      (note.n_descsz + 3) / 4 * 4;
+		}
+	}
+	return NULL;
+}
+
+static void write_memory(uint8_t *at, uint8_t byte)
+{
+	uint8_t *page = (uint8_t *)((uintptr_t)at & ~(PAGE - 1));
+
+	assert_int_equal(mprotect(page, PAGE, PROT_READ | PROT_WRITE), 0);
+	*at = byte;
+	assert_int_equal(mprotect(page, PAGE, PROT_READ), 0);
+}
+
+/* What memory has is another build than the file: symbols, rules and code come from memory. */
+static void test_other_file(void **state)
+{
+	struct scry_modules *t;
+	struct scry_module *m;
+	const uint8_t *id;
+	uint8_t *at, byte;
+	uint64_t bias;
+	void *work, *function;
+
+	(void)state;
+	copy_work();
+	work = dlopen(path, RTLD_NOW);
+	function = dlsym(work, "work_call");
+	assert_non_null(function);
+	at = build_id(function);
+	assert_non_null(at);
+	byte = (uint8_t) ~*at;
+	write_memory(at, byte);
+	t = scry_modules_new(getpid());
+	m = scry_modules_at(t, (uintptr_t)function, &bias);
+	assert_non_null(m);
+	assert_true(scry_elf_build_id(scry_module_elf(m), &id) >= 16);
+	assert_int_equal(*id, byte);
+	assert_name(t, function, "work_call");
+	assert_int_equal(entry(t, (uintptr_t)function), (uintptr_t)function);
+	assert_true(scry_module_cfi(m)->rows.count > 2);
+	/* a copy is made once */
+	scry_modules_see(t);
+	assert_ptr_equal(scry_modules_at(t, (uintptr_t)function, &bias), m);
+	/* memory that is as the file again is the file's */
+	write_memory(at, (uint8_t)~byte);
+	scry_modules_see(t);
+	assert_ptr_not_equal(scry_modules_at(t, (uintptr_t)function, &bias), m);
+	assert_name(t, function, "work_call");
+	scry_modules_free(t);
+	dlclose(work);
+	unlink(path);
+}
+
+/* A file keeps its number when it is written anew; what was read of it does not hold. */
+static void test_written_anew(void **state)
+{
+	struct scry_modules *t = scry_modules_new(getpid());
+	struct scry_module *before;
+	struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+	struct stat was, is;
+	uint64_t bias;
+	void *work;
+
+	(void)state;
+	copy_work();
+	work = dlopen(path, RTLD_NOW);
+	scry_modules_see(t);
+	before = scry_modules_at(t, (uintptr_t)dlsym(work, "work_call"), &bias);
+	assert_non_null(before);
+	dlclose(work);
+	assert_int_equal(stat(path, &was), 0);
+	copy_work();
+	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+	assert_int_equal(stat(path, &is), 0);
+	assert_int_equal(was.st_ino, is.st_ino);
+	work = dlopen(path, RTLD_NOW);
+	scry_modules_see(t);
+	assert_ptr_not_equal(scry_modules_at(t, (uintptr_t)dlsym(work, "work_call"), &bias),
+			     before);
+	assert_name(t, dlsym(work, "work_call"), "work_call");
+	scry_modules_free(t);
+	dlclose(work);
+	unlink(path);
+}
+
+static void test_vdso(void **state)
+{
+	struct scry_modules *t = scry_modules_new(getpid());
+	void *vdso = dlopen("linux-vdso.so.1", RTLD_NOW | RTLD_NOLOAD);
+	const void *function = vdso ? dlsym(vdso, "__vdso_clock_gettime") : NULL;
+	uint64_t bias;
+
+	(void)state;
+	assert_non_null(function);
+	assert_name(t, function, "clock_gettime");
+	assert_non_null(scry_modules_at(t, (uintptr_t)function, &bias));
+	assert_int_equal(bias, getauxval(AT_SYSINFO_EHDR));
+	scry_modules_free(t);
+}
+
+static void test_none(void **state)
+{
+	struct scry_modules *t = scry_modules_new(0);
+	struct scry_code_name name;
+	uint64_t bias;
+
+	(void)state;
+	assert_non_null(t);
+	assert_null(scry_modules_at(t, (uintptr_t)test_none, &bias));
+	scry_modules_name(t, (uintptr_t)test_none, &name);
+	assert_string_equal(name.module, "[unmapped]");
+	free(name.module);
+	scry_modules_see(t);
+	scry_modules_free(t);
+}
+
+static int set_up(void **state)
+{
+	int fd = mkstemp(path);
+
+	(void)state;
+	close(fd);
+	return fd < 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_twice),	     cmocka_unit_test(test_other_file),
+		cmocka_unit_test(test_written_anew), cmocka_unit_test(test_vdso),
+		cmocka_unit_test(test_none),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, NULL);
+}
