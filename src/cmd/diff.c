@@ -3,6 +3,7 @@
  */
 #include "view/diff.h"
 #include "view/gvl_diff.h"
+#include "view/malloc_diff.h"
 #include "rec/sections.h"
 #include "view/stacks_diff.h"
 #include "view/syscall_diff.h"
@@ -29,12 +30,13 @@ struct diff_opts {
 
 /* What has rows that are found again in another recording; the first one that both have is
  * compared. */
-enum what { OBJECTS, SYSCALLS, GVL, STACKS, WHATS };
+enum what { OBJECTS, SYSCALLS, GVL, MALLOC, STACKS, WHATS };
 static const struct {
 	const char *section, *name;
 } kinds[WHATS] = {{"objects", "objects"},
 		  {"syscalls", "system calls"},
 		  {"gvl", "the GVL"},
+		  {"malloc", "malloc"},
 		  {"stacks", "stacks"}};
 
 struct side {	    /* "x.scry@5m" */
@@ -148,9 +150,9 @@ static int choose(const struct side sides[2], const char *section, enum what *re
 			return blame(
 				&sides[i],
 				scry_fail(-EINVAL,
-					  "a recording of '%s', and only objects, system calls, "
-					  "the GVL and stacks are compared; fix: scry report, of "
-					  "each",
+					  "a recording of '%s', and only objects, malloc, system "
+					  "calls, the GVL and stacks are compared; fix: scry "
+					  "report, of each",
 					  sides[i].sections.names[0]));
 	while (what < WHATS &&
 	       (section ? strcmp(section, kinds[what].section) != 0
@@ -159,7 +161,7 @@ static int choose(const struct side sides[2], const char *section, enum what *re
 	if (what == WHATS && section)
 		return scry_fail(-EINVAL,
 				 "sections of '%s' are not compared; fix: --section objects, "
-				 "syscalls, gvl or stacks",
+				 "syscalls, gvl, malloc or stacks",
 				 section);
 	if (what == WHATS)
 		return scry_fail(-EINVAL, "one recording is of %s, the other one of %s",
@@ -294,6 +296,30 @@ static int print_stacks(const struct side sides[2], const struct diff_opts *opts
 	return err;
 }
 
+static int print_malloc(const struct side sides[2], const struct diff_opts *opts, FILE *out)
+{
+	const struct scry_diff_side of[2] = {sides[0].diff, sides[1].diff};
+	const struct scry_view_opts *rows = &opts->report.rows;
+	struct scry_doc doc = {.view = "malloc_diff",
+			       .schema = SCRY_MALLOC_DIFF_SCHEMA,
+			       .out = out,
+			       .talk = stderr};
+	int err = 0;
+
+	if (rows->by > SCRY_VIEW_BY_STACK)
+		err = scry_fail(-EINVAL, "calls of malloc are compared by line, file, method, "
+					 "caller, module or stack; fix: --by one of these");
+	if (!err)
+		err = scry_report_open(&doc, &opts->report);
+	if (err)
+		return err;
+	err = scry_view_malloc_diff(of, rows, &doc);
+	if (!err)
+		return scry_doc_end(&doc);
+	scry_doc_abandon(&doc);
+	return err;
+}
+
 static int print_objects(const struct side sides[2], const struct diff_opts *opts, FILE *out)
 {
 	struct scry_doc doc = {
@@ -317,13 +343,18 @@ static int print_to(const struct side sides[2], enum what what, const struct dif
 {
 	static int (*const prints[])(const struct side *sides, const struct diff_opts *opts,
 				     FILE *out) = {
-		[OBJECTS] = print_objects,
-		[SYSCALLS] = print_syscalls,
-		[GVL] = print_gvl,
-		[STACKS] = print_stacks,
+		[OBJECTS] = print_objects, [SYSCALLS] = print_syscalls, [GVL] = print_gvl,
+		[MALLOC] = print_malloc,   [STACKS] = print_stacks,
 	};
 	struct scry_output o;
-	int err = scry_output_check(opts->output, sides[0].fd);
+	int err = 0;
+
+	if (opts->report.rows.live && what != OBJECTS)
+		err = scry_fail(-EINVAL, "--live is for recordings of objects");
+	else if (opts->report.rows.sort == SCRY_VIEW_SORT_TEMPORARY && what != MALLOC)
+		err = scry_fail(-EINVAL, "--sort temporary is for recordings of malloc");
+	if (!err)
+		err = scry_output_check(opts->output, sides[0].fd);
 
 	if (!err)
 		err = scry_output_check(opts->output, sides[1].fd);
@@ -336,8 +367,8 @@ static void help(const struct scry_opt *rows, size_t count)
 {
 	printf("usage: %s\n\nPrints what grew between two recordings of `scry objects`, or between "
 	       "two moments of\none that was made with --every. A moment is a time since the "
-	       "beginning, start or end.\nOf two recordings of `scry syscalls`, `scry gvl` or "
-	       "`scry stacks`: what changed.\n\n",
+	       "beginning, start or end.\nOf two recordings of `scry malloc record`, `scry "
+	       "syscalls`, `scry gvl` or\n`scry stacks`: what changed.\n\n",
 	       usage);
 	scry_opt_help(rows, count, stdout);
 }
@@ -350,10 +381,15 @@ int scry_cmd_diff(int argc, char **argv)
 		 "of one recording: from this moment (default start)", NULL},
 		{0, "to", SCRY_OPT_STRING, &opts.to, "TIME", "to this one (default end)", NULL},
 		{0, "section", SCRY_OPT_STRING, &opts.section, "INSTRUMENT",
-		 "compare this section of recordings of several: objects, syscalls, gvl or stacks",
+		 "compare this section of recordings of several: objects, syscalls, gvl, malloc or "
+		 "stacks",
 		 NULL},
 		{0, "sort", SCRY_OPT_CHOICE, &opts.report.rows.sort, NULL,
-		 "most growth first, of this (default live)", SCRY_VIEW_SORT_CHOICES},
+		 "most growth first, of this (default live; of malloc bytes at the peak)",
+		 SCRY_VIEW_SORT_CHOICES "|temporary"},
+		{0, "live", SCRY_OPT_FLAG, &opts.report.rows.live, NULL,
+		 "growth of what survived the last full mark of the garbage collector: no garbage",
+		 NULL},
 		SCRY_VIEW_PICK_OPT_ROWS(&opts.report.rows),
 		SCRY_VIEW_STACKS_OPT_ROWS(&opts.report.rows),
 		{0, "json", SCRY_OPT_FLAG, &opts.report.json, NULL, "print JSON instead of text",

@@ -33,7 +33,7 @@ int scry_cmd_malloc_record(int argc, char **argv)
 		 "record PREFIXmalloc and the like, of an allocator that is built in (je_)", NULL},
 		{0, "no-lines", SCRY_OPT_FLAG, &record.no_lines, NULL,
 		 "of a Ruby: record native callers only, not its lines", NULL},
-		SCRY_WATCH_ROWS(&opts, &talk, "x.json, x.txt; with --stack x.folded"),
+		SCRY_WATCH_ROWS(&opts, &talk, "x.json, x.txt; with --stack x.folded, x.html"),
 	};
 	const struct scry_watch_cli cli = {
 		.rows = rows,
@@ -57,9 +57,8 @@ int scry_cmd_malloc_record(int argc, char **argv)
 	if (r == 0 && record.depth > SCRY_WALK_DEPTH_MAX)
 		r = scry_fail(-EINVAL, "--stack=%llu: at most %u frames are recorded",
 			      (unsigned long long)record.depth, SCRY_WALK_DEPTH_MAX);
-	if (r == 0 && report.folded && !record.depth)
-		r = scry_fail(-EINVAL, "'%s': there are no stacks to fold; fix: --stack",
-			      opts.output);
+	if (r == 0 && (report.folded || report.flame) && !record.depth)
+		r = scry_fail(-EINVAL, "'%s': no stacks are recorded; fix: --stack", opts.output);
 	if (r == 0 && opts.preload && !opts.command)
 		r = scry_fail(-EINVAL,
 			      "--preload starts a program: give -- CMD; a process that runs "

@@ -1,4 +1,7 @@
 /* `scry objects`: its options. What it does is objects.c. */
+#include <errno.h>
+
+#include "base/err.h"
 #include "cmd/cmd.h"
 #include "cmd/run.h"
 #include "cmd/watch_opts.h"
@@ -30,6 +33,9 @@ int scry_cmd_objects(int argc, char **argv)
 		{0, "force-gc", SCRY_OPT_FLAG, &objects.force_gc, NULL,
 		 "make the program collect its garbage before the end (it is stopped meanwhile)",
 		 NULL},
+		{0, "gc-slices", SCRY_OPT_FLAG, &objects.gc_slices, NULL,
+		 "with --every: the same before each slice, so that garbage does not hide a leak",
+		 NULL},
 		{0, "raw", SCRY_OPT_FLAG, &opts.raw, NULL,
 		 "keep every event in the recording (with -o x.scry)", NULL},
 		SCRY_REPORT_OPT_ROWS(&report),
@@ -47,10 +53,14 @@ int scry_cmd_objects(int argc, char **argv)
 		r = scry_objects_read_sample(sample, &objects.sample);
 	if (r == 0)
 		r = scry_until_parse(until, &opts.until);
+	if (r == 0 && objects.gc_slices && !opts.every_ns)
+		r = scry_fail(-EINVAL, "--gc-slices collects before each slice, and there are "
+				       "none; fix: --every TIME");
 	if (r)
 		return r == 1 ? 0 : SCRY_EXIT_USAGE;
 	if (scry_report_opts_check(&report, opts.output))
 		return SCRY_EXIT_USAGE;
+	objects.force_gc |= objects.gc_slices;
 	objects.stacks = report.rows.stacks;
 	opts.instrument_opts = &objects;
 	return scry_run(&opts, &scry_instrument_objects, &report);

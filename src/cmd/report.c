@@ -156,11 +156,15 @@ static int run_view(struct scry_reader *reader, const struct scry_view *view,
 	if (opts->folded && strcmp(view->name, "objects") && strcmp(view->name, "malloc") &&
 	    strcmp(view->name, "stacks") && strcmp(view->name, "gvl"))
 		return scry_fail(-EINVAL, "view '%s' has no stacks to fold", view->name);
-	if ((opts->flame || opts->speedscope) && strcmp(view->name, "stacks"))
+	if (opts->speedscope && strcmp(view->name, "stacks"))
+		return scry_fail(-EINVAL, "view '%s' has no flame graph", view->name);
+	if (opts->flame && strcmp(view->name, "stacks") && strcmp(view->name, "malloc"))
 		return scry_fail(-EINVAL, "view '%s' has no flame graph", view->name);
 	err = scry_view_refuse(view, &opts->rows);
 	if (err)
 		return err;
+	if (rows.sort == SCRY_VIEW_SORT_TEMPORARY && strcmp(view->name, "malloc"))
+		return scry_fail(-EINVAL, "--sort temporary is for recordings of malloc");
 	err = scry_report_open(&doc, opts);
 	if (err)
 		return err;
@@ -400,9 +404,12 @@ int scry_cmd_report(int argc, char **argv)
 	const char *recording = NULL;
 	int err;
 
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
 		if (rows[i].target == &opts.rows.by)
 			rows[i].choices = SCRY_REPORT_BY_CHOICES;
+		if (rows[i].target == &opts.rows.sort)
+			rows[i].choices = SCRY_VIEW_SORT_CHOICES "|temporary";
+	}
 	opts.rows.by = -1; /* so that one that is given is seen */
 	err = scry_opt_parse_one(rows, count, (struct scry_opt_args){argc, argv}, &recording);
 	if (!err && wants_help) {

@@ -119,8 +119,10 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 
 	if (opts->dry_run)
 		return scry_dry_run(opts, instrument);
-	if (report->flame) {
-		scry_fail(-EINVAL, "'%s': only scry stacks draws pictures; fix: x.txt or x.json",
+	if (report->flame && strcmp(instrument->name, "malloc")) {
+		scry_fail(-EINVAL,
+			  "'%s': only scry stacks and scry malloc draw pictures; fix: x.txt or "
+			  "x.json",
 			  opts->output);
 		return SCRY_EXIT_USAGE;
 	}

@@ -397,21 +397,26 @@ int scry_glibc_held_find(const struct scry_mem *mem, const struct scry_maps *map
 }
 
 int scry_glibc_held_read(const struct scry_mem *mem, const struct scry_glibc_held *held,
-			 uint64_t *ret_bytes)
+			 struct scry_glibc_holding *ret)
 {
-	uint64_t bytes, arena = held->main_arena, words[ARENA_SYSTEM - ARENA_NEXT + 1];
+	uint64_t arena = held->main_arena, words[ARENA_SYSTEM - ARENA_NEXT + 1];
+	struct scry_glibc_holding is = {0};
 
-	if (scry_mem_u64(mem, held->mapped_bytes, &bytes) < 0)
+	if (scry_mem_u64(mem, held->mapped_bytes, &is.bytes) < 0)
 		return -EFAULT;
-	for (int n = 0; n < ARENAS_MAX && bytes < ADDRESSES; n++) {
+	while (is.arenas++ < ARENAS_MAX && is.bytes < ADDRESSES) {
+		uint64_t bytes;
+
 		if (arena % 8 ||
 		    scry_mem_read(mem, arena + 8 * ARENA_NEXT, words, sizeof(words)) < 0 ||
 		    words[ARENA_SYSTEM - ARENA_NEXT] > ADDRESSES)
 			return -EFAULT;
-		bytes += words[ARENA_SYSTEM - ARENA_NEXT];
+		bytes = words[ARENA_SYSTEM - ARENA_NEXT];
+		is.bytes += bytes;
+		is.thread_bytes += arena == held->main_arena ? 0 : bytes;
 		arena = words[0];
 		if (arena == held->main_arena) {
-			*ret_bytes = bytes;
+			*ret = is;
 			return 0;
 		}
 	}

@@ -71,8 +71,13 @@ struct scry_glibc_held {
 /* 0; -ENOTSUP, without a sentence: not found, as before the first call of malloc; or -ENOMEM. */
 int scry_glibc_held_find(const struct scry_mem *mem, const struct scry_maps *maps,
 			 struct scry_glibc_held *ret);
-/* Bytes of all arenas, and of blocks that are mappings. 0; -EFAULT: it is not as it was. */
+struct scry_glibc_holding {
+	uint64_t bytes;	       /* of all arenas, and of blocks that are mappings */
+	uint64_t thread_bytes; /* of these, in arenas but for the first */
+	uint64_t arenas;
+};
+/* 0; -EFAULT: it is not as it was. */
 int scry_glibc_held_read(const struct scry_mem *mem, const struct scry_glibc_held *held,
-			 uint64_t *ret_bytes);
+			 struct scry_glibc_holding *ret);
 
 #endif

@@ -162,15 +162,17 @@ static void find_held(struct scry_malloc_memory *m)
 	scry_error_clear();
 }
 
-static uint64_t read_held(struct scry_malloc_memory *m)
+static void read_held(struct scry_malloc_memory *m, struct scry_ev_memory *ev)
 {
-	uint64_t bytes;
+	struct scry_glibc_holding is;
 
 	if (m->is_glibc && !m->held.main_arena)
 		find_held(m);
-	if (!m->held.main_arena || scry_glibc_held_read(&m->mem, &m->held, &bytes) < 0)
-		return 0;
-	return bytes;
+	if (!m->held.main_arena || scry_glibc_held_read(&m->mem, &m->held, &is) < 0)
+		return;
+	ev->held = is.bytes;
+	ev->arenas = is.arenas;
+	ev->arenas_held = is.thread_bytes;
 }
 
 int scry_malloc_memory_read(struct scry_malloc_memory *m, struct scry_ev_memory *ret)
@@ -185,7 +187,7 @@ int scry_malloc_memory_read(struct scry_malloc_memory *m, struct scry_ev_memory 
 		return -ESRCH;
 	line_bytes(text, "\nVmHWM:", &ev.rss_peak);
 	leave_out_own(m, &ev);
-	ev.held = read_held(m);
+	read_held(m, &ev);
 	if (scry_malloc_memory_times(m, &ev) < 0)
 		return -ESRCH;
 	*ret = ev;

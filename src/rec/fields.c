@@ -201,6 +201,8 @@ static const struct scry_field fields_scry_ev_memory[] = {
 	FIELD(scry_ev_memory, system_ns, "system_ns", NUMBER),
 	FIELD(scry_ev_memory, rss_peak, "rss_peak", NUMBER),
 	FIELD(scry_ev_memory, held, "held", NUMBER),
+	FIELD(scry_ev_memory, arenas, "arenas", NUMBER),
+	FIELD(scry_ev_memory, arenas_held, "arenas_held", NUMBER),
 };
 static const struct scry_field fields_scry_ev_allocator[] = {
 	FIELD(scry_ev_allocator, pid, "pid", NUMBER),

@@ -32,7 +32,7 @@ struct diff {
 	struct scry_object_tables tables;
 	struct scry_object_list from, to;
 	struct diff_row *rows;
-	size_t count, grown, shrunk, same;
+	size_t count, grown, shrunk, same, died;
 	int sort;
 	struct scry_frame_row frames;
 };
@@ -68,6 +68,12 @@ static bool is_same(const struct diff_row *row)
 	       from->live == to->live && from->live_bytes == to->live_bytes;
 }
 
+/* --live: nothing in it survived, neither then nor before. */
+static bool has_died(const struct diff *d, const struct diff_row *row)
+{
+	return d->opts->live && !row->from.live && !row->key.counts.live;
+}
+
 static int match(struct diff *d)
 {
 	size_t i, all = d->from.count + d->to.count, kept = 0;
@@ -98,6 +104,10 @@ static int match(struct diff *d)
 	for (i = 0; i < kept; i++) {
 		struct diff_row *row = &d->rows[i];
 
+		if (has_died(d, row)) {
+			d->died++;
+			continue;
+		}
 		if (is_same(row)) {
 			d->same++;
 			continue;
@@ -111,6 +121,21 @@ static int match(struct diff *d)
 	}
 	qsort(d->rows, d->count, sizeof(*d->rows), compare_growth);
 	return 0;
+}
+
+/* --live: the living are what survived the last full mark, in all that follows. */
+static void keep_survivors(struct scry_object_counts *counts)
+{
+	counts->live = counts->old_live;
+	counts->live_bytes = counts->old_live_bytes;
+	counts->live_samples = 0; /* of sampled ones no interval is known */
+}
+
+static void keep_survivors_of(struct scry_object_list *list)
+{
+	for (size_t i = 0; i < list->count; i++)
+		keep_survivors(&list->rows[i].counts);
+	keep_survivors(&list->all);
 }
 
 enum {
@@ -195,6 +220,19 @@ static void choose_columns(const struct diff *d, struct scry_column columns[COLU
 	if (has_slots(d)) {
 		columns[COLUMN_LIVE_BYTES_GROWTH].title = "live bytes*";
 		columns[COLUMN_LIVE_UNSIZED_TO].title = "unsized then";
+	}
+	if (d->opts->live) {
+		columns[COLUMN_LIVE_GROWTH].title = "survived";
+		columns[COLUMN_LIVE_GROWTH].key = "old_live_growth";
+		columns[COLUMN_LIVE_GROWTH_ERROR].key = "old_live_growth_error";
+		columns[COLUMN_LIVE_BYTES_GROWTH].title =
+			has_slots(d) ? "survived bytes*" : "survived bytes";
+		columns[COLUMN_LIVE_BYTES_GROWTH].key = "old_live_bytes_growth";
+		columns[COLUMN_LIVE_FROM].key = "old_live_from";
+		columns[COLUMN_LIVE_TO].title = "survived then";
+		columns[COLUMN_LIVE_TO].key = "old_live_to";
+		columns[COLUMN_LIVE_BYTES_FROM].key = "old_live_bytes_from";
+		columns[COLUMN_LIVE_BYTES_TO].key = "old_live_bytes_to";
 	}
 	if (d->from.all.is_scaled || d->to.all.is_scaled)
 		columns[COLUMN_LIVE_GROWTH_ERROR].title = "+-";
@@ -292,6 +330,7 @@ static void push_totals(const struct diff *d)
 {
 	const struct scry_object_counts *from = &d->from.all, *to = &d->to.all;
 	const struct scry_moment *m = &d->from_side->moment, *n = &d->to_side->moment;
+	const bool live = d->opts->live;
 	bool is_data = d->doc->is_data, has_numbers = m->has_numbers && n->has_numbers;
 	const struct {
 		bool is_shown;
@@ -304,18 +343,24 @@ static void push_totals(const struct diff *d)
 			key, unit, kind, 0, __VA_ARGS__ \
 		}                                       \
 	}
-		TOTAL(true, "live_growth", "live objects", SCRY_CELL_DELTA,
+		TOTAL(true, live ? "old_live_growth" : "live_growth",
+		      live ? "objects that survived a full mark" : "live objects", SCRY_CELL_DELTA,
 		      growth_cell(from->live, to->live)),
-		TOTAL(true, "live_bytes_growth",
-		      has_slots(d) ? "bytes* of live objects" : "bytes of live objects",
+		TOTAL(true, live ? "old_live_bytes_growth" : "live_bytes_growth",
+		      live	     ? "bytes of these"
+		      : has_slots(d) ? "bytes* of live objects"
+				     : "bytes of live objects",
 		      SCRY_CELL_DELTA, growth_cell(from->live_bytes, to->live_bytes)),
 		TOTAL(true, "allocated_growth", "objects allocated", SCRY_CELL_DELTA,
 		      growth_cell(from->allocated, to->allocated)),
 		TOTAL(is_data, "bytes_growth", "", SCRY_CELL_DELTA,
 		      growth_cell(from->bytes, to->bytes)),
-		TOTAL(true, "live_from", "live at first", SCRY_CELL_COUNT,
+		TOTAL(true, live ? "old_live_from" : "live_from",
+		      live ? "had survived at first" : "live at first", SCRY_CELL_COUNT,
 		      scry_cell_number(from->live)),
-		TOTAL(true, "live_to", "live then", SCRY_CELL_COUNT, scry_cell_number(to->live)),
+		TOTAL(true, live ? "old_live_to" : "live_to",
+		      live ? "had survived then" : "live then", SCRY_CELL_COUNT,
+		      scry_cell_number(to->live)),
 		TOTAL(has_numbers || is_data, "rss_growth_bytes", "bytes of resident memory",
 		      SCRY_CELL_DELTA,
 		      {.number = n->rss_bytes - m->rss_bytes, .is_unknown = !has_numbers}),
@@ -386,6 +431,12 @@ static void push_notes(const struct diff *d)
 				d->doc->is_data ? "" : "*");
 		note(d, &buf);
 	}
+	if (d->opts->live && !d->to.honesty.full_gcs) {
+		scry_buf_printf(&buf, "no full mark of the garbage collector was seen, so nothing "
+				      "is known to have survived one; fix: record with "
+				      "--gc-slices, or watch longer");
+		note(d, &buf);
+	}
 	if (d->opts->stacks && !d->from.has_stacks && !d->to.has_stacks && d->count) {
 		scry_buf_printf(&buf, "no stacks were recorded; fix: record with --stacks");
 		note(d, &buf);
@@ -403,11 +454,14 @@ static void put_growth(struct scry_buf *buf, int64_t growth)
 /* How much more there is, and of what most. */
 static void judge(const struct diff *d)
 {
-	static const char *const things[] = {
+	const char *const things[] = {
 		[SCRY_VIEW_SORT_ALLOCATED] = "objects allocated",
 		[SCRY_VIEW_SORT_BYTES] = "bytes allocated",
-		[SCRY_VIEW_SORT_LIVE] = "live objects",
-		[SCRY_VIEW_SORT_LIVE_BYTES] = "bytes of live objects",
+		[SCRY_VIEW_SORT_LIVE] =
+			d->opts->live ? "objects that survived a full mark" : "live objects",
+		[SCRY_VIEW_SORT_LIVE_BYTES] = d->opts->live
+						      ? "bytes of objects that survived a full mark"
+						      : "bytes of live objects",
 		[SCRY_VIEW_SORT_OLD_LIVE] = "live objects that survived a full mark",
 		[SCRY_VIEW_SORT_OLD_LIVE_BYTES] = "bytes of live objects that survived a full mark",
 		[SCRY_VIEW_SORT_AGE] = "garbage collections that the oldest object survived",
@@ -422,6 +476,8 @@ static void judge(const struct diff *d)
 		scry_buf_printf(&buf, most->growth > 0 ? "; " : "; no row has grown");
 	} else if (d->same) {
 		scry_buf_printf(&buf, "nothing has changed");
+	} else if (d->died) {
+		scry_buf_printf(&buf, "nothing is known to have survived a full mark");
 	} else if (!d->from.all.allocated && !d->to.all.allocated) {
 		scry_buf_printf(&buf, "no object was made, neither then nor before");
 	} else {
@@ -447,6 +503,10 @@ static void push_left_out(const struct diff *d, size_t shown)
 	};
 
 	scry_left_out_push(&left_out, d->doc);
+	if (d->died)
+		scry_doc_remark(
+			d->doc, "%zu row%s left out by --live: nothing in %s survived a full mark",
+			d->died, d->died == 1 ? " is" : "s are", d->died == 1 ? "it" : "them");
 }
 
 /* For people in the order of time; for programs the later one is "honesty". */
@@ -526,6 +586,10 @@ int scry_view_diff(const struct scry_diff_side *from, const struct scry_diff_sid
 		err = scry_object_list_read(&d.to, to->reader);
 	set_moment(&d.from.honesty, &from->moment);
 	set_moment(&d.to.honesty, &to->moment);
+	if (opts->live) {
+		keep_survivors_of(&d.from);
+		keep_survivors_of(&d.to);
+	}
 	if (!err)
 		err = match(&d);
 	if (!err)

@@ -19,8 +19,8 @@ struct scry_diff_side {
 #define SCRY_DIFF_SCHEMA 2
 
 /*
- * Pushes the growth from `from` to `to`. --live is not for it. 0 or -errno with a sentence;
- * scry_doc_end stays the caller's in both cases.
+ * Pushes the growth from `from` to `to`; with --live of what survived full marks. 0 or -errno with
+ * a sentence; scry_doc_end stays the caller's in both cases.
  */
 int scry_view_diff(const struct scry_diff_side *from, const struct scry_diff_side *to,
 		   const struct scry_view_opts *opts, struct scry_doc *doc);

@@ -77,7 +77,7 @@ int scry_out_text_open(struct scry_doc *doc);
 int scry_out_json_open(struct scry_doc *doc);
 int scry_out_folded_open(struct scry_doc *doc); /* for tables with a column "stack" */
 int scry_out_speedscope_open(struct scry_doc *doc);
-int scry_out_flame_open(struct scry_doc *doc); /* the same, and "is_c": an HTML page */
+int scry_out_flame_open(struct scry_doc *doc); /* the same: an HTML page */
 
 /* A frame of a stack in JSON: what FRAMES is an array of. */
 struct scry_json;

@@ -8,7 +8,8 @@ let root, zoom, word = "";
 const label = key => typeof key === "number" ? names[key] : key;
 const gem = key => typeof key === "number" ? gems[key] : "";
 const share = ns => (root.v ? 100 * ns / root.v : 0).toFixed(1) + " %";
-const time = ns => (ns / 1e9).toFixed(3) + " s (" + share(ns) + ")";
+const amount = v => unit == "ns" ? (v / 1e9).toFixed(3) + " s" : v.toLocaleString("en") + " " + unit;
+const time = v => amount(v) + " (" + share(v) + ")";
 const text = node => label(node.key) + ": " + time(node.v) + ", own " + time(node.own);
 
 // Runs of three and more frames that are not the application's become one.

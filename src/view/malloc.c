@@ -14,6 +14,7 @@
 #include "view/honesty.h"
 #include "view/malloc_growth.h"
 #include "view/malloc_places.h"
+#include "view/malloc_sizes.h"
 #include "view/malloc_verdict.h"
 #include "view/table.h"
 #include "view/verdict.h"
@@ -118,6 +119,8 @@ static uint64_t row_key(const struct malloc_view *v, const struct scry_malloc_ca
 		return c->bytes;
 	case SCRY_VIEW_SORT_LIVE:
 		return held_at(v, c).blocks;
+	case SCRY_VIEW_SORT_TEMPORARY:
+		return c->temporary;
 	default:
 		return held_at(v, c).bytes;
 	}
@@ -172,6 +175,7 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 	const struct scry_malloc_caller_sum *c = row->caller;
 	struct scry_malloc_held held = held_at(v, c);
 	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH];
+	struct scry_doc_value sizes[SCRY_MALLOC_SIZE_VALUES];
 	uint32_t depth = v->places.by == SCRY_VIEW_BY_STACK
 				 ? scry_native_frames_frames(&v->sum.stacks, v->reader,
 							     c->name.stack, frames)
@@ -179,6 +183,7 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 	struct scry_doc_frame *caller = &frames[0];
 	struct scry_malloc_growth growth = {0};
 	uint64_t half = 0;
+	enum { GROWTH = 7, FRAMES = 24 };
 	const bool grows = scry_malloc_caller_growth(p, c, &growth),
 		   has_half = scry_malloc_caller_half(p, c, &half);
 	struct scry_cell cells[] = {
@@ -190,6 +195,7 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 		scry_cell_number(c->allocated),
 		scry_cell_number(c->bytes),
 		scry_cell_known(percent(c->short_lived, c->allocated), c->allocated != 0),
+		scry_cell_known(c->temporary, !p->has_more_threads),
 		{.number = growth.bytes_per_s, .is_unknown = !grows, .is_blank = !grows},
 		scry_cell_known(percent(c->live.blocks, c->allocated), c->allocated != 0),
 		scry_cell_known(half, has_half),
@@ -208,17 +214,18 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 		scry_cell_known(c->name.line, c->name.line != 0),
 		scry_functions_string(v->reader, c->name.method_str),
 		{.is_unknown = !depth, .number = depth, .frames = frames},
+		{.number = scry_malloc_sizes_values(c, sizes), .values = sizes},
 		scry_cell_text(v->buf.data, v->buf.len),
 	};
 
-	cells[6].mark = grows ? '+' : ' ';
+	cells[GROWTH].mark = grows ? '+' : ' ';
 	if (!depth && v->places.by == SCRY_VIEW_BY_STACK) { /* recorded without: the caller alone */
 		*caller = (struct scry_doc_frame){.is_native = true, .offset = c->name.offset};
 		caller->file =
 			scry_reader_string(v->reader, c->name.module_str, &caller->file_length);
 		caller->method =
 			scry_reader_string(v->reader, c->name.symbol_str, &caller->method_length);
-		cells[23] = (struct scry_cell){.number = 1, .frames = frames};
+		cells[FRAMES] = (struct scry_cell){.number = 1, .frames = frames};
 	}
 	v->doc->ops->row(v->doc, cells);
 }
@@ -237,6 +244,7 @@ static int push_callers(struct malloc_view *v)
 		{"allocated", "allocated", SCRY_CELL_COUNT, NULL, 0},
 		{"bytes", "bytes", SCRY_CELL_COUNT, NULL, 0},
 		{"short %", NULL, SCRY_CELL_COUNT, NULL, 0},
+		{"temporary", "temporary", SCRY_CELL_COUNT, NULL, 0},
 		{"growth/s", "growth_bytes_per_s", SCRY_CELL_COUNT, NULL, 0},
 		{"kept %", "never_freed_pct", SCRY_CELL_COUNT, NULL, 0},
 		{NULL, "growth_bytes", SCRY_CELL_DELTA, NULL, 0},
@@ -255,6 +263,7 @@ static int push_callers(struct malloc_view *v)
 		{NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
 		{NULL, "method", SCRY_CELL_TEXT, NULL, 0},
 		{NULL, "frames", SCRY_CELL_FRAMES, NULL, 0},
+		{NULL, "sizes", SCRY_CELL_VALUES, NULL, 0},
 		{"caller", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
 	};
 	const struct scry_malloc_process *p = v->process;
@@ -274,10 +283,11 @@ static int push_callers(struct malloc_view *v)
 		if (p->callers[i].allocated)
 			rows[count++] = row_of(v, &p->callers[i]);
 	qsort(rows, count, sizeof(*rows), compare_rows);
-	v->doc->weight = v->opts->sort == SCRY_VIEW_SORT_ALLOCATED ? "allocated"
-			 : v->opts->sort == SCRY_VIEW_SORT_BYTES   ? "bytes"
-			 : v->opts->sort == SCRY_VIEW_SORT_LIVE	   ? "at_blocks"
-								   : "at_bytes";
+	v->doc->weight = v->opts->sort == SCRY_VIEW_SORT_ALLOCATED   ? "allocated"
+			 : v->opts->sort == SCRY_VIEW_SORT_BYTES     ? "bytes"
+			 : v->opts->sort == SCRY_VIEW_SORT_LIVE	     ? "at_blocks"
+			 : v->opts->sort == SCRY_VIEW_SORT_TEMPORARY ? "temporary"
+								     : "at_bytes";
 	scry_doc_table(v->doc, columns, sizeof(columns) / sizeof(columns[0]));
 	for (i = 0; i < count; i++) {
 		put_place(v, &rows[i]);
@@ -293,7 +303,9 @@ static int push_callers(struct malloc_view *v)
 	scry_left_out_push(&left_out, v->doc);
 	scry_doc_remark(v->doc,
 			"short %%: of the blocks, ended within %u calls of malloc and free; "
-			"growth/s: bytes by which what lives rose each second, to the end (+), and "
+			"temporary: freed or resized by the thread that made them, before it made "
+			"another; growth/s: bytes by which what lives rose each second, to the end "
+			"(+), and "
 			"the share of the caller's blocks that was never freed",
 			SCRY_MALLOC_SHORT_CALLS);
 	scry_grep_done(&grep);
@@ -319,34 +331,6 @@ static void push_functions(struct malloc_view *v)
 		};
 
 		if (v->process->functions[i])
-			v->doc->ops->row(v->doc, cells);
-	}
-}
-
-static void push_sizes(struct malloc_view *v)
-{
-	static const struct scry_column columns[] = {
-		{"size up to", "up_to_bytes", SCRY_CELL_COUNT, NULL, 0},
-		{"blocks", "blocks", SCRY_CELL_COUNT, NULL, 0},
-		{"bytes", "bytes", SCRY_CELL_COUNT, NULL, 0},
-		{"live at end", "end_blocks", SCRY_CELL_COUNT, NULL, 0},
-		{"bytes", "end_bytes", SCRY_CELL_COUNT, NULL, 0},
-	};
-	const struct scry_malloc_process *p = v->process;
-
-	v->doc->section = "sizes";
-	v->doc->title = "sizes asked for";
-	scry_doc_table(v->doc, columns, sizeof(columns) / sizeof(columns[0]));
-	for (int i = 0; i < SCRY_MALLOC_SIZE_ROWS; i++) {
-		const struct scry_cell cells[] = {
-			scry_cell_known(1ull << i, i < SCRY_MALLOC_SIZE_ROWS - 1),
-			scry_cell_number(p->sizes[i].blocks),
-			scry_cell_number(p->sizes[i].bytes),
-			scry_cell_number(p->size_live[i].blocks),
-			scry_cell_number(p->size_live[i].bytes),
-		};
-
-		if (p->sizes[i].blocks)
 			v->doc->ops->row(v->doc, cells);
 	}
 }
@@ -484,12 +468,18 @@ static void push_totals(struct malloc_view *v)
 		 SCRY_CELL_COUNT, 0,
 		 scry_cell_known(explained < 100 ? explained : 100,
 				 scry_malloc_peak_looked_at(p) && !scry_malloc_older_unknown(p))},
+		{"arenas", "arenas of malloc at most", SCRY_CELL_COUNT, 0,
+		 scry_cell_known(p->arenas, p->arenas != 0)},
+		{"arenas_held_bytes", "bytes that malloc held in those of threads", SCRY_CELL_COUNT,
+		 0, scry_cell_known(p->arenas_held, p->arenas != 0)},
 		{"allocated", "blocks allocated or resized", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(p->allocated)},
 		{"bytes", "bytes asked for", SCRY_CELL_COUNT, 0, scry_cell_number(p->bytes)},
 		{"ended", "blocks freed", SCRY_CELL_COUNT, 0, scry_cell_number(p->ended)},
 		{"short_lived_pct", "% of them short-lived", SCRY_CELL_COUNT, 0,
 		 scry_cell_known(percent(p->short_lived, p->lived), p->lived != 0)},
+		{"temporary", "blocks temporary", SCRY_CELL_COUNT, 0,
+		 scry_cell_known(p->temporary, !p->has_more_threads)},
 		{"foreign_ends_pct", "% of them freed by another thread", SCRY_CELL_COUNT, 0,
 		 scry_cell_known(percent(p->foreign_ends, p->lived), p->lived != 0)},
 		{"unknown_ends",
@@ -588,6 +578,9 @@ static void note_callers(struct malloc_view *v)
 		note_growing(v, &line);
 	if (p->peak.bytes)
 		note_peak(v, &line, &most);
+	scry_malloc_places_wrappers(&v->places, &line);
+	if (line.len)
+		note(v, &line);
 	scry_buf_done(&line);
 }
 
@@ -757,7 +750,7 @@ static int push(struct malloc_view *v)
 		return err;
 	push_functions(v);
 	push_curve(v);
-	push_sizes(v);
+	scry_malloc_sizes_push(&v->places, v->doc);
 	if (v->process->lived || v->doc->is_data)
 		push_lives(v);
 	if (v->sum.count > 1)

@@ -4,10 +4,13 @@
 #include "base/demangle.h"
 #include "base/err.h"
 #include "base/intern.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define WRAPPED 5 /* one of so many bytes */
 
 int scry_malloc_places_check(const struct scry_view_opts *opts)
 {
@@ -122,6 +125,9 @@ static void add(struct scry_malloc_caller_sum *sum, const struct scry_malloc_cal
 	sum->bytes += c->bytes;
 	sum->ended += c->ended;
 	sum->short_lived += c->short_lived;
+	sum->temporary += c->temporary;
+	for (int i = 0; i < SCRY_MALLOC_SIZE_ROWS; i++)
+		sum->size_blocks[i] += c->size_blocks[i];
 	add_held(&sum->live, &c->live);
 	add_held(&sum->peak, &c->peak);
 	add_held(&sum->at, &c->at);
@@ -170,4 +176,29 @@ int scry_malloc_places_merge(const struct scry_malloc_places *places)
 	scry_buf_done(&key);
 	free(place_of);
 	return err ? scry_fail(err, "no memory for the places") : 0;
+}
+
+void scry_malloc_places_wrappers(const struct scry_malloc_places *places, struct scry_buf *buf)
+{
+	const struct scry_malloc_process *p = places->process;
+	const char *name = NULL;
+	uint64_t bytes = 0, most = 0;
+
+	for (uint32_t i = 0; i < p->caller_count; i++) {
+		const struct scry_malloc_caller_sum *c = &p->callers[i];
+		const char *symbol = scry_reader_string(places->reader, c->name.symbol_str, NULL);
+
+		if (c->name.stack || c->name.file_str || !symbol || !scry_native_is_wrapper(symbol))
+			continue;
+		bytes += c->bytes;
+		name = c->bytes >= most ? symbol : name;
+		most = c->bytes >= most ? c->bytes : most;
+	}
+	if (!name || bytes < p->bytes / WRAPPED)
+		return;
+	scry_buf_printf(buf, "%u %% of the bytes were asked for through ",
+			(unsigned int)scry_share(bytes, p->bytes, 100));
+	scry_demangle_put(name, strlen(name), buf);
+	scry_buf_printf(buf, " and the like, which allocate for others; fix: record with --stack, "
+			     "which names these others");
 }

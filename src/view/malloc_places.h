@@ -30,4 +30,8 @@ int scry_malloc_places_merge(const struct scry_malloc_places *p);
 void scry_malloc_places_put(const struct scry_malloc_places *p,
 			    const struct scry_malloc_caller_sum *c, struct scry_buf *buf);
 
+/* A sentence where a fifth of the bytes and more are of callers that allocate for others, and no
+ * stacks say for whom. Appends nothing where there is no need for it. */
+void scry_malloc_places_wrappers(const struct scry_malloc_places *p, struct scry_buf *buf);
+
 #endif

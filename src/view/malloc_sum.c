@@ -23,6 +23,7 @@ struct scry_malloc_block_sum {
 	uint64_t born_ns;    /* 0: before the recording */
 	uint64_t born_calls; /* calls up to it, and one; 0: no block that is known lives here */
 	uint32_t caller, thread;
+	uint32_t maker; /* the thread that made or resized it last; 0: not known */
 };
 
 static int no_memory(void)
@@ -64,8 +65,11 @@ static void free_blocks(struct scry_malloc_sum *s, struct scry_malloc_process *p
 	}
 	s->bytes -= p->page_cap * sizeof(*p->pages);
 	free(p->pages);
+	s->bytes -= p->newest_cap * sizeof(*p->newest);
+	free(p->newest);
+	p->newest = NULL;
 	p->pages = NULL;
-	p->page_cap = 0;
+	p->page_cap = p->newest_cap = 0;
 }
 
 static void free_callers(struct scry_malloc_sum *s, struct scry_malloc_process *p)
@@ -139,7 +143,7 @@ static int process_of(struct scry_malloc_sum *s, uint32_t pid, struct scry_mallo
 
 static int add_caller(struct scry_malloc_sum *s, struct scry_malloc_process *p, uint32_t id)
 {
-	uint32_t cap = p->caller_cap ? p->caller_cap * 2 : 16;
+	uint32_t cap = p->caller_cap ? p->caller_cap * 2 : 8;
 	void *grown;
 
 	if (p->caller_count == p->caller_cap) {
@@ -243,6 +247,28 @@ static void live_take(struct scry_malloc_held *h, uint64_t size)
 	h->bytes -= size;
 }
 
+/* What a thread made last; NULL: there are too many threads, or `thread` is none. */
+static uint32_t *newest_of(struct scry_malloc_sum *s, struct scry_malloc_process *p,
+			   uint32_t thread)
+{
+	uint32_t cap = p->newest_cap ? p->newest_cap : 16;
+	void *grown;
+
+	if (thread < p->newest_cap)
+		return thread ? &p->newest[thread] : NULL;
+	p->has_more_threads |= thread >= SCRY_MALLOC_SUM_THREADS;
+	if (thread >= SCRY_MALLOC_SUM_THREADS)
+		return NULL;
+	while (cap <= thread)
+		cap *= 2;
+	grown = grow(s, p->newest, (struct room){p->newest_cap, cap, sizeof(*p->newest)});
+	if (!grown)
+		return NULL;
+	p->newest = grown;
+	p->newest_cap = cap;
+	return thread ? &p->newest[thread] : NULL;
+}
+
 static int block_begins(struct scry_malloc_sum *s, struct scry_malloc_process *p,
 			const struct scry_ev_malloc *call, struct scry_malloc_block_sum born)
 {
@@ -256,17 +282,25 @@ static int block_begins(struct scry_malloc_sum *s, struct scry_malloc_process *p
 	born.size = call->size;
 	born.taken = (call->usable ? call->usable : call->size) + HEAD;
 	born.caller = (uint32_t)(c - p->callers);
-	*block_at(p, call->block) = born;
 	caller_settle(p, c);
 	c->allocated++;
 	c->bytes += call->size;
+	c->size_blocks[size_row(call->size)]++;
 	if (call->function != SCRY_MALLOC_OLDER) {
+		uint32_t *newest = newest_of(s, p, call->thread);
+
+		if (!newest && call->thread && call->thread < SCRY_MALLOC_SUM_THREADS)
+			return -ENOMEM;
+		if (newest)
+			*newest = call->block + 1;
+		born.maker = newest ? call->thread : 0;
 		p->allocated++;
 		p->bytes += call->size;
 	} else {
 		p->older += call->size;
 		c->older += call->size;
 	}
+	*block_at(p, call->block) = born;
 	live_add(&c->live, call->size);
 	live_add(&p->live, call->size);
 	p->taken += born.taken;
@@ -285,11 +319,11 @@ static int block_begins(struct scry_malloc_sum *s, struct scry_malloc_process *p
 }
 
 /* True when the block was known; it is not any more. */
-static bool block_ends(struct scry_malloc_process *p, uint32_t number,
+static bool block_ends(struct scry_malloc_process *p, const struct scry_ev_malloc *call,
 		       struct scry_malloc_block_sum *ret_block)
 {
 	struct scry_malloc_caller_sum *c;
-	struct scry_malloc_block_sum *b = block_at(p, number);
+	struct scry_malloc_block_sum *b = block_at(p, call->block);
 
 	if (!b || !b->born_calls) {
 		p->unknown_ends++;
@@ -299,6 +333,11 @@ static bool block_ends(struct scry_malloc_process *p, uint32_t number,
 	b->born_calls = 0;
 	c = &p->callers[b->caller];
 	caller_settle(p, c);
+	if (b->maker && p->newest[b->maker] == call->block + 1) {
+		p->newest[b->maker] = 0;
+		c->temporary += b->maker == call->thread;
+		p->temporary += b->maker == call->thread;
+	}
 	c->ended++;
 	live_take(&c->live, b->size);
 	live_take(&p->live, b->size);
@@ -398,10 +437,10 @@ static int on_blocks(struct scry_malloc_sum *s, struct scry_malloc_process *p,
 	case SCRY_MALLOC_EFFECT_BEGIN:
 		return block_begins(s, p, call, b);
 	case SCRY_MALLOC_EFFECT_AGAIN:
-		block_ends(p, call->block, &b); /* its life goes on */
+		block_ends(p, call, &b); /* its life goes on */
 		return block_begins(s, p, call, b);
 	case SCRY_MALLOC_EFFECT_END:
-		if (block_ends(p, call->block, &b))
+		if (block_ends(p, call, &b))
 			life_ends(p, &b, call);
 		return 0;
 	default:
@@ -491,8 +530,12 @@ static int on_memory(struct scry_malloc_sum *s, uint64_t time_ns,
 
 	if (err || !p || !memory->rss_anon)
 		return err; /* a process that ends has none */
-	if (memory->held > p->held_peak)
+	if (memory->held > p->held_peak) {
 		p->held_peak = memory->held;
+		p->arenas_held = memory->arenas_held;
+	}
+	if (memory->arenas > p->arenas)
+		p->arenas = memory->arenas;
 	if (p->look_count == SCRY_MALLOC_LOOKS)
 		process_look(p);
 	p->looks[p->look_count++] = (struct scry_malloc_look){time_ns, memory->rss_anon};

@@ -1,8 +1,8 @@
 /*
  * What the calls of the malloc family in a recording come to, one sum for each process.
  *
- * One pass. Memory: 40 bytes for each block of the most that lived at once, and 720 bytes a caller;
- * 10 KiB of a process that has ended.
+ * One pass. Memory: 48 bytes for each block of the most that lived at once, and 1,120 bytes a
+ * caller; 10 KiB of a process that has ended.
  * The state at the peak is not copied at each new peak: a caller remembers what it held at the peak
  * when it next changes, so a peak costs nothing. In the same way it remembers what it held before
  * the process began to free and hardly began any more: a program that ends may free all it has.
@@ -30,6 +30,8 @@ struct scry_malloc_caller_sum {
 	uint64_t allocated, bytes;  /* blocks begun or resized here, and what was asked for */
 	uint64_t ended;		    /* of those, freed or resized */
 	uint64_t short_lived;
+	uint64_t temporary; /* freed or resized by the thread that made it before it made another */
+	uint64_t size_blocks[SCRY_MALLOC_SIZE_ROWS]; /* as the process's `sizes` */
 	uint64_t older; /* bytes of blocks that are older than the recording */
 	struct scry_malloc_held live, peak, at;
 	struct scry_malloc_held last;	       /* as the process's */
@@ -76,6 +78,11 @@ struct scry_malloc_process {
 	uint64_t lived; /* of these, whose beginning was recorded, too; of these: */
 	uint64_t short_lived;
 	uint64_t foreign_ends; /* by another thread than the one that made it */
+	uint64_t temporary;    /* as a caller's; too few where has_more_threads */
+	uint32_t
+		*newest; /* by thread: the block that it made last, and one; 0: none, or it ended */
+	uint32_t newest_cap;
+	bool has_more_threads; /* than SCRY_MALLOC_SUM_THREADS */
 	uint64_t unknown_ends; /* of blocks made before the recording */
 	uint64_t failed, null_frees, moved;
 	uint64_t older;
@@ -91,15 +98,15 @@ struct scry_malloc_process {
 	struct scry_malloc_point points[SCRY_MALLOC_SLICES];
 	uint32_t point_count;
 	uint64_t point_every;		       /* calls */
-	uint64_t moments[SCRY_MALLOC_MOMENTS]; /* live bytes, each moment_every after the one before
-						*/
+	uint64_t moments[SCRY_MALLOC_MOMENTS]; /* live bytes, moment_every apart */
 	uint32_t moment_count;
-	uint64_t moment_every;	/* ns */
-	uint64_t seen_ns;	/* that it was there: its last call or look */
-	uint64_t rss, rss_live; /* RssAnon told last, and what lived then; 0 unknown */
-	uint64_t rss_ns;
+	uint64_t moment_every;		    /* ns */
+	uint64_t seen_ns;		    /* that it was there: its last call or look */
+	uint64_t rss, rss_live, rss_ns;	    /* RssAnon told last, what lived then; 0 unknown */
 	uint64_t rss_peak, rss_live_peak;   /* of all looks */
 	uint64_t held_peak;		    /* that malloc had from the kernel; 0 unknown */
+	uint64_t arenas_held;		    /* of it then, in arenas but for the first */
+	uint64_t arenas;		    /* at most; 0 unknown */
 	uint64_t rss_first, rss_first_live; /* of a look before the first call; 0 none */
 	struct scry_malloc_look
 		looks[SCRY_MALLOC_LOOKS]; /* that wait for the calls of their time */
@@ -112,6 +119,7 @@ struct scry_malloc_process {
 
 #define SCRY_MALLOC_SUM_PROCESSES 16384u
 #define SCRY_MALLOC_SUM_CALLERS (1u << 19) /* as many as are recorded; those beyond: not known */
+#define SCRY_MALLOC_SUM_THREADS (1u << 20)
 #define SCRY_MALLOC_SUM_BYTES (2ull << 30) /* of callers and blocks, of all processes together */
 
 struct scry_malloc_sum {
@@ -122,8 +130,7 @@ struct scry_malloc_sum {
 	uint32_t living;   /* first; the rest has ended: what follows of their pids is new */
 	uint64_t bytes;	   /* of SCRY_MALLOC_SUM_BYTES */
 	uint32_t pid;	   /* only this one; 0 all */
-	uint64_t began_ns; /* absolute: when the first process was entered; set by the caller to
-			      what holds where a recording does not say */
+	uint64_t began_ns; /* absolute: the first process was entered; set for where none says so */
 	bool has_began;
 	bool has_at;	   /* a moment is asked for: */
 	uint64_t at_ns;	   /* since it began */

@@ -307,6 +307,24 @@ static void put_unexplained(const struct scry_malloc_process *p, struct scry_buf
 			p->has_vm ? ", as the heap of the VM" : "");
 }
 
+/* Threads have arenas, and most of what malloc held without need is there. */
+static bool is_in_arenas(const struct scry_malloc_process *p)
+{
+	return p->arenas > 2 && p->held_peak > p->taken_peak &&
+	       p->arenas_held > (p->held_peak - p->taken_peak) / 2 &&
+	       p->arenas_held > p->held_peak / 2;
+}
+
+static void put_arenas(const struct scry_malloc_process *p, struct scry_buf *buf)
+{
+	if (!is_in_arenas(p))
+		return;
+	scry_buf_printf(buf, "; malloc has %llu arenas, ", (unsigned long long)p->arenas);
+	put_size(buf, "and ", p->arenas_held,
+		 " of what it held were in those of threads: MALLOC_ARENA_MAX=2 in the "
+		 "program's environment may be enough");
+}
+
 enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p,
 					     struct scry_buf *buf)
 {
@@ -330,6 +348,7 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 		scry_buf_printf(buf, ": kept by the allocator, or held by blocks scattered over "
 				     "its pages; another allocator may give it back: scry malloc "
 				     "replay");
+		put_arenas(p, buf);
 		return verdict;
 	case SCRY_MALLOC_VERDICT_FRAGMENTS:
 		put_size(buf, "no leak seen; resident memory reached ", p->rss_peak, "");
@@ -341,6 +360,7 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 		else
 			scry_buf_printf(buf, "lost in or between blocks, or not malloc's");
 		scry_buf_printf(buf, "; another allocator may need less: scry malloc replay");
+		put_arenas(p, buf);
 		return verdict;
 	case SCRY_MALLOC_VERDICT_ELSEWHERE:
 	case SCRY_MALLOC_VERDICT_UNEXPLAINED:

@@ -55,7 +55,10 @@ static void push_totals(const struct objects *o)
 		      scry_cell_number(all->bytes)),
 		TOTAL(is_data || all->unsized, "unsized", "objects whose bytes are not all counted",
 		      scry_cell_number(all->unsized)),
-		TOTAL(true, "live", "still live at the end", scry_cell_number(all->live)),
+		TOTAL(true, "live",
+		      l->honesty.forced_gc_ns ? "live after a forced collection"
+					      : "not freed yet (may be garbage; --force-gc tells)",
+		      scry_cell_number(all->live)),
 		TOTAL(is_data || all->is_scaled, "live_error",
 		      all->is_least ? "so many live: some samples were not followed"
 				    : "of these more or less (95 % interval)",

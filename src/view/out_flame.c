@@ -100,6 +100,7 @@ static void flame_table(struct scry_doc *doc)
 {
 	struct flame *flame = doc->renderer;
 	const char *keys[PARTS] = {"frames", doc->weight, "thread", "state"};
+	const char *unit = strrchr(doc->weight, '_'); /* self_ns, at_bytes; temporary */
 
 	for (size_t part = 0; part < PARTS; part++) {
 		flame->columns[part] = doc->column_count;
@@ -109,7 +110,8 @@ static void flame_table(struct scry_doc *doc)
 		assert(part >= NEEDED || flame->columns[part] < doc->column_count);
 	}
 	if (!flame->has_table)
-		fputs("const rows=[\n", doc->out);
+		fprintf(doc->out, "const unit=\"%s\";\nconst rows=[\n",
+			unit ? unit + 1 : doc->weight);
 	flame->has_table = true;
 }
 
@@ -251,7 +253,7 @@ static int flame_end(struct scry_doc *doc)
 	struct flame *flame = doc->renderer;
 	bool is_short = flame->is_short || flame->talk.failed;
 
-	fputs(flame->has_table ? "];\n" : "const rows=[];\n", doc->out);
+	fputs(flame->has_table ? "];\n" : "const unit='';\nconst rows=[];\n", doc->out);
 	put_list(doc, "names", &flame->names, BEFORE);
 	put_list(doc, "gems", &flame->names, BEHIND);
 	put_list(doc, "threads", &flame->threads, BEFORE);
@@ -286,7 +288,7 @@ int scry_out_flame_open(struct scry_doc *doc)
 	scry_intern_init(&flame->threads, NAMES_MAX, NAMES_BYTES);
 	scry_intern_init(&flame->states, NAMES_MAX, NAMES_BYTES);
 	doc->ops = &ops;
-	doc->is_data = true;
+	doc->is_data = doc->is_folded = true;
 	doc->renderer = flame;
 	fprintf(doc->out, "%s%s%s", head, flame_css, body);
 	return 0;

@@ -362,7 +362,7 @@ static bool is_nothing(const struct scry_pair *pair)
 	       (pair->kind != SCRY_CELL_TEXT && pair->cell.number < least);
 }
 
-/* "1,104,279 objects allocated; 48,619 still live at the end": those that are not 0. */
+/* "1,104,279 objects allocated; 48,619 not freed yet": those that are not 0. */
 static void put_sentence(struct scry_buf *buf, const struct scry_pair *pairs, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {

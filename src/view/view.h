@@ -35,7 +35,8 @@ enum scry_view_sort {
 	SCRY_VIEW_SORT_LIVE,
 	SCRY_VIEW_SORT_LIVE_BYTES,
 	SCRY_VIEW_SORT_AGE,
-	SCRY_VIEW_SORT_OLD_LIVE, /* what live and live-bytes mean with --live */
+	SCRY_VIEW_SORT_TEMPORARY, /* of malloc only */
+	SCRY_VIEW_SORT_OLD_LIVE,  /* what live and live-bytes mean with --live */
 	SCRY_VIEW_SORT_OLD_LIVE_BYTES,
 };
 

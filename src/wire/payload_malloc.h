@@ -88,6 +88,8 @@ struct scry_ev_memory { /* what the kernel says of a process at time_ns */
 	uint64_t user_ns, system_ns;		/* the same */
 	uint64_t rss_peak; /* bytes, resident of all kinds, at most until now */
 	uint64_t held;	   /* bytes that malloc has from the kernel, as glibc counts; 0 unknown */
+	uint64_t arenas;   /* of malloc's; 0: `held` is not known, or an older recording */
+	uint64_t arenas_held; /* of `held`, in the arenas but for the first one: those of threads */
 };
 
 #define SCRY_ALLOCATOR_OLDER_PARTIAL 1u /* there were more older blocks than were found */

@@ -225,7 +225,7 @@ json_parses() {
 	scry_ends 1 diff "$T/plain.scry" --from 5m
 	says "plain.scry.*no slices.*--every"
 	scry_ends 1 diff "$T/plain.scry" "$T/count.scry"
-	says "count.scry.*a recording of 'count', and only objects, system calls and the GVL are compared"
+	says "count.scry.*a recording of 'count', and only objects, malloc, system calls and the GVL are compared"
 	scry_ends 1 diff "$T/plain.scry" "$T/missing.scry"
 	says "missing.scry"
 	echo "no recording" >"$T/no.scry"

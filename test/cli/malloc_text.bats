@@ -107,10 +107,10 @@ setup() {
 	[ "$status" -eq 1 ]
 	run "$SCRY" report "$T/a.scry" --by class -o "$T/out/old" --force
 	[ "$status" -eq 1 ]
-	run "$SCRY" diff "$T/a.scry" "$T/a.scry" -o "$T/out/old" --force
+	run "$SCRY" diff "$T/a.scry" "$T/a.scry" --by gem -o "$T/out/old" --force
 	[ "$status" -eq 1 ]
 	[ "$(cat "$T/out/old")" = precious ]
-	run "$SCRY" report "$T/a.scry" -o "$T/out/r.html"
+	run "$SCRY" report "$T/a.scry" --view info -o "$T/out/r.html"
 	[ "$status" -eq 1 ]
 	[ "$(ls -A "$T/out")" = old ]
 	cp "$T/a.scry" "$T/plain" # an ending that is not written is refused before

@@ -119,6 +119,33 @@ SUMS='rows.select { |x| %w[Text List Table Plain Wide Pair Many].include?(x["cla
 	json_is "$T/o.json" '(r["notes"] || []).none? { |n| n.include?("forced collection") }'
 }
 
+# slice_at_end: seconds from the beginning to the last slice of x.scry.
+slice_at_end() {
+	"$SCRY" report "$T/x.scry" --view events --json | jq -rs '[.[] | select(.event == "slice")] |
+		(.[-1].end_ns - .[0].begin_ns) / 1e9 | tostring + "s"'
+}
+
+# A few may be on the machine stack.
+@test "--gc-slices and diff --live: a leak beside garbage on one line is as much as it is, from slice to slice" {
+	RECORDED=x.scry watched leak.rb -- --every 100ms --gc-slices
+	json_is "$T/o.json" '(r["notes"] || []).none? { |n| n.include?("slice") }'
+	for live in "" --live; do
+		"$SCRY" diff "$T/x.scry" --from start --to "$(slice_at_end)" --by class $live --json >"$T/o.json"
+		json_is "$T/o.json" 'x = rows.find { |x| x["class"] == "Leaked" }; x["allocated_growth"] == 20400 &&
+			(x["old_live_growth"] || x["live_growth"]).between?(400, 408)'
+	done
+	json_is "$T/o.json" 'x = rows[0]; x.key?("old_live_to") && !x.key?("live_growth") && r["totals"].key?("old_live_growth")'
+	json_is "$T/o.json" 'rows.all? { |x| x["old_live_from"] > 0 || x["old_live_to"] > 0 }'
+	"$SCRY" diff "$T/x.scry" --from start --live >"$T/diff"
+	head -1 "$T/diff" | grep -q "^+[0-9,]* objects that survived a full mark; Leaked at .*leak.rb:[0-9]* grew most, by 40[0-8]$"
+	rm "$T/go"
+	RECORDED=y.scry watched leak.rb -- --every 100ms # the same without: nothing is known to have survived
+	"$SCRY" diff "$T/y.scry" --from start --live >"$T/diff"
+	json_is "$T/o.json" 'r["honesty"]["full_gcs"] > 0' || grep -q "fix: record with --gc-slices" "$T/diff"
+	run "$SCRY" objects --gc-slices -- "$RUBY" -e 1
+	[ "$status" -eq 2 ]
+}
+
 @test "--force-gc by hooks: what survived it is known, as by events" {
 	watched garbage.rb -- --by class --force-gc --source hooks
 	json_is "$T/o.json" 't = r["totals"]; t["old_live"].to_i > 0 && t["old_live"] >= t["live"] / 2 && r["honesty"]["full_gcs"] > 0 && r["honesty"]["forced_gc_us"] > 0'

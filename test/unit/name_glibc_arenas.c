@@ -82,16 +82,19 @@ static struct compared compare(const struct row *rows, size_t count,
 }
 
 /* Without holding it: it stands still. */
-static void check_held(pid_t pid, const struct scry_mem *mem, uint64_t bytes)
+static void check_held(pid_t pid, const struct scry_mem *mem, uint64_t bytes, uint64_t arenas)
 {
 	struct scry_glibc_held held;
 	struct scry_maps maps;
-	uint64_t found;
+	struct scry_glibc_holding found;
 
 	assert_int_equal(scry_maps_read(pid, &maps), 0);
 	assert_int_equal(scry_glibc_held_find(mem, &maps, &held), 0);
 	assert_int_equal(scry_glibc_held_read(mem, &held, &found), 0);
-	assert_int_equal(found, bytes);
+	assert_int_equal(found.bytes, bytes);
+	assert_int_equal(found.arenas, arenas);
+	assert_int_equal(found.thread_bytes != 0, arenas > 1);
+	assert_true(found.thread_bytes < bytes);
 	held.main_arena += 16;
 	assert_int_equal(scry_glibc_held_read(mem, &held, &found), -EFAULT);
 	scry_maps_done(&maps);
@@ -132,7 +135,7 @@ static void check(const char *how, double least, uint32_t broken)
 	 * lies where the heap was not found */
 	assert_true(c.other < (broken ? 400 : 40));
 	assert_int_equal(a.broken, broken);
-	check_held(child.pid, &mem, held);
+	check_held(child.pid, &mem, held, a.arenas);
 	free(rows);
 	scry_glibc_arenas_done(&a);
 	scry_mem_close(&mem);

@@ -55,7 +55,15 @@ void scry_objects_note_all(struct scry_watch *w, const struct scry_objects_watch
 		scry_watch_note(w,
 				"--force-gc: the program did not come to a safepoint within 2 s; "
 				"no GC was made");
-	if (o->gc_forced && w->opts->every_ns)
+	if (o->slices_missed)
+		scry_watch_note(w,
+				"--gc-slices: %llu slice%s ended without a collection: the program "
+				"did not come to a safepoint within 2 s, or has switched its "
+				"collector off",
+				(unsigned long long)o->slices_missed,
+				scry_text_s(o->slices_missed));
+	if (o->gc_forced && w->opts->every_ns &&
+	    !((const struct scry_objects_opts *)w->opts->instrument_opts)->gc_slices)
 		scry_watch_note(w, "--force-gc: the end is after a forced collection; slices count "
 				   "as live what none had freed yet, so from a slice to the end "
 				   "less has grown than shows between two slices");

@@ -19,6 +19,7 @@
 #include "hook/ring.h"
 #include "instrument/instruments.h"
 #include "instrument/objects/asks.h"
+#include "instrument/objects/collect.h"
 #include "instrument/objects/own.h"
 #include "instrument/objects/plan.h"
 #include "instrument/objects/ractors.h"
@@ -36,7 +37,6 @@
 #define BUSY_NS 20000000ull /* of processor time: somebody runs, and does not get to us */
 
 #define UNTIL_EVERY_NS 100000000ull
-#define FORCE_GC_NS 2000000000ull
 #define LAST_LOOK_NS 1000000000ull
 #define LAST_LOOKS 16		/* a program ends once, but its children have its memory */
 #define UNBOUND_NS 500000000ull /* a fork child that waits is not known for so long, at most */
@@ -322,6 +322,7 @@ static void measure(const struct scry_watch *w, struct scry_objects_watch *o)
 /* --every: the counters as they stand now. */
 static void end_slice(struct scry_watch *w, struct scry_objects_watch *o)
 {
+	const struct scry_objects_opts *opts = w->opts->instrument_opts;
 	struct scry_ev_slice slice = {.pid = (uint32_t)w->proc.pid};
 	struct scry_objects_totals t;
 	uint64_t now;
@@ -331,10 +332,11 @@ static void end_slice(struct scry_watch *w, struct scry_objects_watch *o)
 	now = scry_now_ns();
 	if (!o->slice_ns)
 		o->slice_ns = w->began_ns;
-	if (now < o->slice_ns + w->opts->every_ns)
+	if (now < o->slice_ns + w->opts->every_ns || !scry_objects_collect(w, now))
 		return;
 	measure(w, o);
 	scry_objects_totals(o->names, &t);
+	o->slices_missed += opts->gc_slices && t.full_gcs == o->full_before;
 	slice.slice = ++o->slice;
 	slice.begin_ns = o->slice_ns;
 	slice.end_ns = now;
@@ -562,64 +564,10 @@ static bool wait_for_unhooked(const struct scry_watch *w, uint64_t ns)
 	return !state.hooked && state.jobs_registered == state.jobs_run;
 }
 
-static bool is_gc_done(const struct scry_watch *w)
-{
-	return __atomic_load_n(&scry_account_of(w->inj->control)->objects.forced_gcs,
-			       __ATOMIC_ACQUIRE) ==
-	       scry_account_of(w->inj->control)->objects.force_gcs;
-}
-
-static bool wait_for_gc(const struct scry_watch *w, uint64_t ns)
-{
-	uint64_t until = scry_now_ns() + ns;
-
-	while (!is_gc_done(w) && scry_now_ns() < until)
-		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-	return is_gc_done(w);
-}
-
-/* What the target says, as long as it can be true. */
-static uint64_t forced_ns(uint64_t tsc, const struct scry_ticks_pair *began,
-			  const struct scry_ticks_pair *ended)
-{
-	return tsc <= ended->tsc - began->tsc ? scry_ticks_by(began, ended, tsc) : 0;
-}
-
 /* --force-gc: what lives after it is referenced by something. */
 static void conclude(struct scry_watch *w)
 {
-	const struct scry_objects_opts *opts = w->opts->instrument_opts;
-	struct scry_objects_watch *o = w->state;
-	const struct scry_ticks_pair began = scry_ticks_look();
-	struct scry_objects_totals before, after;
-	struct scry_ticks_pair ended;
-	uint64_t until = scry_now_ns() + FORCE_GC_NS;
-
-	if (!opts->force_gc || !scry_objects_is_armed(w))
-		return;
-	drain(w);
-	scry_objects_totals(o->names, &before);
-	__atomic_store_n(&scry_account_of(w->inj->control)->objects.force_gcs,
-			 scry_account_of(w->inj->control)->objects.forced_gcs + 1,
-			 __ATOMIC_RELEASE);
-	while (!scry_objects_ask(w, SCRY_ASK_ALL, wait_for_gc) &&
-	       !wait_for_gc(w, SCRY_ASK_EVERY_NS) && scry_now_ns() < until)
-		drain(w);
-	while (!wait_for_gc(w, 1000000) && scry_now_ns() < until)
-		drain(w);
-	ended = scry_ticks_look();
-	drain(w);
-	scry_objects_totals(o->names, &after);
-	o->gc_missed = !is_gc_done(w);
-	o->gc_refused = !o->gc_missed && after.full_gcs == before.full_gcs;
-	o->gc_forced = !o->gc_missed && !o->gc_refused;
-	if (o->gc_forced)
-		o->forced_gc_ns = forced_ns(scry_account_of(w->inj->control)->objects.forced_gc_tsc,
-					    &began, &ended);
-	if (o->gc_missed)
-		__atomic_store_n(&scry_account_of(w->inj->control)->objects.force_gcs,
-				 scry_account_of(w->inj->control)->objects.forced_gcs,
-				 __ATOMIC_RELEASE);
+	scry_objects_collect_last(w, drain);
 }
 
 static void leave(struct scry_watch *w)

@@ -13,7 +13,8 @@
 struct scry_objects_opts { /* opts->instrument_opts */
 	struct scry_objects_sample sample;
 	bool stacks, force_gc;
-	int source; /* enum scry_objects_source */
+	bool gc_slices; /* before each slice too; then force_gc is set */
+	int source;	/* enum scry_objects_source */
 };
 
 /* The instrument's `prepare` with a Ruby that is open; it is taken over, also on failure. */

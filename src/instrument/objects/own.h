@@ -46,6 +46,11 @@ struct scry_objects_watch {
 	uint64_t look_ns;	   /* for so long it waited for that */
 	bool registered;	   /* in at least one thread */
 	bool table_full;	   /* the VM takes no more postponed jobs */
+	uint64_t collecting_ns;	   /* --gc-slices: since when the slice waits for it; 0: not */
+	uint64_t collect_again_ns; /* when its threads are asked again */
+	bool is_collected;	   /* it was made; the slice ends at the next look */
+	uint64_t full_before;	   /* full collections until then */
+	uint64_t slices_missed;	   /* that ended without one */
 	uint64_t forced_gc_ns;
 	bool gc_missed;	 /* --force-gc: it did not come to a safepoint in time */
 	bool gc_refused; /* --force-gc: it came, and the VM made none */
