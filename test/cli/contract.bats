@@ -225,7 +225,7 @@ json_parses() {
 	scry_ends 1 diff "$T/plain.scry" --from 5m
 	says "plain.scry.*no slices.*--every"
 	scry_ends 1 diff "$T/plain.scry" "$T/count.scry"
-	says "count.scry.*a recording of 'count', and only objects, malloc, system calls and the GVL are compared"
+	says "count.scry.*a recording of 'count', and only objects, malloc, system calls, the GVL and stacks are compared"
 	scry_ends 1 diff "$T/plain.scry" "$T/missing.scry"
 	says "missing.scry"
 	echo "no recording" >"$T/no.scry"
@@ -461,7 +461,7 @@ signals_of() {
 	scry_ends 0 calls -x work_mix -d 0.1s -p "$PID" -o "$T/calls.scry"
 	busy=$PID
 	scry_ends 2 calls -c -T -x work_mix -d 0.1s -p "$PID"
-	says "the calls-sums view has no -t, -r, -T, -n, --slow; fix"
+	says "the calls-sums view has no -t, -r, -T, -n, -i, -A, --objects, --slow, --where; fix"
 	counted
 	scry_ends 0 stacks -d 0.2s -p "$PID" -o "$T/stacks.scry"
 	scry_ends 0 objects -d 0.1s -p "$PID" -o "$T/objects.scry"
