@@ -466,7 +466,7 @@ signals_of() {
 	scry_ends 0 stacks -d 0.2s -p "$PID" -o "$T/stacks.scry"
 	scry_ends 0 objects -d 0.1s -p "$PID" -o "$T/objects.scry"
 	scry_ends 1 report "$T/stacks.scry" --by method --live --filter gem=x --sort live
-	says "the stacks view has no --by, --sort, --filter, --live; fix: without, or one of --top, --grep, --stacks, --pid, --wall, --cpu, --gvl"
+	says "the stacks view has no --sort, --filter, --live; fix: without, or one of --by, --top, --grep, --stacks, --pid, --wall, --cpu, --gvl"
 	[ ! -s "$T/scry.out" ]
 	for view in count time log calls calls-sums events info; do
 		recording=${view%-sums}
