@@ -18,7 +18,7 @@
 #include "wire/account.h"
 #include "wire/breaks.h"
 #include "wire/control.h"
-#include "wire/lanes.h"
+#include "wire/child_buffers.h"
 
 #define SCRY_EXPORT __attribute__((visibility("protected"), used))
 #define likely(x) __builtin_expect(!!(x), 1)
@@ -69,7 +69,7 @@ struct scry_agent_following {
 };
 
 struct scry_agent_data {
-	struct scry_gate *gate;
+	struct scry_state_page *gate;
 	struct scry_control *control;
 	struct scry_agent_following following;
 	struct scry_agent_state state;
@@ -100,10 +100,10 @@ static inline uint64_t word_at(const uint8_t *base, uint32_t offset)
  * now on; 0: nobody follows, no lane is free, or another thread is about to have one. `moved`, or
  * NULL, is what the instrument does in the new lane, before anybody outside can know whose that is.
  */
-int scry_lane_claim(struct scry_gate *g, void (*moved)(struct scry_gate *g));
+int scry_child_buffer_claim(struct scry_state_page *g, void (*moved)(struct scry_state_page *g));
 
 /* Has this process one? */
-static inline int scry_lane_is_owned(const struct scry_gate *g)
+static inline int scry_child_buffer_is_owned(const struct scry_state_page *g)
 {
 	return ((const struct scry_claim *)((const uint8_t *)g + SCRY_CLAIM_OFFSET))->owned != 0;
 }

@@ -3,7 +3,7 @@
  */
 #include "agent/calls.h"
 #include "agent/fetch.h"
-#include "agent/track.h"
+#include "agent/thread_buffer.h"
 #include "wire/call_ring.h"
 
 #define ENTRY_WORDS (2u + SCRY_CALL_ARGS_MAX + 1u)
@@ -52,18 +52,18 @@ SCRY_INTO_CALLERS uint64_t scry_call_entered(const uint64_t *slot, const uint64_
 {
 	uint32_t args = scry_call_cookie_args(cookie), hook = cookie & (SCRY_SHADOW_HOOKS_MAX - 1);
 	uint32_t room = 2 + args;
-	struct scry_agent_thread *t = scry_call_track_enter();
+	struct scry_agent_thread *t = scry_call_thread_buffer_enter();
 	uint64_t *w, tsc = 0, head;
 
 	if (unlikely(!t)) {
-		scry_track_passed(scry_channel(SCRY_CHANNEL_CALLS));
+		scry_thread_buffer_passed(scry_channel(SCRY_CHANNEL_CALLS));
 		return 0;
 	}
 	if (cookie & SCRY_CALL_HAS_PLAN)
 		room += 1 + SCRY_CALL_MORE_MAX;
-	w = scry_track_reserve(t, room);
+	w = scry_thread_buffer_reserve(t, room);
 	if (likely(w)) {
-		tsc = scry_track_stamp(t, &w);
+		tsc = scry_thread_buffer_stamp(t, &w);
 		head = scry_call_head((uint64_t)slot, args, hook) | (is_tail ? SCRY_CALL_TAIL : 0);
 		for (uint32_t i = 0; i < args; i++)
 			w[2 + i] = arguments[i];
@@ -80,11 +80,11 @@ SCRY_INTO_CALLERS uint64_t scry_call_entered(const uint64_t *slot, const uint64_
 		}
 		w[0] = head;
 		w[1] = tsc;
-		scry_track_publish(t, w + room);
+		scry_thread_buffer_publish(t, w + room);
 	} else {
-		scry_track_lost(scry_channel(SCRY_CHANNEL_CALLS));
+		scry_thread_buffer_lost(scry_channel(SCRY_CHANNEL_CALLS));
 	}
-	scry_track_leave(t);
+	scry_thread_buffer_leave(t);
 	return tsc;
 }
 
@@ -116,13 +116,13 @@ static void put_others(struct scry_agent_thread *t, const uint64_t *slot,
 		       const struct scry_call_back *backs, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
-		uint64_t *w = scry_track_reserve(t, RETURN_WORDS + SCRY_CALL_MORE_MAX);
+		uint64_t *w = scry_thread_buffer_reserve(t, RETURN_WORDS + SCRY_CALL_MORE_MAX);
 
 		if (w) {
-			uint64_t tsc = scry_track_stamp(t, &w);
+			uint64_t tsc = scry_thread_buffer_stamp(t, &w);
 
 			w[1] = tsc;
-			scry_track_publish(t, w + put_back(t, w, slot, &backs[i]));
+			scry_thread_buffer_publish(t, w + put_back(t, w, slot, &backs[i]));
 		}
 	}
 }
@@ -130,18 +130,19 @@ static void put_others(struct scry_agent_thread *t, const uint64_t *slot,
 SCRY_INTO_CALLERS void scry_call_returned(const uint64_t *slot, const struct scry_call_back *backs,
 					  uint32_t count)
 {
-	struct scry_agent_thread *t = scry_call_track_enter();
+	struct scry_agent_thread *t = scry_call_thread_buffer_enter();
 	uint64_t *w;
 
 	if (unlikely(!t)) {
-		scry_track_passed(scry_channel(SCRY_CHANNEL_CALLS));
+		scry_thread_buffer_passed(scry_channel(SCRY_CHANNEL_CALLS));
 		return;
 	}
 	if (unlikely(count > 1))
 		put_others(t, slot, backs + 1, count - 1);
-	w = scry_track_reserve(t, RETURN_WORDS + (count ? RETURN_WORDS + SCRY_CALL_MORE_MAX : 0));
+	w = scry_thread_buffer_reserve(t, RETURN_WORDS +
+						  (count ? RETURN_WORDS + SCRY_CALL_MORE_MAX : 0));
 	if (likely(w)) {
-		uint64_t tsc = scry_track_stamp(t, &w);
+		uint64_t tsc = scry_thread_buffer_stamp(t, &w);
 
 		if (count) {
 			w[1] = tsc;
@@ -150,13 +151,13 @@ SCRY_INTO_CALLERS void scry_call_returned(const uint64_t *slot, const struct scr
 		w[0] = scry_call_head((uint64_t)slot, SCRY_CALL_RETURN, 0);
 		w[1] = tsc;
 		w[2] = slot[-1];
-		scry_track_publish(t, w + RETURN_WORDS);
+		scry_thread_buffer_publish(t, w + RETURN_WORDS);
 	} else {
-		scry_track_lost(scry_channel(SCRY_CHANNEL_CALLS));
+		scry_thread_buffer_lost(scry_channel(SCRY_CHANNEL_CALLS));
 	}
-	scry_track_leave(t);
+	scry_thread_buffer_leave(t);
 }
 _Static_assert(SCRY_SHADOW_HOOKS_MAX == 1u << SCRY_CALL_HOOK_BITS, "one number");
-_Static_assert(ENTRY_WORDS + SCRY_CALL_MORE_MAX <= SCRY_TRACK_RECORD_MAX, "fits");
-_Static_assert(2 * RETURN_WORDS + SCRY_CALL_MORE_MAX <= SCRY_TRACK_RECORD_MAX, "fits");
+_Static_assert(ENTRY_WORDS + SCRY_CALL_MORE_MAX <= SCRY_THREAD_BUFFER_RECORD_MAX, "fits");
+_Static_assert(2 * RETURN_WORDS + SCRY_CALL_MORE_MAX <= SCRY_THREAD_BUFFER_RECORD_MAX, "fits");
 _Static_assert(SCRY_CALL_TEXT_MAX / 8 + 2 <= SCRY_CALL_MORE_MAX, "a string fits");

@@ -7,12 +7,13 @@
 #include "agent/agent.h"
 #include "agent/calls_ruby.h"
 #include "agent/returns.h"
-#include "agent/track.h"
+#include "agent/thread_buffer.h"
 #include "agent/walk.h"
 
 /* Threads, in the channel of followed calls. */
 extern struct scry_agent_thread scry_agent_call_rows[SCRY_THREADS] SCRY_SHARED;
-#define scry_call_track_enter() scry_track_enter_in(SCRY_CHANNEL_CALLS, scry_agent_call_rows)
+#define scry_call_thread_buffer_enter() \
+	scry_thread_buffer_enter_in(SCRY_CHANNEL_CALLS, scry_agent_call_rows)
 
 /* From the registers that agent/shadow.S has saved up to the slot, in words: agent/keep.h. */
 #define SCRY_CALL_REGISTERS 12

@@ -61,7 +61,7 @@ static inline uint64_t word_of(const struct stack *s, uint64_t at, uint64_t pc)
 /* 1: it is told, and stays true for this generation; 0: its code could not be read; -1: no room. */
 static int tell_line(struct scry_agent_thread *t, const struct stack *s, uint64_t pc, uint64_t iseq)
 {
-	uint64_t *w = scry_track_reserve(t, SCRY_CALL_RUBY_LINE_HEAD + DEF_WORDS_MAX);
+	uint64_t *w = scry_thread_buffer_reserve(t, SCRY_CALL_RUBY_LINE_HEAD + DEF_WORDS_MAX);
 	struct scry_line_told *told;
 	uint32_t words;
 
@@ -76,7 +76,7 @@ static int tell_line(struct scry_agent_thread *t, const struct stack *s, uint64_
 	w[2] = SCRY_CALL_RUBY_LINE_HEAD + words;
 	w[3] = s->generation;
 	w[4] = pc;
-	scry_track_publish(t, w + SCRY_CALL_RUBY_LINE_HEAD + words);
+	scry_thread_buffer_publish(t, w + SCRY_CALL_RUBY_LINE_HEAD + words);
 	return 1;
 }
 
@@ -107,7 +107,8 @@ static int tell_lines(struct scry_agent_thread *t, const struct stack *s)
 static int tell_frames(struct scry_agent_thread *t, const struct stack *s, uint64_t number)
 {
 	const struct scry_agent_frames *f = &scry_agent.line_plan.frames;
-	uint64_t *w = scry_track_reserve(t, SCRY_CALL_RUBY_STACK_HEAD + s->count + 1), n = 0;
+	uint64_t *w = scry_thread_buffer_reserve(t, SCRY_CALL_RUBY_STACK_HEAD + s->count + 1),
+		 n = 0;
 
 	if (!w)
 		return 0;
@@ -124,7 +125,7 @@ static int tell_frames(struct scry_agent_thread *t, const struct stack *s, uint6
 	w[2] = number;
 	w[3] = s->generation;
 	w[4] = n;
-	scry_track_publish(t, w + SCRY_CALL_RUBY_STACK_HEAD + n);
+	scry_thread_buffer_publish(t, w + SCRY_CALL_RUBY_STACK_HEAD + n);
 	return 1;
 }
 
@@ -168,21 +169,21 @@ void scry_call_ruby(const uint64_t *slot)
 
 	if (unlikely(scry_calling_is_over()))
 		return; /* system calls are forbidden */
-	t = scry_call_track_enter();
+	t = scry_call_thread_buffer_enter();
 	if (unlikely(!t)) /* the entry that follows says so */
 		return;
 	number = number_of(t);
-	w = number ? scry_track_reserve(t, SCRY_CALL_RUBY_WORDS) : 0;
+	w = number ? scry_thread_buffer_reserve(t, SCRY_CALL_RUBY_WORDS) : 0;
 	if (w) {
-		uint64_t tsc = scry_track_stamp(t, &w);
+		uint64_t tsc = scry_thread_buffer_stamp(t, &w);
 
 		w[0] = SCRY_CALL_RUBY;
 		w[1] = tsc;
 		w[2] = number;
 		w[3] = (uint64_t)slot;
-		scry_track_publish(t, w + SCRY_CALL_RUBY_WORDS);
+		scry_thread_buffer_publish(t, w + SCRY_CALL_RUBY_WORDS);
 	}
-	scry_track_leave(t);
+	scry_thread_buffer_leave(t);
 }
 
 void scry_call_ruby_freed(uint64_t address)
@@ -190,6 +191,7 @@ void scry_call_ruby_freed(uint64_t address)
 	if (unlikely(scry_lines_may_start(address)))
 		scry_lines_end_start(address);
 }
-_Static_assert(SCRY_CALL_RUBY_STACK_HEAD + SCRY_CALL_RUBY_FRAMES + 1 <= SCRY_TRACK_RECORD_MAX &&
-		       SCRY_CALL_RUBY_LINE_HEAD + DEF_WORDS_MAX <= SCRY_TRACK_RECORD_MAX,
+_Static_assert(SCRY_CALL_RUBY_STACK_HEAD + SCRY_CALL_RUBY_FRAMES + 1 <=
+			       SCRY_THREAD_BUFFER_RECORD_MAX &&
+		       SCRY_CALL_RUBY_LINE_HEAD + DEF_WORDS_MAX <= SCRY_THREAD_BUFFER_RECORD_MAX,
 	       "they fit");

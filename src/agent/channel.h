@@ -13,7 +13,7 @@ static inline struct scry_agent_channel *scry_channel(enum scry_agent_channels w
 }
 
 /* Of a row, whichever channel's: a number from 1 on that no other row has, and back. */
-static inline uint64_t scry_track_number(const struct scry_agent_thread *t)
+static inline uint64_t scry_thread_buffer_number(const struct scry_agent_thread *t)
 {
 	uint64_t at = (uint64_t)(t - scry_agent_rows.threads);
 
@@ -22,7 +22,7 @@ static inline uint64_t scry_track_number(const struct scry_agent_thread *t)
 	return (uint64_t)(t - scry_channel(SCRY_CHANNEL_CALLS)->rows) + SCRY_THREADS + 1;
 }
 
-static inline struct scry_agent_thread *scry_track_row(uint64_t number)
+static inline struct scry_agent_thread *scry_thread_buffer_row(uint64_t number)
 {
 	if (number > SCRY_THREADS && scry_channel(SCRY_CHANNEL_CALLS)->rows)
 		return scry_channel(SCRY_CHANNEL_CALLS)->rows + (number - 1) % SCRY_THREADS;

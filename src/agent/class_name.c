@@ -174,7 +174,7 @@ int scry_is_ractor(uint64_t klass)
 	return 0;
 }
 
-void scry_end_before_ractor(struct scry_gate *g, uint64_t flags, uint64_t klass)
+void scry_end_before_ractor(struct scry_state_page *g, uint64_t flags, uint64_t klass)
 {
 	if (likely(!scry_comes_ractor(flags, klass)))
 		return;

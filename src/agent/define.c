@@ -22,7 +22,7 @@ static void describe(struct scry_ring_def *def, const struct scry_agent_place *p
 /* Words of `record`, the escape word before it; 0: no room. */
 static int send(uint32_t kind, const uint64_t *record, uint64_t words)
 {
-	struct scry_gate *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.gate;
 
 	if (!scry_ring_reserve(g, words + 1))
 		return 0;

@@ -18,7 +18,7 @@
 #include "agent/gvl.h"
 
 #include "agent/load.h"
-#include "agent/track.h"
+#include "agent/thread_buffer.h"
 #include "wire/gvl_wait.h"
 
 struct scry_agent_gvl scry_agent_gvl SCRY_SHARED;
@@ -604,7 +604,7 @@ static uint64_t thread_pointer(void)
 }
 
 /* The thread that has the lock, if this native thread runs it. */
-static uint64_t own_holder(const struct scry_gate_gvl *g)
+static uint64_t own_holder(const struct scry_state_page_gvl *g)
 {
 	return g->holds && g->fs == thread_pointer() && !g->missed ? g->th : 0;
 }
@@ -613,7 +613,8 @@ static uint64_t own_holder(const struct scry_gate_gvl *g)
  * The thread that had it up to now, if this native thread runs it. In older VMs it is the owner
  * that says that there is none any more: so who is here has given it.
  */
-static uint64_t own_last_holder(const struct scry_gate_gvl *g, const struct moment *m, uint64_t th)
+static uint64_t own_last_holder(const struct scry_state_page_gvl *g, const struct moment *m,
+				uint64_t th)
 {
 	if (!th && g->holds && !g->missed && !m->plan->hands_over)
 		return g->th;
@@ -621,24 +622,25 @@ static uint64_t own_last_holder(const struct scry_gate_gvl *g, const struct mome
 }
 
 /* A new watch, or the first event of a fork child's. */
-static int begins(struct scry_gate_gvl *g, uint64_t watch)
+static int begins(struct scry_state_page_gvl *g, uint64_t watch)
 {
 	if (likely(g->watch == watch))
 		return 0;
-	*g = (struct scry_gate_gvl){.watch = watch};
+	*g = (struct scry_state_page_gvl){.watch = watch};
 	return 1;
 }
 
-static void miss(struct scry_gate_gvl *g)
+static void miss(struct scry_state_page_gvl *g)
 {
-	*g = (struct scry_gate_gvl){.watch = g->watch, .missed = 1};
+	*g = (struct scry_state_page_gvl){.watch = g->watch, .missed = 1};
 }
 
 /*
  * Whose it is after this event. In older VMs who takes it ends that section without a wait; in
  * newer ones the native thread says it.
  */
-static void look_at_gate(struct scry_gate_gvl *g, const struct moment *m, uint64_t th, int is_known)
+static void look_at_gate(struct scry_state_page_gvl *g, const struct moment *m, uint64_t th,
+			 int is_known)
 {
 	const int is_new = !g->holds || g->th != th;
 
@@ -684,14 +686,14 @@ static int is_over(struct scry_gvl_table *t, uint64_t now)
 static __attribute__((noinline)) void look(uint64_t now, uint32_t waits)
 {
 	struct moment m = {.plan = &scry_agent_gvl.plan, .now = now};
-	struct scry_gate_gvl *g = &scry_agent.gate->gvl;
+	struct scry_state_page_gvl *g = &scry_agent.gate->gvl;
 	const uint64_t th = load64(m.plan->owner);
 	uint64_t sequence;
 	int is_start;
 
 	/* a fork child's gate is all zero: the lock is a new one, held by its one thread */
 	if (unlikely(!__atomic_load_n(&scry_agent.gate->open, __ATOMIC_ACQUIRE)) &&
-	    !scry_lane_claim(scry_agent.gate, 0))
+	    !scry_child_buffer_claim(scry_agent.gate, 0))
 		return;
 	m.t = (struct scry_gvl_table *)scry_agent.gate->table;
 	sequence = *(volatile uint64_t *)&m.t->sequence;
@@ -729,7 +731,7 @@ static __attribute__((noinline)) void look(uint64_t now, uint32_t waits)
 void scry_gvl_let_go(uint64_t mutex, uint32_t waits)
 {
 	const struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
-	struct scry_gate *gate = (struct scry_gate *)plan->gate;
+	struct scry_state_page *gate = (struct scry_state_page *)plan->gate;
 	const uint64_t now = scry_tsc(), th = load64(plan->owner);
 	struct scry_gvl_table *t;
 	uint64_t sequence, roles;

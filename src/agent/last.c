@@ -31,7 +31,7 @@ static uint64_t now_tsc(void)
 	return (uint64_t)high << 32 | low;
 }
 
-static void wait_for_keeper(const struct scry_gate *g, enum scry_look what)
+static void wait_for_keeper(const struct scry_state_page *g, enum scry_look what)
 {
 	const struct scry_control *control = scry_agent.control;
 	struct scry_objects_account *c = &scry_account_of(control)->objects;
@@ -69,7 +69,7 @@ int scry_is_judged(void)
 
 uint64_t scry_asked_for_size(const void *data)
 {
-	struct scry_gate *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.gate;
 	int is_end = scry_agent_objects.asked_last == (uint64_t)data &&
 		     scry_agent_objects.last.data == (uint64_t)data;
 

@@ -21,7 +21,7 @@ struct scry_agent_starts {
 
 /* Code as it was told last: its other lines differ by little. By the address of its iseq. */
 #define SCRY_LINE_TOLD 1024u
-struct scry_agent_told {
+struct scry_agent_emitted {
 	uint64_t iseq, pc;
 	uint32_t start, ended; /* of its start: index, and then; where that is the same, all this
 				  holds */
@@ -45,7 +45,7 @@ struct scry_agent_lines {
 	uint32_t is_told_used;		 /* 1: somebody reads or writes `told`; others do without */
 	uint64_t generation;		 /* how often code has ended that was told */
 	struct scry_agent_starts starts;
-	struct scry_agent_told told[SCRY_LINE_TOLD];
+	struct scry_agent_emitted told[SCRY_LINE_TOLD];
 } SCRY_OWN_PAGES;
 extern struct scry_agent_lines scry_agent_lines SCRY_SHARED;
 

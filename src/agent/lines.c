@@ -56,7 +56,7 @@ static uint32_t add_start(uint64_t start)
 	return 0;
 }
 
-static struct scry_agent_told *told_of(uint64_t iseq)
+static struct scry_agent_emitted *told_of(uint64_t iseq)
 {
 	struct scry_agent_lines *l = &scry_agent_lines;
 
@@ -67,7 +67,7 @@ static struct scry_agent_told *told_of(uint64_t iseq)
 _Static_assert(SCRY_LINE_TOLD == 1u << 10, "the shift above");
 
 /* Is it still what runs at `place`? An iseq may move, code does not. */
-static int is_same(const struct scry_agent_told *t, const struct scry_agent_place *place)
+static int is_same(const struct scry_agent_emitted *t, const struct scry_agent_place *place)
 {
 	const struct scry_agent_starts *s = &scry_agent_lines.starts;
 
@@ -82,7 +82,7 @@ static void copy_text(uint64_t *to, const uint64_t *from, const struct scry_agen
 }
 
 /* Reads what is not known, and keeps it in `t`, if there is one. 0: its end would not be seen. */
-static int read_anew(struct scry_agent_told *t, const struct scry_agent_place *place,
+static int read_anew(struct scry_agent_emitted *t, const struct scry_agent_place *place,
 		     struct scry_line_told *told)
 {
 	struct scry_agent_code code;
@@ -110,7 +110,7 @@ static int read_anew(struct scry_agent_told *t, const struct scry_agent_place *p
 uint32_t scry_lines_describe(struct scry_line_told *told, uint64_t pc, uint64_t iseq)
 {
 	struct scry_agent_place place = {.pc = pc & ~SCRY_MALLOC_LINE_TOP, .iseq = iseq};
-	struct scry_agent_told *t = told_of(iseq);
+	struct scry_agent_emitted *t = told_of(iseq);
 	int is_right = 1;
 
 	told->def = (struct scry_ring_def){0};
@@ -177,7 +177,7 @@ static uint32_t tell_line(struct scry_agent_thread *t, uint64_t address,
 
 	words = scry_lines_describe(&told.line, line->pc, iseq);
 	words += words ? SCRY_MALLOC_LINE_HEAD : 0;
-	w = words ? scry_track_reserve(t, words) : 0;
+	w = words ? scry_thread_buffer_reserve(t, words) : 0;
 	if (!w)
 		return 0;
 	i = __atomic_fetch_add(&l->count, 1, __ATOMIC_RELAXED);
@@ -192,7 +192,7 @@ static uint32_t tell_line(struct scry_agent_thread *t, uint64_t address,
 	told.head[3] = iseq;
 	for (uint32_t k = 0; k < words; k++)
 		w[k] = ((const uint64_t *)&told)[k];
-	scry_track_publish(t, w + words);
+	scry_thread_buffer_publish(t, w + words);
 	if (told.line.def.path_size)
 		add_code(i, (line->pc & ~SCRY_MALLOC_LINE_TOP) - 8ull * told.line.def.position);
 	return SCRY_MALLOC_LINES + i;

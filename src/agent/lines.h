@@ -11,7 +11,7 @@
 
 #include "agent/ec.h"
 #include "agent/line_tables.h"
-#include "agent/track.h"
+#include "agent/thread_buffer.h"
 
 #define SCRY_LINE_PROBES 32u
 

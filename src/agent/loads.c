@@ -83,7 +83,7 @@ static int wait_for(struct scry_control *c, uint32_t ticket)
 void scry_agent_load(uint64_t arg) __attribute__((used));
 void scry_agent_load(uint64_t arg)
 {
-	struct scry_gate *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.gate;
 	struct scry_control *c = scry_agent.control;
 	uint32_t ticket, given_up;
 

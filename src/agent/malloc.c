@@ -10,11 +10,11 @@
 #include "agent/malloc.h"
 #include "agent/lines.h"
 #include "agent/returns.h"
-#include "agent/track.h"
+#include "agent/thread_buffer.h"
 #include "agent/walk.h"
 #include "wire/payload_malloc.h"
 
-struct scry_agent_malloc scry_agent_family;
+struct scry_agent_malloc scry_agent_malloc_functions;
 struct scry_agent_callers scry_agent_callers SCRY_WIPED;
 
 #define SIZE_MAX48 ((1ull << 48) - 1)
@@ -93,13 +93,13 @@ _Static_assert(SCRY_MALLOC_CALLERS == 1u << 15, "the shift above");
 /* Its record comes before its first use: who finds one that is not told yet tells it himself. */
 static int tell_caller(thread *t, uint64_t *slot, uint64_t address)
 {
-	uint64_t *w = scry_track_reserve(t, 2), had = address;
+	uint64_t *w = scry_thread_buffer_reserve(t, 2), had = address;
 
 	if (!w)
 		return 0;
 	w[0] = word0(SCRY_MALLOC_OP_CALLER, 0, (uint64_t)(slot - scry_agent_callers.at));
 	w[1] = address;
-	scry_track_publish(t, w + 2);
+	scry_thread_buffer_publish(t, w + 2);
 	__atomic_compare_exchange_n(slot, &had, address | SCRY_CALLER_TOLD, 0, __ATOMIC_RELEASE,
 				    __ATOMIC_RELAXED);
 	return 1;
@@ -112,7 +112,7 @@ static int tell_caller(thread *t, uint64_t *slot, uint64_t address)
  */
 static int is_itself(uint64_t address)
 {
-	const struct scry_agent_malloc *m = &scry_agent_family;
+	const struct scry_agent_malloc *m = &scry_agent_malloc_functions;
 	const uint8_t *call = (const uint8_t *)address - 5;
 
 	return m->free_at && address - m->start < m->end - m->start && *call == 0xe8 &&
@@ -161,7 +161,7 @@ static inline uint64_t caller_code(thread *t, uint64_t address)
 static __attribute__((cold)) int tell_stack(thread *t, uint32_t id, const uint64_t *frames,
 					    uint32_t count)
 {
-	uint64_t *w = scry_track_reserve(t, SCRY_MALLOC_STACK_HEAD + count);
+	uint64_t *w = scry_thread_buffer_reserve(t, SCRY_MALLOC_STACK_HEAD + count);
 
 	if (!w)
 		return 0;
@@ -169,7 +169,7 @@ static __attribute__((cold)) int tell_stack(thread *t, uint32_t id, const uint64
 	w[1] = id;
 	for (uint32_t i = 0; i < count; i++)
 		w[SCRY_MALLOC_STACK_HEAD + i] = frames[i];
-	scry_track_publish(t, w + SCRY_MALLOC_STACK_HEAD + count);
+	scry_thread_buffer_publish(t, w + SCRY_MALLOC_STACK_HEAD + count);
 	return 1;
 }
 
@@ -212,7 +212,7 @@ static inline uint64_t glibc_usable(const void *p)
 
 static inline uint64_t usable_of(const void *p)
 {
-	const struct scry_agent_malloc *m = &scry_agent_family;
+	const struct scry_agent_malloc *m = &scry_agent_malloc_functions;
 
 	if (likely(m->is_glibc))
 		return glibc_usable(p);
@@ -229,7 +229,7 @@ static inline uint64_t slack_of(const void *p, uint64_t size)
 /* Now and then: is the header still what malloc_usable_size says? */
 static __attribute__((noinline)) void check_header(const void *p)
 {
-	struct scry_agent_malloc *m = &scry_agent_family;
+	struct scry_agent_malloc *m = &scry_agent_malloc_functions;
 
 	if (m->is_glibc && m->usable &&
 	    ((uint64_t(*)(const void *))m->usable)(p) != glibc_usable(p)) {
@@ -254,33 +254,33 @@ static inline uint64_t *put_stack(uint64_t *w, const struct record *r)
 static INLINE void put(thread *t, const struct record *r)
 {
 	int is_long = r->size >= SCRY_MALLOC_SIZE_LONG;
-	uint64_t *w = scry_track_reserve(t, 4), now;
+	uint64_t *w = scry_thread_buffer_reserve(t, 4), now;
 
 	if (unlikely(!w)) {
-		scry_track_lost(scry_channel(SCRY_CHANNEL_CORE));
+		scry_thread_buffer_lost(scry_channel(SCRY_CHANNEL_CORE));
 		return;
 	}
-	now = scry_track_order(t, &w);
+	now = scry_thread_buffer_order(t, &w);
 	w[0] = word0(r->op, r->address, is_long ? SCRY_MALLOC_SIZE_LONG : r->size);
 	w[1] = scry_malloc_word1(now, r->slack, r->caller);
 	if (unlikely(is_long))
 		w[2] = word2(0, 0, r->size);
-	scry_track_publish(t, put_stack(w + 2 + is_long, r));
+	scry_thread_buffer_publish(t, put_stack(w + 2 + is_long, r));
 }
 
 static void put_long(thread *t, const struct record *r, uint64_t third)
 {
-	uint64_t *w = scry_track_reserve(t, 4), now;
+	uint64_t *w = scry_thread_buffer_reserve(t, 4), now;
 
 	if (unlikely(!w)) {
-		scry_track_lost(scry_channel(SCRY_CHANNEL_CORE));
+		scry_thread_buffer_lost(scry_channel(SCRY_CHANNEL_CORE));
 		return;
 	}
-	now = scry_track_order(t, &w);
+	now = scry_thread_buffer_order(t, &w);
 	w[0] = word0(r->op, r->address, SCRY_MALLOC_SIZE_LONG);
 	w[1] = scry_malloc_word1(now, r->slack, r->caller);
 	w[2] = third;
-	scry_track_publish(t, put_stack(w + 3, r));
+	scry_thread_buffer_publish(t, put_stack(w + 3, r));
 }
 
 static INLINE uint64_t begun(thread *t, uint64_t op, const void *p, uint64_t size, struct from from)
@@ -290,7 +290,7 @@ static INLINE uint64_t begun(thread *t, uint64_t op, const void *p, uint64_t siz
 
 	if (likely(p)) {
 		r.slack = slack_of(p, size);
-		if (unlikely(!(scry_track_of(t)->head & ~1u)))
+		if (unlikely(!(scry_thread_buffer_of(t)->head & ~1u)))
 			check_header(p);
 	}
 	put(t, &r);
@@ -308,12 +308,12 @@ static inline void about_to_end(const void *p)
 static __attribute__((noinline)) void passed(uint64_t found)
 {
 	const uint64_t address = scry_return_home(found);
-	const struct scry_agent_malloc *m = &scry_agent_family;
+	const struct scry_agent_malloc *m = &scry_agent_malloc_functions;
 	const struct scry_agent_channel *c = scry_channel(SCRY_CHANNEL_CORE);
-	const struct scry_gate *g = scry_agent.gate;
+	const struct scry_state_page *g = scry_agent.gate;
 
 	if (g->open && c->is_on && address - m->start >= m->end - m->start &&
-	    address - m->text >= m->text_end - m->text && scry_track_is_inside(c))
+	    address - m->text >= m->text_end - m->text && scry_thread_buffer_is_inside(c))
 		__atomic_fetch_add(&c->control->busy, 1, __ATOMIC_RELAXED);
 }
 
@@ -321,7 +321,7 @@ static __attribute__((noinline)) void passed(uint64_t found)
 
 void *scry_malloc(uint64_t size, void *(*original)(uint64_t), uint64_t bx)
 {
-	thread *t = scry_track_enter();
+	thread *t = scry_thread_buffer_enter();
 	void *p;
 
 	if (unlikely(!t)) {
@@ -330,7 +330,7 @@ void *scry_malloc(uint64_t size, void *(*original)(uint64_t), uint64_t bx)
 	}
 	p = original(size);
 	begun(t, SCRY_MALLOC_OP_MALLOC, p, size, CALLED_FROM);
-	scry_track_leave(t);
+	scry_thread_buffer_leave(t);
 	return p;
 }
 
@@ -343,7 +343,7 @@ static uint64_t product(uint64_t n, uint64_t size)
 
 void *scry_calloc(uint64_t n, uint64_t size, void *(*original)(uint64_t, uint64_t), uint64_t bx)
 {
-	thread *t = scry_track_enter();
+	thread *t = scry_thread_buffer_enter();
 	void *p;
 
 	if (unlikely(!t)) {
@@ -352,7 +352,7 @@ void *scry_calloc(uint64_t n, uint64_t size, void *(*original)(uint64_t, uint64_
 	}
 	p = original(n, size);
 	begun(t, SCRY_MALLOC_OP_CALLOC, p, product(n, size), CALLED_FROM);
-	scry_track_leave(t);
+	scry_thread_buffer_leave(t);
 	return p;
 }
 
@@ -367,7 +367,7 @@ static inline void realloc_begins(thread *t, const void *p, int is_array, uint64
 
 void *scry_realloc(void *p, uint64_t size, void *(*original)(void *, uint64_t), uint64_t bx)
 {
-	thread *t = scry_track_enter();
+	thread *t = scry_thread_buffer_enter();
 
 	if (unlikely(!t)) {
 		passed(CALLED_BY);
@@ -376,7 +376,7 @@ void *scry_realloc(void *p, uint64_t size, void *(*original)(void *, uint64_t), 
 	realloc_begins(t, p, 0, CALLED_BY);
 	p = original(p, size);
 	begun(t, SCRY_MALLOC_OP_REALLOC_END, p, size, CALLED_FROM);
-	scry_track_leave(t);
+	scry_thread_buffer_leave(t);
 	return p;
 }
 
@@ -391,13 +391,13 @@ static __attribute__((noinline)) void other_resized(thread *t, const void *p, ui
 						    struct from from)
 {
 	begun(t, SCRY_MALLOC_OP_REALLOC_END, p, size, from);
-	scry_track_leave(t);
+	scry_thread_buffer_leave(t);
 }
 
 void *scry_reallocarray(void *p, uint64_t n, uint64_t size,
 			void *(*original)(void *, uint64_t, uint64_t), uint64_t bx)
 {
-	thread *t = scry_track_enter();
+	thread *t = scry_thread_buffer_enter();
 
 	if (unlikely(!t)) {
 		passed(CALLED_BY);
@@ -411,7 +411,7 @@ void *scry_reallocarray(void *p, uint64_t n, uint64_t size,
 
 void scry_free(void *p, void (*original)(void *))
 {
-	thread *t = scry_track_enter();
+	thread *t = scry_thread_buffer_enter();
 	struct record r = {SCRY_MALLOC_OP_FREE, (uint64_t)p, 0, 0, 0, 0};
 
 	if (unlikely(!t)) {
@@ -425,7 +425,7 @@ void scry_free(void *p, void (*original)(void *))
 		put(t, &r);
 	}
 	original(p);
-	scry_track_leave(t);
+	scry_thread_buffer_leave(t);
 }
 
 /* Functions that have no operation of their own. */
@@ -437,13 +437,13 @@ static void other_begun(thread *t, const void *p, uint64_t third, struct from fr
 	if (p)
 		r.slack = slack_of(p, third >> 16);
 	put_long(t, &r, third);
-	scry_track_leave(t);
+	scry_thread_buffer_leave(t);
 }
 
 int scry_posix_memalign(void **out, uint64_t align, uint64_t size,
 			int (*original)(void **, uint64_t, uint64_t), uint64_t bx)
 {
-	thread *t = scry_track_enter();
+	thread *t = scry_thread_buffer_enter();
 	int error;
 
 	if (unlikely(!t)) {
@@ -459,7 +459,7 @@ int scry_posix_memalign(void **out, uint64_t align, uint64_t size,
 static inline void *aligned(uint64_t align, uint64_t size, void *(*original)(uint64_t, uint64_t),
 			    uint64_t function, struct from from)
 {
-	thread *t = scry_track_enter();
+	thread *t = scry_thread_buffer_enter();
 	void *p;
 
 	if (unlikely(!t)) {
@@ -486,7 +486,7 @@ void *scry_aligned_alloc(uint64_t align, uint64_t size, void *(*original)(uint64
 static inline void *by_page(uint64_t size, void *(*original)(uint64_t), uint64_t function,
 			    struct from from)
 {
-	thread *t = scry_track_enter();
+	thread *t = scry_thread_buffer_enter();
 	void *p;
 
 	if (unlikely(!t)) {
@@ -515,7 +515,7 @@ void *scry_mallocx(uint64_t size, uint64_t flags, void *(*original)(uint64_t, ui
 	uint64_t function = flags & 63	 ? SCRY_MALLOC_MEMALIGN
 			    : flags & 64 ? SCRY_MALLOC_CALLOC
 					 : SCRY_MALLOC_MALLOC;
-	thread *t = scry_track_enter();
+	thread *t = scry_thread_buffer_enter();
 	void *p;
 
 	if (unlikely(!t)) {
@@ -530,7 +530,7 @@ void *scry_mallocx(uint64_t size, uint64_t flags, void *(*original)(uint64_t, ui
 void *scry_rallocx(void *p, uint64_t size, uint64_t flags,
 		   void *(*original)(void *, uint64_t, uint64_t), uint64_t bx)
 {
-	thread *t = scry_track_enter();
+	thread *t = scry_thread_buffer_enter();
 
 	if (unlikely(!t)) {
 		passed(CALLED_BY);
@@ -546,7 +546,7 @@ void *scry_rallocx(void *p, uint64_t size, uint64_t flags,
 uint64_t scry_xallocx(void *p, uint64_t size, uint64_t extra, uint64_t flags,
 		      uint64_t (*original)(void *, uint64_t, uint64_t, uint64_t), uint64_t bx)
 {
-	thread *t = scry_track_enter();
+	thread *t = scry_thread_buffer_enter();
 	uint64_t is;
 
 	if (unlikely(!t)) {
@@ -561,7 +561,7 @@ uint64_t scry_xallocx(void *p, uint64_t size, uint64_t extra, uint64_t flags,
 
 uint64_t scry_usable_size(void *p, uint64_t (*original)(void *))
 {
-	thread *t = scry_track_enter();
+	thread *t = scry_thread_buffer_enter();
 	struct record r = {SCRY_MALLOC_OP_USABLE, (uint64_t)p, 0, 0, 0, 0};
 
 	if (unlikely(!t)) {
@@ -571,7 +571,7 @@ uint64_t scry_usable_size(void *p, uint64_t (*original)(void *))
 	r.caller = caller_code(t, CALLED_BY);
 	r.size = original(p);
 	put(t, &r);
-	scry_track_leave(t);
+	scry_thread_buffer_leave(t);
 	return r.size;
 }
 
@@ -583,11 +583,12 @@ uint64_t scry_new(uint64_t size, uint64_t align, uint64_t which, const uint64_t 
 {
 	static const uint8_t functions[SCRY_NOTHROWS] = {SCRY_MALLOC_NEW, SCRY_MALLOC_NEW_ARRAY,
 							 SCRY_MALLOC_NEW, SCRY_MALLOC_NEW_ARRAY};
-	uint64_t (*sister)(uint64_t, uint64_t, uint64_t) = (void *)scry_agent_family.nothrow[which];
+	uint64_t (*sister)(uint64_t, uint64_t, uint64_t) =
+		(void *)scry_agent_malloc_functions.nothrow[which];
 	uint64_t tag = 0, p; /* std::nothrow_t is empty: any address does */
 	int is_aligned = which >= SCRY_NOTHROW_NEW_ALIGNED;
 	const struct from from = {.slot = slot, .frame = FRAME, .bx = bx};
-	thread *t = sister ? scry_track_enter() : 0;
+	thread *t = sister ? scry_thread_buffer_enter() : 0;
 
 	if (unlikely(!t)) {
 		passed(*slot);
@@ -614,7 +615,7 @@ uint64_t scry_new_nothrow(const uint64_t *arguments, uint64_t align, uint64_t fu
 			  uint64_t (*original)(uint64_t, uint64_t, uint64_t), uint64_t bx)
 {
 	const struct from from = {.slot = arguments + 4, .frame = FRAME, .bx = bx};
-	thread *t = scry_track_enter();
+	thread *t = scry_thread_buffer_enter();
 	uint64_t p;
 
 	if (unlikely(!t)) {
@@ -632,7 +633,7 @@ uint64_t scry_new_nothrow(const uint64_t *arguments, uint64_t align, uint64_t fu
 void scry_delete(const uint64_t *arguments, uint64_t function,
 		 void (*original)(uint64_t, uint64_t, uint64_t))
 {
-	thread *t = scry_track_enter();
+	thread *t = scry_thread_buffer_enter();
 	void *p = (void *)arguments[0];
 	struct record r = {SCRY_MALLOC_OP_FREE_BY, arguments[0], 0, 0, 0, 0};
 
@@ -647,7 +648,7 @@ void scry_delete(const uint64_t *arguments, uint64_t function,
 	about_to_end(p);
 	put_long(t, &r, word2(function, 0, 0));
 	original(arguments[0], arguments[1], arguments[2]);
-	scry_track_leave(t);
+	scry_thread_buffer_leave(t);
 }
 
 /*
@@ -657,17 +658,17 @@ void scry_delete(const uint64_t *arguments, uint64_t function,
  */
 static int tell_fork(enum scry_malloc_op op, int64_t pid)
 {
-	thread *t = scry_track_enter();
-	uint64_t *w = t ? scry_track_reserve(t, 2) : 0, now;
+	thread *t = scry_thread_buffer_enter();
+	uint64_t *w = t ? scry_thread_buffer_reserve(t, 2) : 0, now;
 
 	if (w) {
-		now = scry_track_order(t, &w);
+		now = scry_thread_buffer_order(t, &w);
 		w[0] = word0(op, (uint64_t)(pid > 0 ? pid : 0) << 3, 0);
 		w[1] = scry_malloc_word1(now, 0, 0);
-		scry_track_publish(t, w + 2);
+		scry_thread_buffer_publish(t, w + 2);
 	}
 	if (t)
-		scry_track_leave(t);
+		scry_thread_buffer_leave(t);
 	return w != 0;
 }
 

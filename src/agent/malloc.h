@@ -35,7 +35,7 @@ struct scry_agent_callers {
 	uint64_t at[SCRY_MALLOC_CALLERS]; /* by code; 0 stays empty */
 } SCRY_OWN_PAGES;
 
-extern struct scry_agent_malloc scry_agent_family SCRY_SHARED;
+extern struct scry_agent_malloc scry_agent_malloc_functions SCRY_SHARED;
 extern struct scry_agent_callers scry_agent_callers SCRY_SHARED;
 
 #endif

@@ -42,13 +42,13 @@ struct scry_agent_tables { /* wiped */
 extern struct scry_agent_tables scry_agent_tables SCRY_SHARED;
 
 /* ring.c: room for `words`, or 0 and counted as lost. Publishing is one store. */
-int scry_ring_reserve(struct scry_gate *g, uint64_t words);
-static inline void scry_ring_put(struct scry_gate *g, uint64_t word)
+int scry_ring_reserve(struct scry_state_page *g, uint64_t words);
+static inline void scry_ring_put(struct scry_state_page *g, uint64_t word)
 {
 	((uint64_t *)g->ring)[g->at++] = word;
 	g->head++;
 }
-static inline void scry_ring_publish(const struct scry_gate *g)
+static inline void scry_ring_publish(const struct scry_state_page *g)
 {
 	__atomic_store_n(&scry_agent.control->head, g->head, __ATOMIC_RELEASE);
 }
@@ -61,19 +61,19 @@ int scry_define_node(uint32_t node, uint32_t parent, uint64_t pc, uint64_t iseq)
 
 /* ruby_events.c: a new watch is taken up; the hook takes itself off the VM's list; a fork child
  * has its lane. */
-void scry_take_up(struct scry_gate *g);
-void scry_hook_off(const struct scry_gate *g);
-void scry_objects_moved(struct scry_gate *g);
+void scry_take_up(struct scry_state_page *g);
+void scry_hook_off(const struct scry_state_page *g);
+void scry_objects_compacted(struct scry_state_page *g);
 
 /* moved.c: at a safepoint; anywhere the hook may be taken off. */
-void scry_moved_on(void);
-void scry_moved_off(void);
+void scry_compaction_on(void);
+void scry_compaction_off(void);
 
 /* ruby_events.c: the VM runs it in its own time, with the GVL, at a safepoint. */
 SCRY_EXPORT void scry_agent_reconcile(void *unused);
 
 /* class_name.c: the watch ends where a ractor begins that breaks the VM, see ractor.h */
-void scry_end_before_ractor(struct scry_gate *g, uint64_t flags, uint64_t klass);
+void scry_end_before_ractor(struct scry_state_page *g, uint64_t flags, uint64_t klass);
 /* Writes the class's name; returns its bytes, 0 when it is not known. */
 uint32_t scry_class_name(uint64_t klass, uint8_t *to, uint32_t room);
 
@@ -81,13 +81,14 @@ uint32_t scry_class_name(uint64_t klass, uint8_t *to, uint32_t room);
 void scry_agent_event(uint64_t data, const uint8_t *trace_arg);
 void scry_agent_sampled(uint64_t data, const uint8_t *trace_arg);
 /* 1: this process is watched, by us alone until scry_end. 0: nothing is to be recorded. */
-int scry_begin(struct scry_gate *g);
-void scry_end(struct scry_gate *g);
+int scry_begin(struct scry_state_page *g);
+void scry_end(struct scry_state_page *g);
 /* The newest Ruby frame of `ec`, whose newest frame is `cfp`. */
 void scry_find_place(const struct scry_agent_frames *f, const uint8_t *ec, const uint8_t *cfp,
 		     struct scry_agent_place *place);
 /* 0: it could not be recorded, and is counted as lost. */
-int scry_record_birth(struct scry_gate *g, const struct scry_agent_place *place, uint64_t object);
+int scry_record_birth(struct scry_state_page *g, const struct scry_agent_place *place,
+		      uint64_t object);
 /* `object` is about to be freed and still whole. Code and classes: what is known by their address
  * is forgotten. */
 void scry_forget(uint64_t object, uint64_t flags);
@@ -95,15 +96,16 @@ void scry_forget(uint64_t object, uint64_t flags);
 int64_t scry_extra(uint64_t object, uint64_t flags);
 #define SCRY_EXTRA_UNKNOWN (-1ll)
 /* `object` has ended, with `extra` bytes outside its slot. 0: there is no room in the ring. */
-int scry_record_end(struct scry_gate *g, uint64_t object, int64_t extra, enum scry_ring_class is);
+int scry_record_end(struct scry_state_page *g, uint64_t object, int64_t extra,
+		    enum scry_ring_class is);
 enum scry_ring_class scry_class_of(uint64_t object, uint64_t flags);
 uint64_t scry_gc_count(void); /* the VM's own; 0: not known */
-void scry_record_gc(struct scry_gate *g, uint32_t event);
+void scry_record_gc(struct scry_state_page *g, uint32_t event);
 /* Bytes of the slot that `object` lies in, as its heap page says; 0: not known, or all are alike.
  */
 uint32_t scry_slot_size(uint64_t object);
 /* How much of the gap to the next sample an object takes. */
-int64_t scry_sample_step(const struct scry_gate *g, uint64_t object);
+int64_t scry_sample_step(const struct scry_state_page *g, uint64_t object);
 
 /* moved.c: a hidden object that the VM asks for its size, and when it compacts the heap; off: no
  * more. Without a way to make one, none is there. */
@@ -118,8 +120,8 @@ uint64_t scry_asked_for_size(const void *data);
 void scry_last_look_on(void);
 
 /* ruby_hooks.c: when a watch is taken up, the VM being up */
-void scry_hooks_take_up(struct scry_gate *g);
+void scry_hooks_take_up(struct scry_state_page *g);
 /* Collects by `start`, and records what no hook shows. */
-void scry_hooks_collect(struct scry_gate *g, void (*start)(void));
+void scry_hooks_collect(struct scry_state_page *g, void (*start)(void));
 
 #endif

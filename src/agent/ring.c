@@ -22,7 +22,7 @@ static uint64_t tsc(void)
 
 /* Reads the clock once in 256 events: the lease is a second long, an event some ten nanoseconds. A
  * sample may be a second's work away from the next. */
-static __attribute__((noinline)) void check_lease(struct scry_gate *g)
+static __attribute__((noinline)) void check_lease(struct scry_state_page *g)
 {
 	const struct scry_control *c = scry_agent.control;
 	uint64_t now = tsc();
@@ -34,7 +34,7 @@ static __attribute__((noinline)) void check_lease(struct scry_gate *g)
 }
 
 /* Closes the segment in use and goes on in the free one with the lowest number. 0: none is free. */
-static int next_segment(struct scry_gate *g)
+static int next_segment(struct scry_state_page *g)
 {
 	struct scry_control *c = scry_agent.control;
 	struct scry_segment *done = &c->segments[g->segment];
@@ -55,7 +55,7 @@ static int next_segment(struct scry_gate *g)
 	return 0;
 }
 
-static __attribute__((noinline)) int reserve_slowly(struct scry_gate *g)
+static __attribute__((noinline)) int reserve_slowly(struct scry_state_page *g)
 {
 	struct scry_control *c = scry_agent.control;
 
@@ -70,7 +70,7 @@ static __attribute__((noinline)) int reserve_slowly(struct scry_gate *g)
 	return 0;
 }
 
-SCRY_INTO_CALLERS int scry_ring_reserve(struct scry_gate *g, uint64_t words)
+SCRY_INTO_CALLERS int scry_ring_reserve(struct scry_state_page *g, uint64_t words)
 {
 	if (unlikely(--g->until_lease_check == 0))
 		check_lease(g);

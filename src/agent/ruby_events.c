@@ -29,9 +29,10 @@ static event_func handler(void)
 
 /* A new watch: what the last one defined means nothing to this keeper. A handler that an earlier
  * watch has left on the list may be the wrong one; it is taken off, and a job puts the other on. */
-void scry_take_up(struct scry_gate *g)
+void scry_take_up(struct scry_state_page *g)
 {
-	if (scry_lane_is_owned(g)) /* maybe by another instrument's event; else the host says it */
+	if (scry_child_buffer_is_owned(
+		    g)) /* maybe by another instrument's event; else the host says it */
 		g->by_bytes = scry_agent_objects.sampling.by_bytes;
 	if (scry_agent.state.handler != (uint64_t)handler() || !scry_agent.state.hooked)
 		return; /* by hooks: not by the first object; reconcile or boot do, when the VM is
@@ -58,7 +59,7 @@ void scry_take_up(struct scry_gate *g)
 }
 
 /* Its first object has been counted already. */
-void scry_objects_moved(struct scry_gate *g)
+void scry_objects_compacted(struct scry_state_page *g)
 {
 	uint64_t (*stat)(uint64_t) = (void *)scry_agent_vm.ruby.gc_stat;
 
@@ -71,7 +72,7 @@ void scry_objects_moved(struct scry_gate *g)
 
 /* The Symbol by which the VM is asked how many GCs were full; its tables are made at the first
  * question, which may allocate: here, and not inside a GC. */
-static void learn_gc_counter(struct scry_gate *g)
+static void learn_gc_counter(struct scry_state_page *g)
 {
 	const struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 	uint64_t (*intern)(const char *) = (void *)r->intern;
@@ -91,7 +92,7 @@ static void learn_gc_counter(struct scry_gate *g)
 		scry_agent_objects.made_count = id2sym(intern("total_allocated_objects"));
 }
 
-static void hook_on(struct scry_gate *g)
+static void hook_on(struct scry_state_page *g)
 {
 	void (*add)(event_func, uint32_t, uint64_t, int) =
 		(void *)scry_agent_vm.ruby.add_event_hook2;
@@ -100,7 +101,7 @@ static void hook_on(struct scry_gate *g)
 		scry_hook_off(g);
 	if (!scry_agent.state.hooked) {
 		learn_gc_counter(g);
-		scry_moved_on();
+		scry_compaction_on();
 		scry_agent.state.hooked = 1;
 		scry_agent.state.handler = (uint64_t)handler();
 		if (handler())
@@ -115,20 +116,20 @@ static void hook_on(struct scry_gate *g)
 		scry_take_up(g);
 }
 
-void scry_hook_off(const struct scry_gate *g)
+void scry_hook_off(const struct scry_state_page *g)
 {
 	int (*remove)(event_func, uint64_t) = (void *)scry_agent_vm.ruby.remove_event_hook;
 
 	if (!scry_agent.state.hooked ||
 	    (scry_agent.state.handler && remove((event_func)scry_agent.state.handler, 0) <= 0))
 		return;
-	scry_moved_off();
+	scry_compaction_off();
 	scry_data_object_off(&scry_agent_objects.last);
 	scry_agent.state.hooked = 0;
 }
 
 /* Opt-in: only when the user asked for it, at a safepoint, as GC.start would. */
-static void force_gc(struct scry_gate *g)
+static void force_gc(struct scry_state_page *g)
 {
 	void (*start)(void) = (void *)scry_agent_vm.ruby.gc_start;
 	struct scry_objects_account *c = &scry_account_of(scry_agent.control)->objects;
@@ -148,12 +149,12 @@ static void force_gc(struct scry_gate *g)
 /* Runs in the VM's own time, with the GVL, at a safepoint. Sets the hook list to what is wanted. */
 void scry_agent_reconcile(void *unused)
 {
-	struct scry_gate *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.gate;
 
 	(void)unused;
 	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
 	__atomic_fetch_add(&scry_agent.state.jobs_run, 1, __ATOMIC_SEQ_CST);
-	if (g->wanted || (!g->open && scry_lane_claim(g, scry_objects_moved))) {
+	if (g->wanted || (!g->open && scry_child_buffer_claim(g, scry_objects_compacted))) {
 		hook_on(g);
 		force_gc(g);
 	} else if (scry_agent.state.hooked) {
@@ -165,12 +166,12 @@ void scry_agent_reconcile(void *unused)
 /* Reached from the main program just before it loads the script: the VM is up. */
 void scry_agent_boot(void)
 {
-	struct scry_gate *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.gate;
 
 	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
 	scry_account_of(scry_agent.control)->objects.booted = 1;
 	if (g->wanted) { /* our own objects first: an event of theirs may take the hook off */
-		scry_moved_on();
+		scry_compaction_on();
 		scry_last_look_on();
 		hook_on(g);
 	}

@@ -21,7 +21,7 @@
 uint64_t scry_agent_birth(uint64_t object);
 void scry_agent_call(const uint64_t *arguments, uint64_t cookie);
 
-static void find_place(const struct scry_gate *g, struct scry_agent_place *place)
+static void find_place(const struct scry_state_page *g, struct scry_agent_place *place)
 {
 	uint64_t ec = scry_current_ec();
 	uint64_t cfp = ec ? word_at((const uint8_t *)ec, g->frames.ec_cfp) : 0;
@@ -32,7 +32,7 @@ static void find_place(const struct scry_gate *g, struct scry_agent_place *place
 }
 
 /* rb_gc_count: plain loads, in a thread that has an execution context. */
-static uint64_t gc_count(const struct scry_gate *g)
+static uint64_t gc_count(const struct scry_state_page *g)
 {
 	uint64_t (*count)(void) = (void *)scry_agent_vm.hooks.gc_count;
 
@@ -41,7 +41,7 @@ static uint64_t gc_count(const struct scry_gate *g)
 	return count ? count() : 0;
 }
 
-void scry_hooks_take_up(struct scry_gate *g)
+void scry_hooks_take_up(struct scry_state_page *g)
 {
 	const struct scry_agent_hooks *h = &scry_agent_vm.hooks;
 	uint64_t vm = load64(scry_agent_vm.ruby.vm_word), objspace = 0;
@@ -57,7 +57,7 @@ void scry_hooks_take_up(struct scry_gate *g)
 }
 
 /* All before it have marked and swept, those too that freed nothing and that nobody saw. */
-static __attribute__((noinline)) void gc_began(struct scry_gate *g, uint64_t count)
+static __attribute__((noinline)) void gc_began(struct scry_state_page *g, uint64_t count)
 {
 	uint64_t unseen = count - g->vm_gcs - 1;
 
@@ -69,7 +69,7 @@ static __attribute__((noinline)) void gc_began(struct scry_gate *g, uint64_t cou
 	scry_record_gc(g, SCRY_RUBY_GC_START);
 }
 
-static void see_gc(struct scry_gate *g)
+static void see_gc(struct scry_state_page *g)
 {
 	uint64_t count = gc_count(g);
 
@@ -79,7 +79,7 @@ static void see_gc(struct scry_gate *g)
 
 /* `start` marks all and sweeps all before it returns, if the program lets it: nobody else says that
  * it has swept. */
-void scry_hooks_collect(struct scry_gate *g, void (*start)(void))
+void scry_hooks_collect(struct scry_state_page *g, void (*start)(void))
 {
 	uint64_t before = gc_count(g);
 
@@ -94,7 +94,7 @@ void scry_hooks_collect(struct scry_gate *g, void (*start)(void))
 }
 
 /* By a word, or by the VM's own answer, which is a sum over its heaps. 0: not known. */
-static uint64_t vm_made(const struct scry_gate *g)
+static uint64_t vm_made(const struct scry_state_page *g)
 {
 	uint64_t (*stat)(uint64_t) = (void *)scry_agent_vm.ruby.gc_stat;
 
@@ -104,7 +104,7 @@ static uint64_t vm_made(const struct scry_gate *g)
 }
 
 /* The VM counts what it makes: so do we, and compare now and then. The newest is in both counts. */
-static void check_seen(struct scry_gate *g)
+static void check_seen(struct scry_state_page *g)
 {
 	uint64_t every = g->vm_made_at ? SEEN_CHECK_EVERY : SEEN_ASK_EVERY;
 
@@ -115,7 +115,7 @@ static void check_seen(struct scry_gate *g)
 			vm_made(g) - g->vm_made - g->seen;
 }
 
-static void record_sample(struct scry_gate *g, const struct scry_agent_place *place,
+static void record_sample(struct scry_state_page *g, const struct scry_agent_place *place,
 			  uint64_t object)
 {
 	g->until_sample = scry_sample_gap(g); /* the rest of its units counts for nobody */
@@ -135,7 +135,7 @@ static __attribute__((noinline)) void probe_birth(uint64_t object)
 {
 	struct scry_agent_probe *p = probe();
 
-	if (p->births < SCRY_PROBE_BIRTHS)
+	if (p->births < SCRY_PROBE_ISEQ_EVENTS)
 		p->returned[p->births] = object;
 	p->births++;
 }
@@ -154,7 +154,7 @@ static int is_object(uint64_t object)
 	return is_pointer(object) && load64(object) & SCRY_TYPE_MASK;
 }
 
-static __attribute__((noinline)) void record(struct scry_gate *g, uint64_t object)
+static __attribute__((noinline)) void record(struct scry_state_page *g, uint64_t object)
 {
 	struct scry_agent_place place;
 
@@ -185,7 +185,7 @@ static __attribute__((noinline)) void record(struct scry_gate *g, uint64_t objec
 
 uint64_t scry_agent_birth(uint64_t object)
 {
-	struct scry_gate *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.gate;
 
 	g->births--;
 	if (object == g->last_born) /* an outer function hands on what an inner one has made */
@@ -224,7 +224,7 @@ static int is_known(uint64_t flags)
 	return type == SCRY_TYPE_CLASS || type == SCRY_TYPE_MODULE || type == SCRY_TYPE_IMEMO;
 }
 
-static void end_object(struct scry_gate *g, uint64_t object, uint64_t flags)
+static void end_object(struct scry_state_page *g, uint64_t object, uint64_t flags)
 {
 	if (object == g->last_born)
 		g->last_born = 0;
@@ -235,7 +235,7 @@ static void end_object(struct scry_gate *g, uint64_t object, uint64_t flags)
 		scry_record_end(g, object, scry_extra(object, flags), scry_class_of(object, flags));
 }
 
-static void end_slots(struct scry_gate *g, uint64_t at, uint64_t mask)
+static void end_slots(struct scry_state_page *g, uint64_t at, uint64_t mask)
 {
 	for (; mask; mask >>= 1, at += scry_agent_vm.hooks.end_stride) {
 		uint64_t flags = mask & 1 ? load64(at) : 0;
@@ -254,7 +254,7 @@ static __attribute__((noinline)) void count_slots(uint64_t at, uint64_t mask)
 static void end(const uint64_t *arguments)
 {
 	const struct scry_agent_hooks *h = &scry_agent_vm.hooks;
-	struct scry_gate *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.gate;
 	uint64_t at, mask;
 
 	if (unlikely(h->probe == SCRY_PROBE_ARGUMENTS)) {
@@ -284,7 +284,7 @@ static void end(const uint64_t *arguments)
  */
 static void is_over(struct scry_agent_hooks *h)
 {
-	struct scry_gate *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.gate;
 
 	if (!h->probe && !h->is_over && scry_begin(g)) {
 		see_gc(g);

@@ -79,7 +79,8 @@ SCRY_INTO_CALLERS uint32_t scry_slot_size(uint64_t object)
 	return is_pointer(page) ? *(const volatile uint16_t *)(page + r->page_slot_size) : 0;
 }
 
-int scry_record_birth(struct scry_gate *g, const struct scry_agent_place *place, uint64_t object)
+int scry_record_birth(struct scry_state_page *g, const struct scry_agent_place *place,
+		      uint64_t object)
 {
 	uint32_t code, node = 0, slot = scry_slot_size(object);
 	uint64_t page = object >> 16;
@@ -108,7 +109,7 @@ int scry_record_birth(struct scry_gate *g, const struct scry_agent_place *place,
 	return 1;
 }
 
-static int record_alloc(struct scry_gate *g, const uint8_t *trace_arg, uint64_t object)
+static int record_alloc(struct scry_state_page *g, const uint8_t *trace_arg, uint64_t object)
 {
 	struct scry_agent_place place;
 
@@ -169,7 +170,8 @@ enum scry_ring_class scry_class_of(uint64_t object, uint64_t flags)
 	return core && load64(core) == klass ? SCRY_RING_CLASS_CORE : SCRY_RING_CLASS_OTHER;
 }
 
-int scry_record_end(struct scry_gate *g, uint64_t object, int64_t extra, enum scry_ring_class is)
+int scry_record_end(struct scry_state_page *g, uint64_t object, int64_t extra,
+		    enum scry_ring_class is)
 {
 	uint64_t code = SCRY_RING_FREED;
 
@@ -187,7 +189,7 @@ int scry_record_end(struct scry_gate *g, uint64_t object, int64_t extra, enum sc
 	return 1;
 }
 
-static void record_free(struct scry_gate *g, uint64_t object)
+static void record_free(struct scry_state_page *g, uint64_t object)
 {
 	uint64_t flags = load64(object);
 
@@ -197,7 +199,7 @@ static void record_free(struct scry_gate *g, uint64_t object)
 
 /* Objects that moved are not followed here, and what is known by an address is wrong from now on:
  * the handler takes the hook off when it is done with this event. */
-static void end_at_compaction(struct scry_gate *g)
+static void end_at_compaction(struct scry_state_page *g)
 {
 	uint64_t (*stat)(uint64_t) = (void *)scry_agent_vm.ruby.gc_stat;
 
@@ -216,7 +218,7 @@ uint64_t scry_gc_count(void)
 }
 
 /* A GC has begun. Those that other ractors have begun meanwhile showed no event. */
-static void count_gc(struct scry_gate *g)
+static void count_gc(struct scry_state_page *g)
 {
 	uint64_t count = scry_agent_vm.hooks.on ? 0 : scry_gc_count();
 
@@ -225,7 +227,7 @@ static void count_gc(struct scry_gate *g)
 		g->vm_gcs = count;
 }
 
-void scry_record_gc(struct scry_gate *g, uint32_t event)
+void scry_record_gc(struct scry_state_page *g, uint32_t event)
 {
 	uint64_t (*stat)(uint64_t) = (void *)scry_agent_vm.ruby.gc_stat;
 	uint32_t what = SCRY_RING_GC_SWEPT;
@@ -264,7 +266,7 @@ static int may_be_sampled(uint64_t object)
 	return load64((uint64_t)&scry_agent_tables.sampled.filter[bit / 64]) >> bit % 64 & 1;
 }
 
-int scry_begin(struct scry_gate *g)
+int scry_begin(struct scry_state_page *g)
 {
 	if (unlikely(g->handling)) { /* a signal handler that allocates, or a second ractor */
 		scry_agent.control->busy++;
@@ -273,22 +275,23 @@ int scry_begin(struct scry_gate *g)
 	g->handling = 1;
 	__asm__ volatile("" ::: "memory");
 	if (unlikely(g->wanted != g->taken) && g->wanted) {
-		if (scry_lane_is_owned(g) && !g->taken) /* by another instrument's event */
-			scry_objects_moved(g);
+		if (scry_child_buffer_is_owned(g) && !g->taken) /* by another instrument's event */
+			scry_objects_compacted(g);
 		else
 			scry_take_up(g);
 	}
 	if (likely(g->wanted) && likely(g->wanted == g->taken))
 		return 1;
 	/* a fork child, whose gate page is zero */
-	if (!g->open && scry_agent.state.hooked && scry_lane_claim(g, scry_objects_moved))
+	if (!g->open && scry_agent.state.hooked &&
+	    scry_child_buffer_claim(g, scry_objects_compacted))
 		return 1;
 	scry_hook_off(g); /* off, a child that is not followed, or the wrong handler */
 	g->handling = 0;
 	return 0;
 }
 
-void scry_end(struct scry_gate *g)
+void scry_end(struct scry_state_page *g)
 {
 	__asm__ volatile("" ::: "memory");
 	g->handling = 0;
@@ -296,7 +299,7 @@ void scry_end(struct scry_gate *g)
 
 SCRY_EXPORT void scry_agent_event(uint64_t data, const uint8_t *trace_arg)
 {
-	struct scry_gate *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.gate;
 	uint32_t event = load32((uint64_t)trace_arg + g->frames.trace_event);
 	uint64_t object;
 
@@ -315,7 +318,7 @@ SCRY_EXPORT void scry_agent_event(uint64_t data, const uint8_t *trace_arg)
 	scry_end(g);
 }
 
-int64_t scry_sample_step(const struct scry_gate *g, uint64_t object)
+int64_t scry_sample_step(const struct scry_state_page *g, uint64_t object)
 {
 	uint32_t slot = g->by_bytes ? scry_slot_size(object) : 0;
 
@@ -323,7 +326,7 @@ int64_t scry_sample_step(const struct scry_gate *g, uint64_t object)
 						       : 1;
 }
 
-static void end_samples(struct scry_gate *g, uint32_t event)
+static void end_samples(struct scry_state_page *g, uint32_t event)
 {
 	struct scry_sampled dead;
 	uint32_t cursor = 0;
@@ -347,7 +350,7 @@ static void forget_the_dead(void)
 
 SCRY_EXPORT void scry_agent_sampled(uint64_t data, const uint8_t *trace_arg)
 {
-	struct scry_gate *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.gate;
 	uint32_t event = load32((uint64_t)trace_arg + g->frames.trace_event);
 	uint64_t object;
 

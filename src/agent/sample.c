@@ -34,7 +34,7 @@ static void set_entry(uint32_t at, struct scry_sampled entry)
 	scry_agent_tables.sampled.living[at / 64] |= 1ull << at % 64;
 }
 
-static void remove_entry(struct scry_gate *g, uint32_t at)
+static void remove_entry(struct scry_state_page *g, uint32_t at)
 {
 	scry_agent_tables.sampled.entries[at].object = REMOVED;
 	scry_agent_tables.sampled.living[at / 64] &= ~(1ull << at % 64);
@@ -53,7 +53,7 @@ static uint32_t next_entry(uint32_t at)
 	return SCRY_TRACKED;
 }
 
-int64_t scry_sample_gap(struct scry_gate *g)
+int64_t scry_sample_gap(struct scry_state_page *g)
 {
 	g->random ^= g->random << 13;
 	g->random ^= g->random >> 7;
@@ -69,7 +69,7 @@ static void fill_filter(void)
 		set_filter(scry_agent_tables.sampled.entries[i].object);
 }
 
-void scry_sample_forget_all(struct scry_gate *g)
+void scry_sample_forget_all(struct scry_state_page *g)
 {
 	for (uint32_t i = 0; i < SCRY_TRACKED; i++)
 		scry_agent_tables.sampled.entries[i].object = EMPTY;
@@ -84,7 +84,7 @@ void scry_sample_forget_all(struct scry_gate *g)
 }
 
 /* Removed entries, and the bits that they left in the filter, go: what is alive is put in anew. */
-static void clean(struct scry_gate *g)
+static void clean(struct scry_state_page *g)
 {
 	uint32_t kept = 0;
 
@@ -106,7 +106,7 @@ static void clean(struct scry_gate *g)
 }
 
 /* The keeper takes it out of the living. Without room for that it is lost sight of with all. */
-static void unfollow(struct scry_gate *g, uint64_t object)
+static void unfollow(struct scry_state_page *g, uint64_t object)
 {
 	if (!scry_ring_reserve(g, 2)) {
 		scry_account_of(scry_agent.control)->objects.blind++;
@@ -117,7 +117,7 @@ static void unfollow(struct scry_gate *g, uint64_t object)
 	scry_ring_publish(g);
 }
 
-void scry_sample_track(struct scry_gate *g, uint64_t object)
+void scry_sample_track(struct scry_state_page *g, uint64_t object)
 {
 	uint32_t at = slot_of(object);
 
@@ -212,7 +212,7 @@ void scry_sample_measure(void)
 		measure_any(r, &scry_agent_tables.sampled.entries[at]);
 }
 
-int scry_sample_next_dead(struct scry_gate *g, uint32_t event, uint32_t *cursor,
+int scry_sample_next_dead(struct scry_state_page *g, uint32_t event, uint32_t *cursor,
 			  struct scry_sampled *ret)
 {
 	uint32_t at;
@@ -238,7 +238,7 @@ int scry_sample_next_dead(struct scry_gate *g, uint32_t event, uint32_t *cursor,
 	return 0;
 }
 
-int scry_sample_moved(struct scry_gate *g, uint64_t from, uint64_t to)
+int scry_sample_moved(struct scry_state_page *g, uint64_t from, uint64_t to)
 {
 	uint32_t at = find(from);
 
@@ -253,7 +253,7 @@ int scry_sample_moved(struct scry_gate *g, uint64_t from, uint64_t to)
  * Where the VM does not say what is marked, a sample that did not move may have died in this very
  * GC, and another object, of the same class, stands in its slot: nothing tells them apart.
  */
-static void unfollow_unmoved(struct scry_gate *g, uint64_t object)
+static void unfollow_unmoved(struct scry_state_page *g, uint64_t object)
 {
 	if (!scry_agent_vm.ruby.is_marked && !is_dead(SCRY_RUBY_GC_END_SWEEP, object) &&
 	    scry_sample_ended(g, object))
@@ -279,7 +279,7 @@ void scry_sample_walk(void (*moved)(void *, uint64_t from, uint64_t to), void *c
 	}
 }
 
-int scry_sample_ended(struct scry_gate *g, uint64_t object)
+int scry_sample_ended(struct scry_state_page *g, uint64_t object)
 {
 	uint32_t at = find(object);
 
@@ -291,7 +291,7 @@ int scry_sample_ended(struct scry_gate *g, uint64_t object)
 	return 1;
 }
 
-void scry_sample_reused(struct scry_gate *g, uint64_t object)
+void scry_sample_reused(struct scry_state_page *g, uint64_t object)
 {
 	uint32_t at = find(object);
 

@@ -7,7 +7,7 @@
  */
 #include "agent/calls.h"
 #include "agent/lines.h"
-#include "agent/track.h"
+#include "agent/thread_buffer.h"
 #include "wire/call_ring.h"
 
 struct scry_shadow scry_agent_shadow SCRY_INHERITED;
@@ -180,7 +180,7 @@ void scry_agent_entered(uint64_t *slot, uint64_t cookie, uint64_t bx)
 	}
 	if (unlikely(scry_agent.following.on != SCRY_SHADOW_ON) && !may_follow(s, hook))
 		return;
-	if (unlikely(!scry_agent.gate->open) && !(s->head.records && scry_track_moves_in()))
+	if (unlikely(!scry_agent.gate->open) && !(s->head.records && scry_thread_buffer_moves_in()))
 		return;
 	if (cookie & SCRY_SHADOW_RED_ZONE)
 		slot += 16;

@@ -1,18 +1,21 @@
 /*
- * The threads that record into tracks (agent/track.h): their table, and what the host says of them.
+ * The threads that record into tracks (agent/thread_buffer.h): their table, and what the host says
+ * of them.
  */
 #ifndef SCRY_AGENT_THREADS_H
 #define SCRY_AGENT_THREADS_H
 
-#include "wire/tracks.h"
+#include "wire/thread_buffers.h"
 
 #define SCRY_THREADS 4096u /* that are known at a time; more pass through, and are counted */
 #define SCRY_THREADS_PROBES 64u
-#define SCRY_TRACK_ROOM (SCRY_TRACK_WORDS - SCRY_TRACK_HEAD)
-#define SCRY_TRACK_RECORD_MAX 656u /* words */
-#define SCRY_TRACK_TIME_WORDS 2u
-_Static_assert(SCRY_TRACK_RECORD_MAX + 2 * SCRY_TRACK_TIME_WORDS <= SCRY_TRACK_ROOM, "it fits");
-#define SCRY_TRACK_EPOCH (1ull << 34) /* ticks after which a TIME record comes */
+#define SCRY_THREAD_BUFFER_ROOM (SCRY_THREAD_BUFFER_WORDS - SCRY_THREAD_BUFFER_HEAD)
+#define SCRY_THREAD_BUFFER_RECORD_MAX 656u /* words */
+#define SCRY_THREAD_BUFFER_TIME_WORDS 2u
+_Static_assert(SCRY_THREAD_BUFFER_RECORD_MAX + 2 * SCRY_THREAD_BUFFER_TIME_WORDS <=
+		       SCRY_THREAD_BUFFER_ROOM,
+	       "it fits");
+#define SCRY_THREAD_BUFFER_EPOCH (1ull << 34) /* ticks after which a TIME record comes */
 
 struct scry_agent_thread {
 	uint64_t fs; /* 0: empty; odd: being claimed */
@@ -47,9 +50,9 @@ _Static_assert(sizeof(struct scry_agent_thread) == 128, "two cache lines");
  */
 struct scry_agent_channel {
 	/* host writes */
-	struct scry_control *control;	/* of the pages: its turn, heads and counters */
-	struct scry_track *pool;	/* the ring there */
-	struct scry_agent_thread *rows; /* of threads; NULL: never used */
+	struct scry_control *control;	 /* of the pages: its turn, heads and counters */
+	struct scry_thread_buffer *pool; /* the ring there */
+	struct scry_agent_thread *rows;	 /* of threads; NULL: never used */
 	uint32_t time_op; /* the instrument's record that says the whole time; 0: it needs none */
 	uint32_t is_on;	  /* the agent clears it when nobody will come back */
 	/* agent */
@@ -67,8 +70,8 @@ struct scry_agent_tracking {
 	uint32_t first_tid; /* of a program that has one thread, without a control block yet; else 0
 			     */
 	struct scry_agent_channel channels[SCRY_CHANNELS];
-	struct scry_track none; /* of threads that have no segment: `state` is SCRY_TRACK_CLOSED,
-				   which is never theirs */
+	struct scry_thread_buffer none; /* of threads that have no segment: `state` is
+				   SCRY_THREAD_BUFFER_CLOSED, which is never theirs */
 };
 
 static inline uint32_t scry_thread_slot(uint64_t fs)

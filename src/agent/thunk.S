@@ -3,7 +3,7 @@
  */
 #include "agent/keep.h"
 
-#define SCRY_GATE_BIRTHS 184 /* wire/gate.h */
+#define SCRY_STATE_PAGE_BIRTHS 184 /* wire/state_page.h */
 
 	.text
 	.globl	scry_agent_boot_slot
@@ -45,7 +45,7 @@ scry_agent_boot_slot:
 scry_agent_born:
 	endbr64
 	mov	scry_agent(%rip), %rax
-	incq	SCRY_GATE_BIRTHS(%rax)
+	incq	SCRY_STATE_PAGE_BIRTHS(%rax)
 	sub	$8, %rsp
 	.rept	4
 	pushq	40(%rsp)

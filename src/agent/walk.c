@@ -2,7 +2,7 @@
 #include "agent/walk.h"
 
 #include "agent/returns.h"
-#include "agent/track.h"
+#include "agent/thread_buffer.h"
 #include "wire/unwind_step.h"
 
 struct scry_agent_walks scry_agent_walks SCRY_WIPED;
@@ -260,7 +260,7 @@ static uint64_t hash_of(const uint64_t *frames, uint32_t count)
 
 /* Its number. Who finds one that is not told tells it, so it is told before its first use. */
 static __attribute__((noinline, cold)) uint32_t stack_number(thread *t, const uint64_t *frames,
-							     uint32_t count, scry_walk_tell *tell)
+							     uint32_t count, scry_walk_report *tell)
 {
 	uint64_t hash = hash_of(frames, count), first = hash >> 46;
 
@@ -304,7 +304,8 @@ static __attribute__((noinline, cold)) struct scry_walker *claim_walker(thread *
 		struct scry_walker *w = &scry_agent_walks.walkers[at];
 		uint64_t have = __atomic_load_n(&w->owner, __ATOMIC_ACQUIRE);
 
-		if (have != row && have && !scry_track_is_abandoned(scry_track_row(have)))
+		if (have != row && have &&
+		    !scry_thread_buffer_is_abandoned(scry_thread_buffer_row(have)))
 			continue;
 		if (have == row ||
 		    __atomic_compare_exchange_n(&w->owner, &have, row, 0, __ATOMIC_ACQ_REL,
@@ -319,7 +320,7 @@ static __attribute__((noinline, cold)) struct scry_walker *claim_walker(thread *
 
 static inline struct scry_walker *walker_of(thread *t)
 {
-	uint64_t row = scry_track_number(t);
+	uint64_t row = scry_thread_buffer_number(t);
 
 	if (likely(t->walker && scry_agent_walks.walkers[t->walker - 1].owner == row))
 		return &scry_agent_walks.walkers[t->walker - 1];
@@ -406,7 +407,7 @@ walk_anew(thread *t, struct scry_walker *w, const struct scry_walk_from *from, s
 	return walk_frames(&r, from, w->frames) | (uint32_t)r.is_kept << 31;
 }
 
-uint32_t scry_walk_stack(thread *t, const struct scry_walk_from *from, scry_walk_tell *tell)
+uint32_t scry_walk_stack(thread *t, const struct scry_walk_from *from, scry_walk_report *tell)
 {
 	const struct scry_unwind_map *map = (const void *)scry_agent.unwinding.map;
 	struct scry_walker *w = walker_of(t);

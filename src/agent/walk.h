@@ -66,11 +66,11 @@ struct scry_walk_from {	      /* registers at a function's entry */
 };
 
 /* 0: it could not be told. */
-typedef int scry_walk_tell(struct scry_agent_thread *t, uint32_t id, const uint64_t *frames,
-			   uint32_t count);
+typedef int scry_walk_report(struct scry_agent_thread *t, uint32_t id, const uint64_t *frames,
+			     uint32_t count);
 
-/* After scry_track_enter. 0: no stack. */
+/* After scry_thread_buffer_enter. 0: no stack. */
 uint32_t scry_walk_stack(struct scry_agent_thread *t, const struct scry_walk_from *from,
-			 scry_walk_tell *tell);
+			 scry_walk_report *tell);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * In the kernel: a Ruby's code comes into being, and its name is told. See wire/iseq_birth.h.
+ * In the kernel: a Ruby's code comes into being, and its name is told. See wire/iseq_event.h.
  *
  * Attached to the entry of rb_iseq_insns_info_encode_positions of each process, or to the next push
  * there: the argument is still in rdi. Nothing is followed but pointers of the learned layout, no
@@ -10,15 +10,15 @@
 #include <asm/ptrace.h>
 #include <bpf/bpf_helpers.h>
 
-#include "wire/iseq_birth.h"
+#include "wire/iseq_event.h"
 
 #define RING_BYTES (8u << 20)
 #define T_STRING 5u
 #define T_ARRAY 7u
 #define TYPE_MASK 0x1fu
 
-const volatile struct scry_birth_layout scry_birth_layout = {0};
-#define layout scry_birth_layout
+const volatile struct scry_iseq_event_layout scry_iseq_event_layout = {0};
+#define layout scry_iseq_event_layout
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -27,7 +27,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, SCRY_BIRTH_COUNTS);
+	__uint(max_entries, SCRY_ISEQ_EVENT_COUNTS);
 	__type(key, uint32_t);
 	__type(value, uint64_t);
 } counts SEC(".maps");
@@ -47,7 +47,7 @@ struct text {
 
 /* The first words of an object; the layout's offsets are in it. */
 struct object {
-	uint64_t words[SCRY_BIRTH_OBJECT / 8];
+	uint64_t words[SCRY_ISEQ_EVENT_OBJECT / 8];
 };
 
 static __always_inline int read_object(uint64_t at, struct object *ret)
@@ -63,7 +63,7 @@ static __always_inline uint64_t word_of(const struct object *o, uint32_t at)
 /* Where the text of a String lies. */
 static __always_inline struct text text_of(uint64_t string)
 {
-	struct text ret = {string + layout.string_embed, SCRY_BIRTH_NO_TEXT};
+	struct text ret = {string + layout.string_embed, SCRY_ISEQ_EVENT_NO_TEXT};
 	struct object o;
 	uint64_t size;
 
@@ -74,7 +74,7 @@ static __always_inline struct text text_of(uint64_t string)
 		ret.at = word_of(&o, layout.string_ptr);
 	else if (layout.string_embed_len_mask)
 		size = (o.words[0] & layout.string_embed_len_mask) >> layout.string_embed_len_shift;
-	if (size < SCRY_BIRTH_NO_TEXT)
+	if (size < SCRY_ISEQ_EVENT_NO_TEXT)
 		ret.size = (uint32_t)size;
 	return ret;
 }
@@ -107,7 +107,7 @@ static __always_inline void copy(uint8_t *to, uint64_t from, uint32_t bytes, uin
 }
 
 struct found {
-	struct scry_birth head;
+	struct scry_iseq_event head;
 	struct text label, path;
 	uint64_t entries, positions;
 };
@@ -116,12 +116,13 @@ struct found {
 static __always_inline int tell(const struct found *f, uint32_t label, uint32_t path,
 				uint32_t lines)
 {
-	struct scry_birth *r = bpf_ringbuf_reserve(&births, SCRY_BIRTH_SIZE(label, path, lines), 0);
+	struct scry_iseq_event *r =
+		bpf_ringbuf_reserve(&births, SCRY_ISEQ_EVENT_SIZE(label, path, lines), 0);
 	uint32_t rows = f->head.line_count;
 	uint8_t *at;
 
 	if (!r) {
-		count(SCRY_BIRTH_LOST);
+		count(SCRY_ISEQ_EVENT_LOST);
 		return 0;
 	}
 	at = (uint8_t *)(r + 1);
@@ -129,22 +130,22 @@ static __always_inline int tell(const struct found *f, uint32_t label, uint32_t 
 	r->label_room = (uint16_t)label;
 	r->path_room = (uint16_t)path;
 	r->line_room = (uint16_t)lines;
-	if (f->label.size != SCRY_BIRTH_NO_TEXT)
+	if (f->label.size != SCRY_ISEQ_EVENT_NO_TEXT)
 		copy(at, f->label.at, f->label.size, label);
 	at += label;
-	if (f->path.size != SCRY_BIRTH_NO_TEXT)
+	if (f->path.size != SCRY_ISEQ_EVENT_NO_TEXT)
 		copy(at, f->path.at, f->path.size, path);
 	at += path;
 	rows = below(rows, lines);
 	copy(at, f->positions, 4 * rows, 4 * lines);
 	at += 4 * lines;
-	copy(at, f->entries, layout.entry_size * rows, SCRY_BIRTH_ENTRY_MAX * lines);
+	copy(at, f->entries, layout.entry_size * rows, SCRY_ISEQ_EVENT_ENTRY_MAX * lines);
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 	return 0;
 }
 
 struct body {
-	uint8_t bytes[SCRY_BIRTH_BODY];
+	uint8_t bytes[SCRY_ISEQ_EVENT_BODY];
 };
 
 static __always_inline uint64_t u64_of(const struct body *b, uint32_t at)
@@ -163,11 +164,11 @@ int iseq_born(struct pt_regs *regs)
 	struct found f = {.head = {.time_ns = bpf_ktime_get_ns(), .iseq = regs->rdi}};
 	struct body b;
 
-	count(SCRY_BIRTH_SEEN);
+	count(SCRY_ISEQ_EVENT_SEEN);
 	if (bpf_probe_read_user(&f.head.body, sizeof(f.head.body),
 				(const void *)(f.head.iseq + layout.iseq_body)) ||
 	    bpf_probe_read_user(&b, sizeof(b), (const void *)f.head.body)) {
-		count(SCRY_BIRTH_UNREAD);
+		count(SCRY_ISEQ_EVENT_UNREAD);
 		return 0;
 	}
 	f.head.process = bpf_get_attach_cookie(regs);
@@ -181,12 +182,14 @@ int iseq_born(struct pt_regs *regs)
 	f.path = path_of(u64_of(&b, layout.body_path));
 	f.head.label_size = f.label.size;
 	f.head.path_size = f.path.size;
-	if ((f.label.size < SCRY_BIRTH_LABEL_SMALL || f.label.size == SCRY_BIRTH_NO_TEXT) &&
-	    (f.path.size < SCRY_BIRTH_PATH_SMALL || f.path.size == SCRY_BIRTH_NO_TEXT) &&
-	    f.head.line_count <= SCRY_BIRTH_LINES_SMALL)
-		return tell(&f, SCRY_BIRTH_LABEL_SMALL, SCRY_BIRTH_PATH_SMALL,
-			    SCRY_BIRTH_LINES_SMALL);
-	return tell(&f, SCRY_BIRTH_LABEL_LARGE, SCRY_BIRTH_PATH_LARGE, SCRY_BIRTH_LINES_LARGE);
+	if ((f.label.size < SCRY_ISEQ_EVENT_LABEL_SMALL ||
+	     f.label.size == SCRY_ISEQ_EVENT_NO_TEXT) &&
+	    (f.path.size < SCRY_ISEQ_EVENT_PATH_SMALL || f.path.size == SCRY_ISEQ_EVENT_NO_TEXT) &&
+	    f.head.line_count <= SCRY_ISEQ_EVENT_LINES_SMALL)
+		return tell(&f, SCRY_ISEQ_EVENT_LABEL_SMALL, SCRY_ISEQ_EVENT_PATH_SMALL,
+			    SCRY_ISEQ_EVENT_LINES_SMALL);
+	return tell(&f, SCRY_ISEQ_EVENT_LABEL_LARGE, SCRY_ISEQ_EVENT_PATH_LARGE,
+		    SCRY_ISEQ_EVENT_LINES_LARGE);
 }
 
 char scry_license[] SEC("license") = "Dual MIT/GPL";

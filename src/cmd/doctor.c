@@ -147,13 +147,13 @@ static void rehearse(struct scry_ruby *ruby, const struct scry_proc *proc)
 					SCRY_RUBY_WAY_HOOKS};
 
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-		if ((ways[i] & SCRY_RUBY_WAY_HOOKS) && !ruby->layout.makers.is_proven)
+		if ((ways[i] & SCRY_RUBY_WAY_HOOKS) && !ruby->layout.alloc_functions.is_proven)
 			continue;
 		if (scry_rehearse(ruby, proc, ways[i]) < 0 &&
 		    !ruby->layout.rehearsed[ways[i]].agent)
 			scry_doctor_line("rehearsal", false, scry_error(), "");
 		else
-			scry_rehearse_tell(ruby, ways[i]);
+			scry_rehearse_report(ruby, ways[i]);
 	}
 	scry_error_clear();
 }
@@ -197,11 +197,12 @@ static void check_process(pid_t pid)
 					   : "rb_postponed_job_register_one",
 				 "this Ruby is not supported yet");
 		r = scry_alloc_functions_find(ruby, &proc);
-		scry_doctor_line("allocation hooks", r == 0 && ruby->layout.makers.is_proven,
-				 r < 0				 ? scry_error()
-				 : ruby->layout.makers.is_proven ? "proven by counting"
-								 : ruby->layout.makers.why,
-				 "use events (the default)");
+		scry_doctor_line(
+			"allocation hooks", r == 0 && ruby->layout.alloc_functions.is_proven,
+			r < 0					 ? scry_error()
+			: ruby->layout.alloc_functions.is_proven ? "proven by counting"
+								 : ruby->layout.alloc_functions.why,
+			"use events (the default)");
 		rehearse(ruby, &proc);
 		scry_ruby_gc_find(ruby, &gc);
 		scry_doctor_line("garbage collector", gc.is_known,

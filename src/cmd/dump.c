@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "base/opt.h"
 #include "cmd/cmd.h"
-#include "sys/world.h"
+#include "sys/stop_the_world.h"
 #include "vm/ruby_gvl.h"
 #include "vm/ruby_locks.h"
 #include "watch/signals.h"
@@ -34,7 +34,7 @@ struct dump_opts {
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-static int take_stacks(struct scry_dump *d, const struct scry_world *world)
+static int take_stacks(struct scry_dump *d, const struct scry_stw *world)
 {
 	struct scry_walk walk;
 	int err = scry_walk_init(&walk);
@@ -179,7 +179,7 @@ static int list_threads(struct scry_dump *d)
 
 static int take(struct scry_dump *d, const struct dump_opts *opts)
 {
-	struct scry_world world = {0};
+	struct scry_stw world = {0};
 	int err;
 
 	err = list_threads(d);
@@ -190,13 +190,13 @@ static int take(struct scry_dump *d, const struct dump_opts *opts)
 	else
 		take_states(d); /* a stopped thread does nothing */
 	if (opts->pause)
-		err = scry_world_stop(&world, d->proc.pid, opts->max_pause_ns);
+		err = scry_stw_stop(&world, d->proc.pid, opts->max_pause_ns);
 	if (!err)
 		err = take_stacks(d, opts->pause ? &world : NULL);
 	if (!err)
 		scry_dump_lock_owners(d, opts->pause);
 	if (opts->pause) {
-		scry_world_release(&world);
+		scry_stw_release(&world);
 		d->pause_ns = world.pause_ns;
 	}
 	group(d);

@@ -5,12 +5,12 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "name/thread_state.h"
-#include "name/weave.h"
+#include "name/mixed_merge.h"
 #include "sys/core.h"
 #include "sys/proc.h"
 #include "vm/ruby_symbol.h"
 
-struct scry_world;
+struct scry_stw;
 struct scry_dump_native;
 struct scry_fibers;
 
@@ -114,7 +114,7 @@ int scry_dump_native_open(struct scry_dump *d);
 void scry_dump_native_close(struct scry_dump *d);
 /* The stack of one thread: its control frames by `w`, its native ones; `world` NULL: nobody is
  * stopped. Into t->verdict and t->frames. 0 or -ENOMEM. */
-int scry_dump_stack(struct scry_dump *d, const struct scry_world *world, struct scry_walk *w,
+int scry_dump_stack(struct scry_dump *d, const struct scry_stw *world, struct scry_walk *w,
 		    struct scry_dump_thread *t);
 
 /*
@@ -126,13 +126,13 @@ struct scry_dump_look {
 	struct scry_task_now now;
 	bool is_live; /* nothing holds it */
 };
-void scry_dump_native_walk(struct scry_dump *d, const struct scry_world *world,
+void scry_dump_native_walk(struct scry_dump *d, const struct scry_stw *world,
 			   struct scry_dump_thread *t, struct scry_dump_look *look);
 bool scry_dump_native_rests(struct scry_dump_look *look);
 /* Its stack, woven, into t->frames; `ruby` are the visible ones of w->frames, the others are
  * without a name. 0 or -ENOMEM. */
-int scry_dump_native_weave(struct scry_dump *d, const struct scry_walk *w,
-			   const struct scry_dump_frame *ruby, struct scry_dump_thread *t);
+int scry_dump_mixed_merge(struct scry_dump *d, const struct scry_walk *w,
+			  const struct scry_dump_frame *ruby, struct scry_dump_thread *t);
 
 /* The parts of both about locks; a thread is its number and name. */
 void scry_dump_put_thread(const struct scry_dump_thread *t, struct scry_buf *buf);

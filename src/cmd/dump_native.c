@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "cmd/dump.h"
 #include "sys/modules.h"
-#include "sys/world.h"
+#include "sys/stop_the_world.h"
 
 struct scry_dump_native {
 	struct scry_unwinder *unwinder;
@@ -41,8 +41,8 @@ void scry_dump_native_close(struct scry_dump *d)
 }
 
 /* The registers of a thread that is held, or of a core; NULL: not there. */
-static const struct user_regs_struct *held(const struct scry_dump *d,
-					   const struct scry_world *world, pid_t tid)
+static const struct user_regs_struct *held(const struct scry_dump *d, const struct scry_stw *world,
+					   pid_t tid)
 {
 	for (size_t i = 0; d->core && i < d->core->thread_count; i++)
 		if (d->core->threads[i].tid == tid)
@@ -53,7 +53,7 @@ static const struct user_regs_struct *held(const struct scry_dump *d,
 	return NULL;
 }
 
-void scry_dump_native_walk(struct scry_dump *d, const struct scry_world *world,
+void scry_dump_native_walk(struct scry_dump *d, const struct scry_stw *world,
 			   struct scry_dump_thread *t, struct scry_dump_look *look)
 {
 	const struct user_regs_struct *regs = held(d, world, t->ruby.tid);
@@ -110,15 +110,15 @@ static void name_native(struct scry_dump *d, const struct scry_native_frame *f,
 	ret->offset = name.offset - f->is_exact;
 }
 
-int scry_dump_native_weave(struct scry_dump *d, const struct scry_walk *w,
-			   const struct scry_dump_frame *ruby, struct scry_dump_thread *t)
+int scry_dump_mixed_merge(struct scry_dump *d, const struct scry_walk *w,
+			  const struct scry_dump_frame *ruby, struct scry_dump_thread *t)
 {
 	struct scry_dump_native *n = d->native;
 	const struct scry_native_stack native = {n->frames, t->native_count, t->end};
-	enum scry_weave how;
-	size_t count = scry_weave(&n->weaver, w, &native, n->woven, &how);
+	enum scry_mixed_merge how;
+	size_t count = scry_mixed_merge(&n->weaver, w, &native, n->woven, &how);
 
-	t->is_apart = how == SCRY_WEAVE_APART && w->count;
+	t->is_apart = how == SCRY_MIXED_MERGE_APART && w->count;
 	t->frames = calloc(count + 1, sizeof(*t->frames));
 	if (!t->frames)
 		return -ENOMEM;

@@ -49,7 +49,7 @@ static int take_frames(struct scry_dump *d, struct scry_walk *w, struct scry_dum
 		}
 	scry_dump_lock_find(d, w, frames, t);
 	if (t->native_count) {
-		err = scry_dump_native_weave(d, w, frames, t);
+		err = scry_dump_mixed_merge(d, w, frames, t);
 		goto out;
 	}
 	for (size_t i = 0; i < w->count; i++)
@@ -64,7 +64,7 @@ out:
 	return err;
 }
 
-int scry_dump_stack(struct scry_dump *d, const struct scry_world *world, struct scry_walk *w,
+int scry_dump_stack(struct scry_dump *d, const struct scry_stw *world, struct scry_walk *w,
 		    struct scry_dump_thread *t)
 {
 	bool is_still = false;

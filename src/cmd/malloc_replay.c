@@ -505,7 +505,7 @@ static int fill_report(struct replay_job *j, struct scry_replay_report *ret_repo
 		.processors = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN),
 		.live = live,
 		.live_count = f->point_count,
-		.honesty = j->recording.is_read ? &j->recording.honesty : NULL,
+		.quality = j->recording.is_read ? &j->recording.quality : NULL,
 		.notes = j->note_list,
 		.note_count = j->note_count,
 	};

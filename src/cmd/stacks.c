@@ -51,7 +51,7 @@ struct stacks {
 	bool is_gone;		/* all that was watched had ended when the watch was over */
 	struct scry_ruby *ruby; /* of the first process, till that is opened */
 	struct scry_sampling run;
-	struct scry_descendants *kin;
+	struct scry_descendants *descendants;
 	uint64_t cpu_began_ns, seed;
 	const char *why; /* it ended */
 };
@@ -66,9 +66,9 @@ static uint64_t own_cpu_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void note_kin(struct stacks *s)
+static void note_descendant(struct stacks *s)
 {
-	const struct scry_descendants_sums sums = scry_descendants_sums(s->kin);
+	const struct scry_descendants_sums sums = scry_descendants_sums(s->descendants);
 	char text[200];
 
 	snprintf(text, sizeof(text), "%zu Rub%s started could not be sampled; -v says why",
@@ -131,7 +131,7 @@ static void note_pauses(struct stacks *s)
 /* Looks then come when the program is put off, and not at random moments. */
 static void note_late(struct stacks *s)
 {
-	const struct scry_descendants_sums sums = scry_descendants_sums(s->kin);
+	const struct scry_descendants_sums sums = scry_descendants_sums(s->descendants);
 
 	if (!s->run.clock && !s->pause && sums.late * LATE_PART > sums.looks)
 		scry_outside_note(&s->o, "other programs had the processors when scry was to look: "
@@ -148,9 +148,9 @@ static int write_end(struct stacks *s)
 
 	if (s->run.clock)
 		scry_clock_end(s->run.clock, &sums);
-	note_kin(s);
+	note_descendant(s);
 	sums.sampler_ns = own_cpu_ns() - s->cpu_began_ns;
-	err = scry_descendants_end(s->kin, s->why, &sums);
+	err = scry_descendants_end(s->descendants, s->why, &sums);
 	if (!err && s->native)
 		note_native(s);
 	if (!err)
@@ -167,7 +167,7 @@ static int wait_for_ruby(struct stacks *s)
 {
 	for (;;) {
 		bool has_ended = scry_outside_has_ended(&s->o);
-		int err = scry_descendants_find(s->kin, s->pid, &s->ruby);
+		int err = scry_descendants_find(s->descendants, s->pid, &s->ruby);
 
 		if (err != -EAGAIN && err != -ESRCH)
 			return err;
@@ -187,7 +187,7 @@ static int wait_for_ruby(struct stacks *s)
 
 static int open_target(struct stacks *s)
 {
-	int err = scry_descendants_open(&s->run, s->follow, &s->kin);
+	int err = scry_descendants_open(&s->run, s->follow, &s->descendants);
 
 	if (err)
 		return err;
@@ -222,7 +222,7 @@ static void sleep_until(uint64_t ns)
 
 static bool is_over(struct stacks *s)
 {
-	if (!scry_descendants_lives(s->kin))
+	if (!scry_descendants_lives(s->descendants))
 		return true;
 	if (scry_front_interrupts && (!s->o.child || scry_outside_has_ended(&s->o)))
 		s->why = "interrupt";
@@ -245,9 +245,9 @@ static int look(struct stacks *s)
 		if (is_over(s))
 			return 0;
 		slot = (scry_now_ns() - s->run.began_ns) / slot_ns;
-		err = scry_descendants_turn(s->kin);
+		err = scry_descendants_turn(s->descendants);
 		if (!err)
-			err = scry_descendants_look(s->kin, slot);
+			err = scry_descendants_look(s->descendants, slot);
 		if (err)
 			return err;
 		done = slot + 1;
@@ -264,7 +264,7 @@ static int listen(struct stacks *s)
 
 	while (!err && !is_over(s)) {
 		scry_clock_wait(s->run.clock);
-		err = scry_descendants_turn(s->kin);
+		err = scry_descendants_turn(s->descendants);
 	}
 	return err;
 }
@@ -309,7 +309,7 @@ static int open_first(struct stacks *s, struct scry_sampler **ret)
 	struct scry_clock_opts opts = {.rate = s->rate, .native = s->native};
 	int err = 0;
 
-	scry_descendants_clock_opts(s->kin, &opts);
+	scry_descendants_clock_opts(s->descendants, &opts);
 	if (wants_clock(s))
 		err = scry_clock_open(&opts, &s->run.clock);
 	s->run.only_clock = s->run.clock && s->o.report.rows.times.cpu;
@@ -328,10 +328,10 @@ static int open_first(struct stacks *s, struct scry_sampler **ret)
 
 static int start_clock(struct stacks *s)
 {
-	int err = s->run.clock ? scry_descendants_attach(s->kin) : 0;
+	int err = s->run.clock ? scry_descendants_attach(s->descendants) : 0;
 
 	if (err && err != -ESRCH) { /* perf may not be used so */
-		scry_descendants_detach(s->kin);
+		scry_descendants_detach(s->descendants);
 		return drop_clock(s, err);
 	}
 	if (!err && s->run.only_clock)
@@ -416,15 +416,15 @@ static int watch(struct stacks *s)
 	err = open_first(s, &first);
 	if (!err) {
 		scry_outside_head(&s->o, "stacks");
-		err = scry_descendants_begin(s->kin, first, s->pid);
+		err = scry_descendants_begin(s->descendants, first, s->pid);
 	}
 	for (size_t i = 1; i < s->pids.count && !err; i++)
-		err = scry_descendants_add(s->kin, (pid_t)s->pids.values[i]);
+		err = scry_descendants_add(s->descendants, (pid_t)s->pids.values[i]);
 	if (!err)
 		note_start(s);
 	if (!err)
 		err = sample(s);
-	s->is_gone = !err && !scry_descendants_lives(s->kin);
+	s->is_gone = !err && !scry_descendants_lives(s->descendants);
 	return err;
 }
 
@@ -449,7 +449,7 @@ static int run(struct stacks *s)
 			scry_outside_rest(BOOT_LOOK_NS);
 	if (!err)
 		err = scry_outside_show(&s->o);
-	scry_descendants_close(s->kin);
+	scry_descendants_close(s->descendants);
 	scry_clock_close(s->run.clock);
 	scry_iseq_events_all_done(&s->run.probes);
 	scry_ruby_free(s->ruby);

@@ -17,7 +17,7 @@
 #include "sys/cgroup.h"
 #include "sys/edit.h"
 #include "sys/proc.h"
-#include "wire/lanes.h"
+#include "wire/child_buffers.h"
 
 #define REACH (1ull << 30)
 
@@ -26,7 +26,7 @@ static uint64_t page_up(uint64_t n)
 	return (n + SCRY_PAGE - 1) & ~(uint64_t)(SCRY_PAGE - 1);
 }
 
-uint64_t scry_agent_gate(const struct scry_agent_header *h)
+uint64_t scry_agent_state_page(const struct scry_agent_header *h)
 {
 	return h->text - SCRY_PAGE;
 }
@@ -105,7 +105,7 @@ bool scry_agent_is_whole(const struct scry_agent_header *h, const struct scry_ma
 	const uint64_t stack = scry_agent_call_stack(h) - SCRY_CALL_STACK_BYTES;
 
 	return h->stage == SCRY_AGENT_READY &&
-	       is_mapped(maps, scry_agent_gate(h), SCRY_PAGE, false) &&
+	       is_mapped(maps, scry_agent_state_page(h), SCRY_PAGE, false) &&
 	       is_mapped(maps, h->image_data, SCRY_PAGE, false) &&
 	       is_mapped(maps, stack, h->shared - stack, false) &&
 	       is_mapped(maps, h->shared, h->shared_size, true);
@@ -208,12 +208,12 @@ static int map_shared(const struct scry_agent_header *h, struct scry_tracee *t,
 	return scry_shared_map(&to, t, how, ret_fd);
 }
 
-bool scry_agent_has_lanes(const struct scry_agent_header *h, const struct scry_maps *maps)
+bool scry_agent_has_child_buffers(const struct scry_agent_header *h, const struct scry_maps *maps)
 {
 	const struct scry_map_entry *m = h->lanes ? scry_maps_at(maps, h->lanes) : NULL;
 
 	return m && m->start == h->lanes && m->end == h->lanes + h->lanes_size && m->shared &&
-	       m->r && m->w && !m->x && m->deleted && h->lanes_size == SCRY_LANES_BYTES &&
+	       m->r && m->w && !m->x && m->deleted && h->lanes_size == SCRY_CHILD_BUFFERS_BYTES &&
 	       !strncmp(m->path, SCRY_SHARED_PATH, strlen(SCRY_SHARED_PATH));
 }
 
@@ -359,7 +359,7 @@ int scry_agent_open(const struct scry_agent_header *h, uint32_t parts, struct sc
 static void give_back(const struct scry_agent_header *h, struct scry_tracee *t,
 		      const struct scry_call *how, int r)
 {
-	const uint64_t start = scry_agent_gate(h);
+	const uint64_t start = scry_agent_state_page(h);
 	const uint64_t call[1][7] = {{SYS_munmap, start, end_of(h) - start}};
 
 	scry_hold_calls(t, how, call, 1);
@@ -376,18 +376,18 @@ int scry_agent_map(const struct scry_agent_header *h, uint32_t parts, struct scr
 {
 	const uint64_t calls[][7] = {
 		{SYS_mprotect, h->text, SCRY_PAGE, PROT_READ | PROT_EXEC},
-		{SYS_mprotect, scry_agent_gate(h), SCRY_PAGE, PROT_READ | PROT_WRITE},
-		{SYS_madvise, scry_agent_gate(h), SCRY_PAGE, MADV_WIPEONFORK},
+		{SYS_mprotect, scry_agent_state_page(h), SCRY_PAGE, PROT_READ | PROT_WRITE},
+		{SYS_madvise, scry_agent_state_page(h), SCRY_PAGE, MADV_WIPEONFORK},
 	};
 	int r;
 
 	*ret_fd = -1;
 	scry_error_clear();
-	r = fits(t->pid, end_of(h) - scry_agent_gate(h),
+	r = fits(t->pid, end_of(h) - scry_agent_state_page(h),
 		 writable_bytes(parts) + SCRY_CALL_STACK_BYTES + SCRY_JOURNAL_BYTES + SCRY_PAGE);
 	if (r < 0)
 		return finish(t, how, r);
-	r = reserve(h, scry_agent_gate(h), t, how);
+	r = reserve(h, scry_agent_state_page(h), t, how);
 	if (r < 0)
 		return finish(t, how, r); /* -EEXIST: the caller looks elsewhere */
 	r = scry_agent_write_header(h, how->mem_fd);
@@ -428,8 +428,8 @@ int scry_agent_revive(const struct scry_agent_header *h, struct scry_tracee *t,
 	return finish(t, how, r);
 }
 
-int scry_agent_map_lanes(const struct scry_agent_header *h, struct scry_tracee *t,
-			 const struct scry_call *how, int *ret_fd)
+int scry_agent_map_child_buffers(const struct scry_agent_header *h, struct scry_tracee *t,
+				 const struct scry_call *how, int *ret_fd)
 {
 	const uint64_t gone[7] = {SYS_munmap, h->lanes, h->lanes_size};
 	const uint64_t no_dump[7] = {SYS_madvise, h->lanes, h->lanes_size, MADV_DONTDUMP};
@@ -443,7 +443,7 @@ int scry_agent_map_lanes(const struct scry_agent_header *h, struct scry_tracee *
 		return r;
 	scry_error_clear();
 	r = fits(t->pid, h->lanes_size, 0);
-	if (r == 0 && scry_agent_has_lanes(h, &maps)) /* of an earlier watch */
+	if (r == 0 && scry_agent_has_child_buffers(h, &maps)) /* of an earlier watch */
 		r = failed(remote(t, how, gone));
 	scry_maps_done(&maps);
 	if (r == 0)
@@ -469,7 +469,7 @@ static uint64_t open_bytes(const struct scry_agent_header *h)
 	struct scry_agent_source own;
 
 	if (scry_agent_source_read(&own) < 0 || own.hash != h->image_hash)
-		return end - scry_agent_gate(h);
+		return end - scry_agent_state_page(h);
 	for (size_t i = 0; i < n; i++)
 		bytes += h->image + ranges[i].at < end ? ranges[i].size : 0;
 	if (h->stage != SCRY_AGENT_IDLE)
@@ -553,11 +553,11 @@ uint64_t scry_agent_control(const struct scry_agent_header *h, const struct scry
 
 	if (h->stage == SCRY_AGENT_IDLE)
 		return h->aside;
-	if (!h->lanes ||
-	    scry_mem_read(mem, scry_agent_gate(h) + SCRY_CLAIM_OFFSET, &claim, sizeof(claim)) < 0)
+	if (!h->lanes || scry_mem_read(mem, scry_agent_state_page(h) + SCRY_CLAIM_OFFSET, &claim,
+				       sizeof(claim)) < 0)
 		return h->shared;
-	return claim.owned && claim.owned <= SCRY_LANES
-		       ? h->lanes + SCRY_PAGE + (claim.owned - 1) * SCRY_LANE_BYTES
+	return claim.owned && claim.owned <= SCRY_CHILD_BUFFERS
+		       ? h->lanes + SCRY_PAGE + (claim.owned - 1) * SCRY_CHILD_BUFFER_BYTES
 		       : h->shared;
 }
 
@@ -615,7 +615,7 @@ static void add_others(struct ranges *r, const struct scry_agent_header *h,
 	for (uint64_t i = 0; i < h->slab_count; i++)
 		if (has_slab(&h->slabs[i], maps, mem_fd))
 			add(r, h->slabs[i].code, slab_bytes(&h->slabs[i]));
-	if (scry_agent_has_lanes(h, maps))
+	if (scry_agent_has_child_buffers(h, maps))
 		add(r, h->lanes, h->lanes_size);
 }
 
@@ -634,8 +634,8 @@ static int unmap(const struct scry_agent_header *h, enum scry_agent_stage stage,
 	has_tail = scry_agent_has_tail(h, &maps, how->mem_fd);
 	scry_maps_done(&maps);
 	if (stage == SCRY_AGENT_LEAVING) /* in one call, so that all of it is there or nothing */
-		add(&ranges, scry_agent_gate(h),
-		    (has_tail ? end_of(h) : h->tail) - scry_agent_gate(h));
+		add(&ranges, scry_agent_state_page(h),
+		    (has_tail ? end_of(h) : h->tail) - scry_agent_state_page(h));
 	else if (has_tail)
 		add(&ranges, h->tail, end_of(h) - h->tail);
 	now.stage = stage;

@@ -9,7 +9,7 @@
  *   control page | account page | ring        rw-, shared with the keeper
  *
  * elsewhere, slabs of stubs near what they are hooked into (wire/control.h), and the lanes of fork
- * children (wire/lanes.h), rw- and shared. The header page is
+ * children (wire/child_buffers.h), rw- and shared. The header page is
  * written right after the one mmap and unmapped with the rest in one call, so that whatever is
  * killed in between leaves something that the next scry finds. Nothing is unmapped that is not
  * known to be ours at that moment: the journal holds the header's nonce, a slab a magic, shared
@@ -33,7 +33,7 @@ int scry_agent_find(const struct scry_mem *mem, const struct scry_maps *maps,
 		    struct scry_agent_header *ret);
 
 /* Addresses that follow from a header. */
-uint64_t scry_agent_gate(const struct scry_agent_header *h);
+uint64_t scry_agent_state_page(const struct scry_agent_header *h);
 uint64_t scry_agent_journal(const struct scry_agent_header *h);
 /* The end of the stack for calls (struct scry_call). */
 #define SCRY_CALL_STACK_BYTES 65536u
@@ -85,13 +85,13 @@ int scry_agent_map_slab(const struct scry_agent_header *h, const struct scry_sla
 			struct scry_tracee *t, const struct scry_call *how, int *ret_fd);
 
 /*
- * The pool of lanes (wire/lanes.h) at h->lanes, which the header names already; new pages in the
- * place of older ones when `maps` shows such. Same *ret_fd.
+ * The pool of lanes (wire/child_buffers.h) at h->lanes, which the header names already; new pages
+ * in the place of older ones when `maps` shows such. Same *ret_fd.
  */
-int scry_agent_map_lanes(const struct scry_agent_header *h, struct scry_tracee *t,
-			 const struct scry_call *how, int *ret_fd);
+int scry_agent_map_child_buffers(const struct scry_agent_header *h, struct scry_tracee *t,
+				 const struct scry_call *how, int *ret_fd);
 /* Is what `maps` shows at h->lanes a pool of ours, and nothing else? */
-bool scry_agent_has_lanes(const struct scry_agent_header *h, const struct scry_maps *maps);
+bool scry_agent_has_child_buffers(const struct scry_agent_header *h, const struct scry_maps *maps);
 
 /* The control page that this process records by: its lane's when it is a fork child that has one,
  * else h->shared. */

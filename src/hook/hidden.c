@@ -23,15 +23,15 @@ bool scry_hidden_has_handlers(pid_t pid)
 	return has;
 }
 
-int scry_hidden_find(struct scry_inject *inj, struct scry_world *found, uint64_t bytes)
+int scry_hidden_find(struct scry_inject *inj, struct scry_stw *found, uint64_t bytes)
 {
-	const struct scry_world_hunt frames = {.bytes = bytes};
+	const struct scry_stw_hunt frames = {.bytes = bytes};
 	int r = read_maps(inj);
 
-	return r < 0 ? r : scry_world_look_everywhere(found, &inj->mem, &inj->maps, &frames);
+	return r < 0 ? r : scry_stw_look_everywhere(found, &inj->mem, &inj->maps, &frames);
 }
 
-static bool is_seen(const struct scry_world *w, uint64_t at)
+static bool is_seen(const struct scry_stw *w, uint64_t at)
 {
 	for (size_t i = 0; i < w->saved_count; i++)
 		if (w->saved[i].at == at)
@@ -41,14 +41,13 @@ static bool is_seen(const struct scry_world *w, uint64_t at)
 
 /* Of the frames that were found while all ran, those that the stopped threads do not account for.
  */
-static size_t keep_hidden(struct scry_inject *inj, struct scry_world *found,
-			  const struct scry_world *w)
+static size_t keep_hidden(struct scry_inject *inj, struct scry_stw *found, const struct scry_stw *w)
 {
 	size_t kept = 0;
 
 	found->threads = w->threads;
 	found->count = w->count;
-	scry_world_forget_dead(found, &inj->mem, &inj->maps);
+	scry_stw_forget_dead(found, &inj->mem, &inj->maps);
 	for (size_t i = 0; i < found->saved_count; i++)
 		kept += !is_seen(w, found->saved[i].at);
 	return kept;
@@ -56,7 +55,7 @@ static size_t keep_hidden(struct scry_inject *inj, struct scry_world *found,
 
 int scry_hidden_ask(struct scry_inject *inj)
 {
-	struct scry_world w, found = {.pid = inj->proc->pid, .deadline_ns = UINT64_MAX};
+	struct scry_stw w, found = {.pid = inj->proc->pid, .deadline_ns = UINT64_MAX};
 	int r;
 
 	if (inj->lasts || inj->hides || !scry_hidden_has_handlers(inj->proc->pid))
@@ -75,7 +74,7 @@ int scry_hidden_ask(struct scry_inject *inj)
 	return r;
 }
 
-int scry_hidden_plan(struct scry_inject *inj, const struct scry_world_hunt *hunt)
+int scry_hidden_plan(struct scry_inject *inj, const struct scry_stw_hunt *hunt)
 {
 	const pid_t newest = scry_proc_newest();
 	int r;
@@ -86,7 +85,7 @@ int scry_hidden_plan(struct scry_inject *inj, const struct scry_world_hunt *hunt
 	r = read_maps(inj);
 	if (r < 0 || !inj->hunt.bytes)
 		return r;
-	if (scry_world_look_ns(inj->proc->pid, &inj->maps) > inj->max_pause_ns / 2) {
+	if (scry_stw_look_ns(inj->proc->pid, &inj->maps) > inj->max_pause_ns / 2) {
 		inj->hunt.bytes = 0;
 		inj->is_too_large = true;
 	}
@@ -102,7 +101,7 @@ static pid_t other_on_memory(const struct scry_inject *inj)
 	return scry_proc_shares_memory(inj->proc->pid);
 }
 
-int scry_hidden_look(struct scry_inject *inj, struct scry_world *w)
+int scry_hidden_look(struct scry_inject *inj, struct scry_stw *w)
 {
 	pid_t other = other_on_memory(inj);
 	int r;
@@ -116,7 +115,7 @@ int scry_hidden_look(struct scry_inject *inj, struct scry_world *w)
 		return 0;
 	r = read_maps(inj);
 	if (r == 0)
-		r = scry_world_look_everywhere(w, &inj->mem, &inj->maps, &inj->hunt);
+		r = scry_stw_look_everywhere(w, &inj->mem, &inj->maps, &inj->hunt);
 	if (r == -EAGAIN && inj->hunt.is_again) /* it is not looked for in the next stop */
 		inj->hunt.bytes = 0;
 	inj->hunt.is_again = true;

@@ -489,7 +489,7 @@ static void add_entry(struct changes *c, const struct scry_hooks *h, const struc
 		add_text(c, h, row->pad, row->pad_old, JUMP_BYTES);
 		c->at[c->count - 1].kind = SCRY_EDIT_PAD;
 		c->jumps[c->count][0] = 0xeb;
-		c->jumps[c->count][1] = (uint8_t)(row->pad - (at + SCRY_SPRING_SHORT));
+		c->jumps[c->count][1] = (uint8_t)(row->pad - (at + SCRY_SHORT_JUMP_SHORT));
 	} else {
 		scry_x86_jump(at, row->stub, c->jumps[c->count]);
 	}
@@ -567,7 +567,7 @@ static bool is_in_window(const struct scry_hooks *h, uint64_t ip)
 	       ip < row->address + row->window.endbr + row->jump;
 }
 
-/* For scry_world_move: out of a window, into the copy. */
+/* For scry_stw_move: out of a window, into the copy. */
 static uint64_t out_of_window(const void *arg, uint64_t ip)
 {
 	const struct scry_hook *row = row_before(arg, ip);
@@ -581,7 +581,7 @@ static uint64_t out_of_window(const void *arg, uint64_t ip)
 	return at < 0 ? ip : row->copy + (uint64_t)at;
 }
 
-static bool is_anyone_inside(const struct scry_hooks *h, const struct scry_world *w)
+static bool is_anyone_inside(const struct scry_hooks *h, const struct scry_stw *w)
 {
 	for (size_t i = 0; i < w->count; i++)
 		if (w->threads[i].stopped && is_in_window(h, w->threads[i].regs.rip))
@@ -610,7 +610,7 @@ static bool is_interrupted(const void *arg, uint64_t word)
 static int plan_hunt(const struct scry_hooks *h, struct scry_inject *inj)
 {
 	const struct scry_hook *last = h->count ? &h->rows[h->count - 1] : NULL;
-	struct scry_world_hunt hunt = {.is_one = is_interrupted, .arg = h};
+	struct scry_stw_hunt hunt = {.is_one = is_interrupted, .arg = h};
 
 	if (last) {
 		hunt.low = h->rows[0].address;
@@ -620,7 +620,7 @@ static int plan_hunt(const struct scry_hooks *h, struct scry_inject *inj)
 	return scry_hidden_plan(inj, &hunt);
 }
 
-static int stop_to_change(const struct scry_hooks *h, struct scry_inject *inj, struct scry_world *w)
+static int stop_to_change(const struct scry_hooks *h, struct scry_inject *inj, struct scry_stw *w)
 {
 	int r = inj->lasts || inj->hides ? plan_hunt(h, inj) : 0;
 
@@ -635,15 +635,15 @@ static int stop_to_change(const struct scry_hooks *h, struct scry_inject *inj, s
 static int apply_text(struct scry_hooks *h, struct scry_inject *inj, size_t first, size_t *count)
 {
 	size_t done = 0, n;
-	struct scry_world w;
+	struct scry_stw w;
 	int moved, r = stop_to_change(h, inj, &w);
 
 	if (r < 0)
 		return r;
-	h->doubt_at = scry_world_doubt(&w);
-	moved = h->doubt_at ? 0 : scry_world_move(&w, inj->mem.fd, out_of_window, h);
+	h->doubt_at = scry_stw_doubt(&w);
+	moved = h->doubt_at ? 0 : scry_stw_move(&w, inj->mem.fd, out_of_window, h);
 	r = moved < 0 ? moved : h->doubt_at || is_anyone_inside(h, &w) ? -EAGAIN : 0;
-	while (r == 0 && done < *count && !(done && scry_world_is_late(&w))) {
+	while (r == 0 && done < *count && !(done && scry_stw_is_late(&w))) {
 		n = next_piece(inj, first + done, *count - done, PIECE);
 		r = scry_edit_apply(&inj->edit, first + done, n);
 		done += n;

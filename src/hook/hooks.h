@@ -4,7 +4,7 @@
  * A set of hooks: wanted by name or address (sys/symbols), each with the ways by which it is
  * reached, chosen or forced, or the reason why it is not:
  *   entry   the function's first instructions become a jump: all calls are seen. Where there is
- *           room for a short jump only, that leads to a longer one in filler near by (sys/spring)
+ *           room for a short jump only, to a longer one in filler nearby (sys/short_jump)
  *   site    the calls and tail jumps in its own object are aimed at the stub
  *   got     the slots through which objects call it are pointed at the stub (sys/slots)
  *
@@ -25,7 +25,7 @@
 #include "hook/stub.h"
 #include "sys/linkmap.h"
 #include "sys/slots.h"
-#include "sys/spring.h"
+#include "sys/short_jump.h"
 #include "sys/symbols.h"
 #include "sys/text.h"
 

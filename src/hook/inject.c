@@ -22,7 +22,7 @@
 #include "hook/parts.h"
 #include "hook/shadow.h"
 #include "sys/stack.h"
-#include "wire/lanes.h"
+#include "wire/child_buffers.h"
 
 #define MAP_TRIES 5
 #define OTHERS_TRIES 100	/* while another scry is entering */
@@ -202,7 +202,7 @@ static int do_work(struct scry_inject *inj, struct place *at, enum work work, in
 	if (work == WORK_OPEN)
 		return scry_agent_open(&inj->header, scry_parts_missing(inj, inj->parts), t, &how);
 	if (work == WORK_LANES)
-		return scry_agent_map_lanes(&inj->header, t, &how, ret_fd);
+		return scry_agent_map_child_buffers(&inj->header, t, &how, ret_fd);
 	if (work == WORK_SLAB)
 		return scry_agent_map_slab(&inj->header,
 					   &inj->header.slabs[inj->header.slab_count - 1], t, &how,
@@ -316,7 +316,7 @@ static void fill_owner(struct scry_inject *inj)
 static int write_agent(struct scry_inject *inj)
 {
 	struct scry_agent_header *h = &inj->header;
-	const uint64_t fields[2] = {scry_agent_gate(h), h->shared};
+	const uint64_t fields[2] = {scry_agent_state_page(h), h->shared};
 	int r = scry_parts_write(inj, inj->parts);
 
 	if (r == 0)
@@ -328,7 +328,7 @@ static int write_agent(struct scry_inject *inj)
 
 static void set_addresses(struct scry_inject *inj)
 {
-	inj->gate = scry_agent_gate(&inj->header);
+	inj->gate = scry_agent_state_page(&inj->header);
 	inj->data = inj->header.image + scry_agent_source_symbol("scry_agent");
 }
 
@@ -403,7 +403,7 @@ static int look_for_agent(struct scry_inject *inj, struct scry_tracee *held)
 static int fill_control(struct scry_inject *inj)
 {
 	struct scry_control *c = inj->control;
-	struct scry_gate gate;
+	struct scry_state_page gate;
 	int r = scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate));
 
 	if (r < 0)
@@ -418,12 +418,13 @@ static int fill_control(struct scry_inject *inj)
 	gate.end = SCRY_SEGMENT_WORDS;
 	gate.until_lease_check = 1;
 	gate.open = 1;
-	r = scry_edit_poke(inj->mem.fd, inj->gate + offsetof(struct scry_gate, segment),
+	r = scry_edit_poke(inj->mem.fd, inj->gate + offsetof(struct scry_state_page, segment),
 			   &gate.segment, sizeof(gate.segment));
 	if (r == 0)
-		r = scry_edit_poke(
-			inj->mem.fd, inj->gate + offsetof(struct scry_gate, ring), &gate.ring,
-			offsetof(struct scry_gate, frames) - offsetof(struct scry_gate, ring));
+		r = scry_edit_poke(inj->mem.fd, inj->gate + offsetof(struct scry_state_page, ring),
+				   &gate.ring,
+				   offsetof(struct scry_state_page, frames) -
+					   offsetof(struct scry_state_page, ring));
 	return r;
 }
 
@@ -431,7 +432,7 @@ static int fill_control(struct scry_inject *inj)
  * event. */
 static int quiet(struct scry_inject *inj)
 {
-	struct scry_gate gate = {.handling = 1};
+	struct scry_state_page gate = {.handling = 1};
 	int r = scry_inject_want(inj, 0);
 
 	for (int i = 0; i < 1000 && r == 0 && gate.handling; i++) {
@@ -618,15 +619,15 @@ int scry_inject_open(struct scry_inject *inj, struct scry_tracee *held, uint32_t
 	return in_thread(inj, held, WORK_OPEN, &unused);
 }
 
-int scry_inject_lanes(struct scry_inject *inj, struct scry_tracee *held, int *ret_fd)
+int scry_inject_child_buffers(struct scry_inject *inj, struct scry_tracee *held, int *ret_fd)
 {
 	struct scry_agent_header *h = &inj->header;
 	int r;
 
 	scry_maps_done(&inj->maps);
 	r = scry_maps_read(inj->proc->pid, &inj->maps);
-	if (r == 0 && !scry_agent_has_lanes(h, &inj->maps)) {
-		h->lanes_size = SCRY_LANES_BYTES;
+	if (r == 0 && !scry_agent_has_child_buffers(h, &inj->maps)) {
+		h->lanes_size = SCRY_CHILD_BUFFERS_BYTES;
 		h->lanes = scry_maps_gap(&inj->maps, h->text, h->lanes_size, 1ull << 46);
 		if (!h->lanes)
 			return scry_fail(-ENOMEM,
@@ -664,8 +665,8 @@ int scry_inject_follow(struct scry_inject *inj, const struct scry_inject *root, 
 
 int scry_inject_want(struct scry_inject *inj, uint32_t watch)
 {
-	return scry_edit_poke(inj->mem.fd, inj->gate + offsetof(struct scry_gate, wanted), &watch,
-			      sizeof(watch));
+	return scry_edit_poke(inj->mem.fd, inj->gate + offsetof(struct scry_state_page, wanted),
+			      &watch, sizeof(watch));
 }
 
 uint64_t scry_inject_symbol(const struct scry_inject *inj, const char *name)

@@ -19,7 +19,7 @@
 #include "sys/mem.h"
 #include "sys/proc.h"
 #include "sys/tracee.h"
-#include "sys/world.h"
+#include "sys/stop_the_world.h"
 #include "wire/control.h"
 
 struct scry_inject {
@@ -43,7 +43,7 @@ struct scry_inject {
 	uint64_t spare_stack;		 /* until then; of a patch (hook/lasting.h), or 0 */
 	uint64_t lent_stack;		 /* of a thread's own, see scry_stack_spare; or 0 */
 	bool lasts, hides, hunts, is_too_large; /* what is changed stays; see hook/hidden.h */
-	struct scry_world_hunt hunt;		/* 0 bytes: for processes on the same memory only */
+	struct scry_stw_hunt hunt;		/* 0 bytes: for processes on the same memory only */
 	struct scry_control *control;		/* the shared mapping, in our own address space */
 	uint64_t *ring;
 	uint64_t *counters[SCRY_SLABS_MAX]; /* of the slabs that we mapped, the same */
@@ -82,18 +82,18 @@ int scry_inject_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t
 
 /* Stops all threads and finds their signal frames: for changing code. 0 or -errno; ends with
  * scry_inject_go. */
-int scry_inject_stop(struct scry_inject *inj, struct scry_world *w);
+int scry_inject_stop(struct scry_inject *inj, struct scry_stw *w);
 /* Is a thread inside the agent or a stub, or goes on there after a signal? Only while stopped. */
-bool scry_inject_is_inside(const struct scry_inject *inj, const struct scry_world *w);
+bool scry_inject_is_inside(const struct scry_inject *inj, const struct scry_stw *w);
 /* The same of a stub or these parts of the agent only. */
-bool scry_inject_is_inside_of(const struct scry_inject *inj, const struct scry_world *w,
+bool scry_inject_is_inside_of(const struct scry_inject *inj, const struct scry_stw *w,
 			      uint32_t parts);
 #define SCRY_INJECT_BATCH 512 /* changes that are made in one stop: a millisecond or two */
 /* Puts back entries [first, first + n) of the journal, in as many stops as it takes. 0 or -errno
  * with a sentence. */
 int scry_inject_undo(struct scry_inject *inj, size_t first, size_t n, struct scry_undo_report *ret);
 /* Lets them go, and counts the pause. */
-void scry_inject_go(struct scry_inject *inj, struct scry_world *w);
+void scry_inject_go(struct scry_inject *inj, struct scry_stw *w);
 
 /* System calls, by scry_hold_calls, in `held` or in a thread that is held for it. 0 or -errno. */
 typedef int scry_inject_work(struct scry_tracee *t, const struct scry_call *how, void *arg);
@@ -110,9 +110,9 @@ int scry_inject_trap(struct scry_inject *inj, struct scry_tracee *held);
 /* Opens places of parts: for scry_parts_need (hook/parts.h). */
 int scry_inject_open(struct scry_inject *inj, struct scry_tracee *held, uint32_t parts);
 
-/* Maps a fresh pool of lanes (wire/lanes.h) into an entered process, in `held` or in a thread held
- * for it. *ret_fd (caller closes) opens it. 0 or -errno with a sentence. */
-int scry_inject_lanes(struct scry_inject *inj, struct scry_tracee *held, int *ret_fd);
+/* Maps a fresh pool of lanes (wire/child_buffers.h) into an entered process, in `held` or in a
+ * thread held for it. *ret_fd (caller closes) opens it. 0 or -errno with a sentence. */
+int scry_inject_child_buffers(struct scry_inject *inj, struct scry_tracee *held, int *ret_fd);
 
 /*
  * The other way in: a fork child of `root` that has taken a lane, whose control page lies at `lane`

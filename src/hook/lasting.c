@@ -357,7 +357,7 @@ static bool leads_there(const struct proof *p, uint64_t word)
 }
 
 /* In the thread's control block, which each thread has a copy of (glibc's tcbhead_t). */
-static uint64_t pointer_guard(const struct scry_inject *inj, const struct scry_world *w)
+static uint64_t pointer_guard(const struct scry_inject *inj, const struct scry_stw *w)
 {
 	uint64_t guard = 0;
 
@@ -523,7 +523,7 @@ static const char *look_at_shared(const struct scry_inject *inj, struct proof *p
 	return m->w ? look_at_mapping(inj, p, written, m) : NULL;
 }
 
-static bool is_in_registers(const struct proof *p, const struct scry_world *w)
+static bool is_in_registers(const struct proof *p, const struct scry_stw *w)
 {
 	for (size_t i = 0; i < w->count; i++) {
 		const unsigned long long *words = (const void *)&w->threads[i].regs;
@@ -541,18 +541,18 @@ static bool is_scrys(const struct scry_inject *inj, const struct proof *p, uint6
 	const struct scry_agent_header *h = &inj->header;
 
 	return (at >= p->start && at < p->end) ||
-	       (at >= scry_agent_gate(h) && at < h->shared + h->shared_size);
+	       (at >= scry_agent_state_page(h) && at < h->shared + h->shared_size);
 }
 
-static bool stands_on_ours(const struct scry_inject *inj, const struct scry_world *w)
+static bool stands_on_ours(const struct scry_inject *inj, const struct scry_stw *w)
 {
 	const uint64_t end = scry_agent_call_stack(&inj->header);
 
-	return scry_world_stands_on(w, end - SCRY_CALL_STACK_BYTES, end);
+	return scry_stw_stands_on(w, end - SCRY_CALL_STACK_BYTES, end);
 }
 
 /* While all stand. NULL: nobody can come to the patch any more. */
-static const char *look_at_all(struct scry_inject *inj, struct proof *p, const struct scry_world *w)
+static const char *look_at_all(struct scry_inject *inj, struct proof *p, const struct scry_stw *w)
 {
 	struct scry_written written;
 	const char *why = is_in_registers(p, w) || stands_on_ours(inj, w) ? is_used : NULL;
@@ -635,7 +635,7 @@ static const char *prove(struct scry_inject *inj, const struct scry_patch_head *
 			  .left = PROOF_BYTES,
 			  .words = malloc(CHUNK_BYTES)};
 	const char *why = "its threads could not be stopped";
-	struct scry_world w;
+	struct scry_stw w;
 
 	if (!p.words)
 		return "there is not enough memory to look";

@@ -58,19 +58,19 @@ static void let_run(const struct scry_inject *inj)
 		nanosleep(&(struct timespec){.tv_nsec = (long)(inj->runs_until_ns - now)}, NULL);
 }
 
-static int stop_once(struct scry_inject *inj, struct scry_world *w)
+static int stop_once(struct scry_inject *inj, struct scry_stw *w)
 {
 	int r;
 
 	let_run(inj);
 	r = scry_own_check(inj);
 	if (r == 0)
-		r = scry_world_stop(w, inj->proc->pid, inj->max_pause_ns);
+		r = scry_stw_stop(w, inj->proc->pid, inj->max_pause_ns);
 	if (r < 0)
 		return r;
 	r = scry_proc_is_alive(inj->proc) ? 0 : -ESRCH; /* else its number may be another's */
 	if (r == 0)
-		r = scry_world_look(w, &inj->mem, &inj->maps);
+		r = scry_stw_look(w, &inj->mem, &inj->maps);
 	if (r == 0 && inj->hunts)
 		r = scry_hidden_look(inj, w);
 	if (r < 0)
@@ -78,7 +78,7 @@ static int stop_once(struct scry_inject *inj, struct scry_world *w)
 	return r;
 }
 
-int scry_inject_stop(struct scry_inject *inj, struct scry_world *w)
+int scry_inject_stop(struct scry_inject *inj, struct scry_stw *w)
 {
 	int r = -EAGAIN;
 
@@ -93,11 +93,11 @@ int scry_inject_stop(struct scry_inject *inj, struct scry_world *w)
 		       : r;
 }
 
-void scry_inject_go(struct scry_inject *inj, struct scry_world *w)
+void scry_inject_go(struct scry_inject *inj, struct scry_stw *w)
 {
 	uint32_t held = (uint32_t)w->count;
 
-	scry_world_release(w);
+	scry_stw_release(w);
 	if (w->pause_ns) /* else it was counted */
 		scry_inject_count_pause(inj, w->pause_ns, held);
 	inj->runs_until_ns = scry_now_ns() + (w->pause_ns < RUN_NS ? w->pause_ns : RUN_NS);
@@ -105,7 +105,7 @@ void scry_inject_go(struct scry_inject *inj, struct scry_world *w)
 
 /* Does a thread stand where bytes are changed in a way that forbids to put them back? Not where the
  * original ones stand: a scry died between planning and writing, and all may be anywhere. */
-static bool is_inside(const struct scry_inject *inj, const struct scry_world *w, size_t first,
+static bool is_inside(const struct scry_inject *inj, const struct scry_stw *w, size_t first,
 		      size_t n)
 {
 	for (size_t i = first; i < first + n; i++) {
@@ -114,7 +114,7 @@ static bool is_inside(const struct scry_inject *inj, const struct scry_world *w,
 		unsigned char now[SCRY_EDIT_MAX];
 
 		if (j->kind != SCRY_EDIT_SLOT && j->state != SCRY_EDIT_UNDONE &&
-		    scry_world_inside(w, start, j->address + j->size) &&
+		    scry_stw_inside(w, start, j->address + j->size) &&
 		    (scry_mem_read(&inj->mem, j->address, now, j->size) < 0 ||
 		     memcmp(now, j->old, j->size)))
 			return true;
@@ -150,8 +150,8 @@ static int put_back(struct scry_inject *inj, size_t first, size_t n,
 
 /* While nobody can map or unmap. The last of [first, first + *n), as many as there is time for:
  * *n are left. One that fails does not keep the others. */
-static int undo_stopped(struct scry_inject *inj, const struct scry_world *w, size_t first,
-			size_t *n, struct scry_undo_report *report)
+static int undo_stopped(struct scry_inject *inj, const struct scry_stw *w, size_t first, size_t *n,
+			struct scry_undo_report *report)
 {
 	int r = is_inside(inj, w, first, *n) ? -EAGAIN : read_maps(inj);
 	bool has_failed = false;
@@ -164,7 +164,7 @@ static int undo_stopped(struct scry_inject *inj, const struct scry_world *w, siz
 		*n -= piece;
 		r = put_back(inj, first + *n, piece, report);
 		has_failed |= r < 0;
-	} while (*n && !scry_world_is_late(w));
+	} while (*n && !scry_stw_is_late(w));
 	return has_failed && r == 0 ? -EBUSY : r;
 }
 
@@ -190,7 +190,7 @@ static int undo_unwritten(struct scry_inject *inj, size_t first, size_t n,
 static int undo_batch(struct scry_inject *inj, size_t first, size_t n,
 		      struct scry_undo_report *report)
 {
-	struct scry_world w;
+	struct scry_stw w;
 	int r = undo_unwritten(inj, first, n, report);
 
 	for (int i = 0; i < UNDO_TRIES && r == -EAGAIN; i++) {
@@ -234,18 +234,17 @@ int scry_inject_undo(struct scry_inject *inj, size_t first, size_t n, struct scr
 	return r;
 }
 
-bool scry_inject_is_inside(const struct scry_inject *inj, const struct scry_world *w)
+bool scry_inject_is_inside(const struct scry_inject *inj, const struct scry_stw *w)
 {
 	const struct scry_agent_header *h = &inj->header;
 
 	for (uint64_t i = 0; i < h->slab_count; i++)
-		if (scry_world_inside(w, h->slabs[i].code,
-				      h->slabs[i].code + h->slabs[i].code_size))
+		if (scry_stw_inside(w, h->slabs[i].code, h->slabs[i].code + h->slabs[i].code_size))
 			return true;
-	return scry_world_inside(w, h->text, h->text + h->text_size);
+	return scry_stw_inside(w, h->text, h->text + h->text_size);
 }
 
-bool scry_inject_is_inside_of(const struct scry_inject *inj, const struct scry_world *w,
+bool scry_inject_is_inside_of(const struct scry_inject *inj, const struct scry_stw *w,
 			      uint32_t parts)
 {
 	struct scry_agent_range at[SCRY_AGENT_RANGES_MAX];
@@ -253,19 +252,19 @@ bool scry_inject_is_inside_of(const struct scry_inject *inj, const struct scry_w
 	bool is = false;
 
 	for (uint64_t i = 0; i < inj->header.slab_count && !is; i++)
-		is = scry_world_inside(w, inj->header.slabs[i].code,
-				       inj->header.slabs[i].code + inj->header.slabs[i].code_size);
+		is = scry_stw_inside(w, inj->header.slabs[i].code,
+				     inj->header.slabs[i].code + inj->header.slabs[i].code_size);
 	for (size_t i = 0; i < n && !is; i++)
 		is = at[i].access == SCRY_AGENT_CODE &&
-		     scry_world_inside(w, inj->header.image + at[i].at,
-				       inj->header.image + at[i].at + at[i].size);
+		     scry_stw_inside(w, inj->header.image + at[i].at,
+				     inj->header.image + at[i].at + at[i].size);
 	return is;
 }
 
 /* A scry that died may have sent a thread to map something, and it has not come to it yet. */
-static bool is_about_to_call(const struct scry_inject *inj, const struct scry_world *w)
+static bool is_about_to_call(const struct scry_inject *inj, const struct scry_stw *w)
 {
-	return scry_world_inside(w, inj->gadgets.syscall_ret, inj->gadgets.syscall_ret + 1);
+	return scry_stw_inside(w, inj->gadgets.syscall_ret, inj->gadgets.syscall_ret + 1);
 }
 
 /* A stop alone may take half a second where threads are in vfork. */
@@ -277,7 +276,7 @@ static bool goes_on(int tries, uint64_t end_ns)
 int scry_inject_await_calls(struct scry_inject *inj)
 {
 	const uint64_t end_ns = scry_now_ns() + LEAVE_NS;
-	struct scry_world w;
+	struct scry_stw w;
 	bool is_pending = true;
 	int r = 0;
 
@@ -298,19 +297,19 @@ int scry_inject_await_calls(struct scry_inject *inj)
 }
 
 /* A call that was not waited for to its end may have left a thread on the stack for calls. */
-static bool stands_on_ours(const struct scry_inject *inj, const struct scry_world *w)
+static bool stands_on_ours(const struct scry_inject *inj, const struct scry_stw *w)
 {
 	const uint64_t end = scry_agent_call_stack(&inj->header);
 
-	return scry_world_stands_on(w, end - SCRY_CALL_STACK_BYTES, end);
+	return scry_stw_stands_on(w, end - SCRY_CALL_STACK_BYTES, end);
 }
 
 /* With everybody stopped: is nobody in the agent, and will nobody come but by the VM's lists? Both
  * tests are needed: ip and counters. */
-static bool is_quiet(struct scry_inject *inj, const struct scry_world *w)
+static bool is_quiet(struct scry_inject *inj, const struct scry_stw *w)
 {
 	struct scry_agent_state state;
-	struct scry_gate gate;
+	struct scry_state_page gate;
 
 	return !scry_inject_is_inside(inj, w) && !is_about_to_call(inj, w) &&
 	       scry_inject_state(inj, &state) == 0 && !state.forking &&
@@ -319,7 +318,7 @@ static bool is_quiet(struct scry_inject *inj, const struct scry_world *w)
 }
 
 /* The same of what an idle agent does not have. */
-static bool is_tail_unused(struct scry_inject *inj, const struct scry_world *w)
+static bool is_tail_unused(struct scry_inject *inj, const struct scry_stw *w)
 {
 	return !stands_on_ours(inj, w) && !scry_threads_are_inside(inj, w) &&
 	       !scry_shadow_is_needed(inj) && !(inj->edit.mem && scry_edit_standing(&inj->edit));
@@ -343,8 +342,8 @@ static bool lets_go(const struct scry_inject *inj)
 
 	return scry_inject_state(inj, &state) == 0 &&
 	       (state.jobs_registered != state.jobs_run || (state.hooked && state.handler)) &&
-	       scry_mem_read(&inj->mem, inj->gate + offsetof(struct scry_gate, wanted), &wanted,
-			     sizeof(wanted)) == 0 &&
+	       scry_mem_read(&inj->mem, inj->gate + offsetof(struct scry_state_page, wanted),
+			     &wanted, sizeof(wanted)) == 0 &&
 	       !wanted;
 }
 
@@ -359,16 +358,16 @@ struct caller { /* who unmaps; NULL: nobody can */
  * that makes them stands, and none adopts while the first one is ours. Not on the unused end of its
  * stack: others could come there.
  */
-static int unmap_alone(struct scry_inject *inj, struct scry_world *w, const struct caller *caller)
+static int unmap_alone(struct scry_inject *inj, struct scry_stw *w, const struct caller *caller)
 {
 	struct scry_unmap_how how = {.stack = caller->stack};
 	uint32_t threads = (uint32_t)w->count;
 	struct scry_own own = {0};
 	int r;
 
-	if (caller->stack || (w->hurry.is_on && !scry_world_is_late(w)))
+	if (caller->stack || (w->hurry.is_on && !scry_stw_is_late(w)))
 		return scry_inject_unmap(inj, caller->thread, &how);
-	scry_world_release_others(w, caller->thread);
+	scry_stw_release_others(w, caller->thread);
 	scry_inject_count_pause(inj, w->pause_ns, threads);
 	w->pause_ns = 0;
 	how.rests = true;
@@ -419,13 +418,13 @@ static bool was_never_entered(const struct scry_inject *inj)
 }
 
 /* Of the frames those that lead to the agent. */
-static void keep_inside(const struct scry_inject *inj, struct scry_world *found)
+static void keep_inside(const struct scry_inject *inj, struct scry_stw *found)
 {
 	size_t kept = 0;
 
 	for (size_t i = 0; i < found->saved_count; i++)
 		if (scry_inject_is_inside(
-			    inj, &(struct scry_world){.saved = &found->saved[i], .saved_count = 1}))
+			    inj, &(struct scry_stw){.saved = &found->saved[i], .saved_count = 1}))
 			found->saved[kept++] = found->saved[i];
 	found->saved_count = kept;
 }
@@ -433,10 +432,10 @@ static void keep_inside(const struct scry_inject *inj, struct scry_world *found)
 /* NULL: nobody comes who is not seen in a stop; else why that is not so, or not known. */
 static const char *find_hidden(struct scry_inject *inj, struct leaving *l)
 {
-	struct scry_world found = {.pid = inj->proc->pid,
-				   .deadline_ns = UINT64_MAX,
-				   .threads = l->stood,
-				   .count = l->stood_count};
+	struct scry_stw found = {.pid = inj->proc->pid,
+				 .deadline_ns = UINT64_MAX,
+				 .threads = l->stood,
+				 .count = l->stood_count};
 	const char *why = NULL;
 	int r;
 
@@ -448,7 +447,7 @@ static const char *find_hidden(struct scry_inject *inj, struct leaving *l)
 	/* since that stop nobody has come in: what was dead then was never gone on with */
 	if (r == 0) {
 		keep_inside(inj, &found);
-		scry_world_forget_dead(&found, &inj->mem, &inj->maps);
+		scry_stw_forget_dead(&found, &inj->mem, &inj->maps);
 	}
 	if (r == 0 && found.saved_count)
 		why = "a signal frame on a stack that no thread is on may lead to them";
@@ -461,7 +460,7 @@ static const char *find_hidden(struct scry_inject *inj, struct leaving *l)
 }
 
 /* Without memory for it no frame is known to be dead. */
-static void remember(struct leaving *l, const struct scry_world *w)
+static void remember(struct leaving *l, const struct scry_stw *w)
 {
 	struct scry_tracee *more = reallocarray(l->stood, w->count + 1, sizeof(*more));
 
@@ -473,8 +472,8 @@ static void remember(struct leaving *l, const struct scry_world *w)
 	l->stood_count = w->count;
 }
 
-static void unmap_stopped(struct scry_inject *inj, struct scry_world *w,
-			  const struct caller *caller, struct leaving *l)
+static void unmap_stopped(struct scry_inject *inj, struct scry_stw *w, const struct caller *caller,
+			  struct leaving *l)
 {
 	const bool is_free = has_let_go(inj);
 	const enum hidden needed = is_free ? HIDDEN_NONE : HIDDEN_TAIL;
@@ -500,7 +499,7 @@ static void unmap_stopped(struct scry_inject *inj, struct scry_world *w,
 static int leave_once(struct scry_inject *inj, struct leaving *l)
 {
 	struct caller caller;
-	struct scry_world w;
+	struct scry_stw w;
 	int r;
 
 	size_t left;
@@ -513,7 +512,7 @@ static int leave_once(struct scry_inject *inj, struct leaving *l)
 	/* entering may have failed before the journal was opened: nothing is changed */
 	left = inj->edit.mem ? inj->edit.count : 0;
 	r = left ? undo_stopped(inj, &w, 0, &left, l->report) : 0;
-	caller.thread = scry_world_caller(&w, &inj->mem, &inj->maps, &caller.stack);
+	caller.thread = scry_stw_caller(&w, &inj->mem, &inj->maps, &caller.stack);
 	l->inside = scry_inject_is_inside(inj, &w) || is_about_to_call(inj, &w) ||
 		    scry_threads_are_inside(inj, &w) || !caller.thread || left;
 	if (r == 0 && !l->inside && is_quiet(inj, &w) && is_tail_unused(inj, &w))
@@ -525,12 +524,12 @@ static int leave_once(struct scry_inject *inj, struct leaving *l)
 static int leave_idle_once(struct scry_inject *inj, struct leaving *l)
 {
 	struct caller caller;
-	struct scry_world w;
+	struct scry_stw w;
 	int r = scry_inject_stop(inj, &w);
 
 	if (r < 0)
 		return r;
-	caller.thread = scry_world_caller(&w, &inj->mem, &inj->maps, &caller.stack);
+	caller.thread = scry_stw_caller(&w, &inj->mem, &inj->maps, &caller.stack);
 	if (caller.thread && is_quiet(inj, &w))
 		unmap_stopped(inj, &w, &caller, l);
 	scry_inject_go(inj, &w);

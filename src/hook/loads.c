@@ -151,7 +151,7 @@ static int lead_brk(struct scry_hooks *h, struct scry_inject *inj, struct scry_t
 				     .new_ = jump};
 	ssize_t n = scry_linkmap_brk_code(&h->objects, &h->mem, old);
 	struct scry_slab *slab;
-	struct scry_world w;
+	struct scry_stw w;
 	int number, r;
 
 	if (n < 5)
@@ -199,7 +199,7 @@ static int lead(struct scry_hooks *h, struct scry_inject *inj, struct scry_trace
 
 static int set_loads(struct scry_inject *inj, uint32_t on)
 {
-	return scry_edit_poke(inj->mem.fd, inj->gate + offsetof(struct scry_gate, loads), &on,
+	return scry_edit_poke(inj->mem.fd, inj->gate + offsetof(struct scry_state_page, loads), &on,
 			      sizeof(on));
 }
 
@@ -352,7 +352,7 @@ static int find_bound(const struct scry_hooks *h, struct scry_inject *inj, bool 
 
 static int settle(struct scry_hooks *h, struct scry_inject *inj)
 {
-	struct scry_world w;
+	struct scry_stw w;
 	int r;
 
 	if (!find_bound(h, inj, false))

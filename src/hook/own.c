@@ -144,7 +144,7 @@ void scry_own_end(struct scry_own *own)
 
 static uint64_t claim_at(const struct scry_inject *inj)
 {
-	return scry_agent_gate(&inj->header) + SCRY_OWNER_OFFSET;
+	return scry_agent_state_page(&inj->header) + SCRY_OWNER_OFFSET;
 }
 
 static uint64_t pid_space(void)

@@ -412,7 +412,7 @@ static int use_slots(struct scry_hooks *h, struct scry_hook *row, const struct s
 
 /* Bytes that a springboard in `object` must not use: windows and their filler, other pads. */
 struct taken {
-	struct scry_spring_taken *rows;
+	struct scry_short_jump_taken *rows;
 	size_t count, room;
 };
 
@@ -420,14 +420,14 @@ static int take(struct taken *t, uint64_t start, uint64_t end)
 {
 	if (t->count == t->room) {
 		size_t room = t->room ? 2 * t->room : 64;
-		struct scry_spring_taken *more = realloc(t->rows, room * sizeof(*more));
+		struct scry_short_jump_taken *more = realloc(t->rows, room * sizeof(*more));
 
 		if (!more)
 			return no_memory();
 		t->rows = more;
 		t->room = room;
 	}
-	t->rows[t->count++] = (struct scry_spring_taken){start, end};
+	t->rows[t->count++] = (struct scry_short_jump_taken){start, end};
 	return 0;
 }
 
@@ -455,8 +455,8 @@ static int take_windows(const struct scry_hooks *h, const struct scry_object *ob
 static int try_spring(struct scry_hooks *h, size_t object, struct scry_hook *row, struct taken *t)
 {
 	const struct scry_object *o = &h->objects.objects[object];
-	struct scry_spring_request request = {.text = text_of(h, object)};
-	struct scry_spring spring;
+	struct scry_short_jump_request request = {.text = text_of(h, object)};
+	struct scry_short_jump short_jump;
 	int r;
 
 	if (request.text)
@@ -469,17 +469,18 @@ static int try_spring(struct scry_hooks *h, size_t object, struct scry_hook *row
 		return r;
 	request.taken = t->rows;
 	request.count = t->count;
-	if (scry_spring_plan(&request, &spring) != SCRY_X86_OK ||
+	if (scry_short_jump_plan(&request, &short_jump) != SCRY_X86_OK ||
 	    scry_text_loops(request.text, row->address - o->bias,
-			    spring.window.endbr + spring.window.bytes) ||
-	    !are_files_bytes(h, object, row) || !is_in_page(spring.entry, SCRY_SPRING_SHORT) ||
-	    !is_in_page(spring.pad, JUMP_BYTES) ||
-	    scry_mem_read(&h->mem, spring.pad + o->bias, row->pad_old, JUMP_BYTES) < 0)
+			    short_jump.window.endbr + short_jump.window.bytes) ||
+	    !are_files_bytes(h, object, row) ||
+	    !is_in_page(short_jump.entry, SCRY_SHORT_JUMP_SHORT) ||
+	    !is_in_page(short_jump.pad, JUMP_BYTES) ||
+	    scry_mem_read(&h->mem, short_jump.pad + o->bias, row->pad_old, JUMP_BYTES) < 0)
 		return 0;
-	row->window = spring.window;
+	row->window = short_jump.window;
 	row->spares_red_zone = is_jumped_to(request.text, row->address - o->bias);
-	row->pad = spring.pad + o->bias;
-	row->jump = SCRY_SPRING_SHORT;
+	row->pad = short_jump.pad + o->bias;
+	row->jump = SCRY_SHORT_JUMP_SHORT;
 	row->way = SCRY_WAY_ENTRY;
 	row->why = NULL;
 	return 0;

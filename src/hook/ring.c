@@ -17,7 +17,7 @@
 int scry_ring_open(struct scry_ring *r, struct scry_inject *inj)
 {
 	struct scry_control *c = inj->control;
-	struct scry_gate gate;
+	struct scry_state_page gate;
 	int err = scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate));
 
 	if (err)
@@ -40,7 +40,8 @@ int scry_ring_open(struct scry_ring *r, struct scry_inject *inj)
 	return r->at <= SCRY_SEGMENT_WORDS ? 0 : -EIO;
 }
 
-void scry_ring_open_lane(struct scry_ring *r, struct scry_control *control, const uint64_t *words)
+void scry_ring_open_child_buffer(struct scry_ring *r, struct scry_control *control,
+				 const uint64_t *words)
 {
 	*r = (struct scry_ring){.control = control, .words = words};
 }

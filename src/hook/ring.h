@@ -28,8 +28,10 @@ struct scry_ring {
  * scry_inject_enter, before a watch is wanted. 0 or -errno: the target is gone. */
 int scry_ring_open(struct scry_ring *r, struct scry_inject *inj);
 
-/* Begins at the first word ever written to a lane (wire/lanes.h), which was clean when taken. */
-void scry_ring_open_lane(struct scry_ring *r, struct scry_control *control, const uint64_t *words);
+/* Begins at the first word ever written to a lane (wire/child_buffers.h), which was clean when
+ * taken. */
+void scry_ring_open_child_buffer(struct scry_ring *r, struct scry_control *control,
+				 const uint64_t *words);
 
 /*
  * Copies all published words into `out` (room for SCRY_RING_WORDS) and gives their segments back.

@@ -361,7 +361,7 @@ static bool holds_thunk(const struct returns *s, const struct scry_tracee *t)
 
 /* Some thread, now or where a signal has interrupted it? */
 static bool is_any_unwinding(const struct scry_inject *inj, const struct returns *s,
-			     const struct scry_world *w)
+			     const struct scry_stw *w)
 {
 	bool found = false;
 
@@ -384,7 +384,7 @@ static bool is_any_unwinding(const struct scry_inject *inj, const struct returns
  */
 static int settle_once(struct scry_inject *inj, struct returns *s, bool *has_tables)
 {
-	struct scry_world w;
+	struct scry_stw w;
 	bool is_inside;
 	int r;
 

@@ -38,7 +38,7 @@ static bool has_thunk(const struct scry_shadow_homes *s, const uint64_t *words, 
 
 /* Has a thread that is in the patch's code, or was when a signal came, a thunk in a register? It
  * may be about to keep it, or to go there. */
-static bool is_in_hand(const struct scry_inject *inj, const struct scry_world *w,
+static bool is_in_hand(const struct scry_inject *inj, const struct scry_stw *w,
 		       const struct scry_shadow_homes *s, const struct scry_patch_head *h)
 {
 	uint64_t words[sizeof(w->threads->regs) / 8];
@@ -80,7 +80,7 @@ static int put_back_in(const struct scry_inject *inj, const struct scry_shadow_h
 	return r;
 }
 
-int scry_shadow_homes_put_back(const struct scry_inject *inj, const struct scry_world *w,
+int scry_shadow_homes_put_back(const struct scry_inject *inj, const struct scry_stw *w,
 			       const struct scry_shadow_homes *s)
 {
 	uint64_t *words = malloc(CHUNK_WORDS * sizeof(*words));

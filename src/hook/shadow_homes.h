@@ -20,7 +20,7 @@ struct scry_shadow_homes {
 /* While all stand, with the list of mappings as it is: in all patches' data each word that leads to
  * a thunk of ours, whatever stands in its highest byte, leads to that thunk's original. 0;
  * -EAGAIN: a thread has such a word in a register, and is in a patch's code. -errno. */
-int scry_shadow_homes_put_back(const struct scry_inject *inj, const struct scry_world *w,
+int scry_shadow_homes_put_back(const struct scry_inject *inj, const struct scry_stw *w,
 			       const struct scry_shadow_homes *s);
 
 #endif

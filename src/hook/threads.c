@@ -61,7 +61,7 @@ static struct scry_agent_thread *read_table(const struct scry_inject *inj,
 	return rows;
 }
 
-static bool are_inside(const struct scry_inject *inj, const struct scry_world *w,
+static bool are_inside(const struct scry_inject *inj, const struct scry_stw *w,
 		       enum scry_agent_channels number)
 {
 	const uint64_t claims =
@@ -83,7 +83,7 @@ static bool are_inside(const struct scry_inject *inj, const struct scry_world *w
 	return answer;
 }
 
-bool scry_threads_are_inside(const struct scry_inject *inj, const struct scry_world *w)
+bool scry_threads_are_inside(const struct scry_inject *inj, const struct scry_stw *w)
 {
 	bool answer = false;
 
@@ -180,8 +180,9 @@ static int clear(struct scry_inject *inj, const struct scry_channel *to)
 		return 0;
 	if (r == 0)
 		r = clear_at(inj, table_at(inj, to->number), TABLE_BYTES);
-	for (uint32_t i = 0; i < SCRY_TRACKS; i++)
-		memset(to->ring + (size_t)i * SCRY_TRACK_WORDS, 0, sizeof(struct scry_track));
+	for (uint32_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
+		memset(to->ring + (size_t)i * SCRY_THREAD_BUFFER_WORDS, 0,
+		       sizeof(struct scry_thread_buffer));
 	to->control->head = 0;
 	to->control->lost = to->control->lost_lease = to->control->busy = 0;
 	to->control->track_waits = 0;
@@ -199,7 +200,7 @@ static int tell_channel(struct scry_inject *inj, const struct start *start)
 	const struct scry_channel *to = start->to;
 	const struct scry_agent_channel channel = {
 		.control = (struct scry_control *)to->address,
-		.pool = (struct scry_track *)(to->address + SCRY_SHARED_HEAD),
+		.pool = (struct scry_thread_buffer *)(to->address + SCRY_SHARED_HEAD),
 		.rows = (struct scry_agent_thread *)table_at(inj, to->number),
 		.time_op = start->time_op};
 	int r = scry_edit_poke(inj->mem.fd, channel_at(inj, to->number, 0), &channel,
@@ -215,7 +216,7 @@ static int tell(struct scry_inject *inj, const struct start *start, const struct
 	const bool is_first = count == 1 && !whos[0].fs;
 	const uint32_t tids[2] = {find_tid(inj, whos, count), is_first ? whos[0].tid : 0};
 	const uint64_t at = inj->data + offsetof(struct scry_agent_data, tracking);
-	const struct scry_track none = {.state = SCRY_TRACK_CLOSED};
+	const struct scry_thread_buffer none = {.state = SCRY_THREAD_BUFFER_CLOSED};
 	int r = start->to ? clear(inj, start->to) : 0;
 
 	if (r == 0)
@@ -228,7 +229,7 @@ static int tell(struct scry_inject *inj, const struct start *start, const struct
 _Static_assert(offsetof(struct scry_agent_tracking, first_tid) == 4, "written at once");
 
 static int start_stopped(struct scry_inject *inj, const struct start *start,
-			 const struct scry_world *w)
+			 const struct scry_stw *w)
 {
 	struct who *whos = calloc(w->count + 1, sizeof(*whos));
 	int r = -ENOMEM;
@@ -247,7 +248,7 @@ static int start_stopped(struct scry_inject *inj, const struct start *start,
  * `start` may be NULL. */
 static int when_clear(struct scry_inject *inj, const struct start *start)
 {
-	struct scry_world w;
+	struct scry_stw w;
 	int r = -EAGAIN;
 
 	for (int i = 0; i < START_TRIES && r == -EAGAIN; i++) {
@@ -295,8 +296,9 @@ int scry_threads_start_table(struct scry_inject *inj, const struct scry_channel 
 	int r = begin(inj, &(const struct start){0}, held);
 
 	return r < 0 ? r
-		     : scry_edit_poke(inj->mem.fd, inj->gate + offsetof(struct scry_gate, table),
-				      &table, sizeof(table));
+		     : scry_edit_poke(inj->mem.fd,
+				      inj->gate + offsetof(struct scry_state_page, table), &table,
+				      sizeof(table));
 }
 
 int scry_threads_clear_out(struct scry_inject *inj)

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "hook/inject.h"
-#include "wire/tracks.h"
+#include "wire/thread_buffers.h"
 
 /*
  * Where an instrument's handlers record: which of the agent's channels that is, and the pages.
@@ -43,9 +43,9 @@ int scry_threads_start(struct scry_inject *inj, const struct scry_channel *to,
 int scry_threads_start_table(struct scry_inject *inj, const struct scry_channel *to,
 			     const struct scry_tracee *held);
 
-/* For scry_tracks_ask, `inj` its argument: the tid of a thread that began when it was not known yet
- * where threads keep theirs, as in a static program before its libc is up. What is found the agent
- * uses from now on. 0: it cannot be told. */
+/* For scry_thread_buffers_ask, `inj` its argument: the tid of a thread that began when it was not
+ * known yet where threads keep theirs, as in a static program before its libc is up. What is found
+ * the agent uses from now on. 0: it cannot be told. */
 uint32_t scry_threads_tid(void *inj, uint64_t pointer);
 
 /* From now on they record; or no more. 0 or -errno: the target is gone. The second: in no channel.
@@ -59,7 +59,7 @@ int scry_threads_clear_out(struct scry_inject *inj);
 
 /* Is a living thread inside a handler, its frame on the stack? With everybody stopped. True also
  * when it cannot be known. */
-bool scry_threads_are_inside(const struct scry_inject *inj, const struct scry_world *w);
+bool scry_threads_are_inside(const struct scry_inject *inj, const struct scry_stw *w);
 
 /* After the hooks are off: waits some 100 ms for who is inside. Those that sleep there are left to
  * scry_inject_leave. */

@@ -84,8 +84,8 @@ static int enter(struct scry_watch *w)
 	if (r < 0)
 		return r;
 	tell_ways(w, h);
-	scry_patch_tell_refused(w, h, "counted");
-	scry_loading_tell_waiting(w, h, 0);
+	scry_patch_report_refused(w, h, "counted");
+	scry_loading_report_waiting(w, h, 0);
 	return 0;
 }
 
@@ -138,11 +138,11 @@ static int finish(struct scry_watch *w)
 		r = r ? r : e;
 	}
 	w->cost_ns = w->events * CALL_NS;
-	scry_loading_tell(w, h);
-	scry_patch_tell_kept(w, h, "counted");
+	scry_loading_report(w, h);
+	scry_patch_report_kept(w, h, "counted");
 	if (r == 0)
-		r = scry_loading_tell_unmet(w, h, 0, "counted");
-	scry_patch_tell_silent(w, silent);
+		r = scry_loading_report_unmet(w, h, 0, "counted");
+	scry_patch_report_silent(w, silent);
 	return r;
 }
 

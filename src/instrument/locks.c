@@ -25,7 +25,7 @@
 #include "hook/loads.h"
 #include "hook/shadow.h"
 #include "hook/threads.h"
-#include "hook/tracks.h"
+#include "hook/thread_buffers.h"
 #include "hook/unwind.h"
 #include "instrument/functions.h"
 #include "instrument/instruments.h"
@@ -88,7 +88,7 @@ struct locks {
 	struct scry_patch_functions functions;
 	struct scry_call_plans plans;
 	const struct scry_shadow_stats *stats; /* one, the sum */
-	struct scry_tracks *tracks;
+	struct scry_thread_buffers *tracks;
 	struct scry_stream *stream;
 	struct scry_unwinding unwinding;
 	struct scry_modules *native;
@@ -545,10 +545,10 @@ static int start_recording(struct scry_watch *w, struct locks *l)
 	int r = scry_threads_start(w->inj, &w->channel, w->held, SCRY_CALL_TIME);
 
 	if (r == 0)
-		r = scry_tracks_new(w->channel.control, w->channel.ring, w->proc.pid, false,
-				    &l->tracks);
+		r = scry_thread_buffers_new(w->channel.control, w->channel.ring, w->proc.pid, false,
+					    &l->tracks);
 	if (r == 0)
-		scry_tracks_ask(l->tracks, scry_threads_tid, w->inj);
+		scry_thread_buffers_ask(l->tracks, scry_threads_tid, w->inj);
 	if (r == 0)
 		r = scry_shadow_start(w->inj, w->held, &l->hooks, &l->stats);
 	if (r == 0)
@@ -591,7 +591,7 @@ static int enter(struct scry_watch *w)
 	if (r == 0)
 		r = scry_shadow_follow(w->inj);
 	if (r == 0)
-		scry_patch_tell_refused(w, &l->hooks, "watched");
+		scry_patch_report_refused(w, &l->hooks, "watched");
 	return r;
 }
 
@@ -609,16 +609,16 @@ static void turn(struct scry_watch *w)
 static int drain(struct scry_watch *w)
 {
 	struct locks *l = w->state;
-	struct scry_tracks_taken taken = {0};
+	struct scry_thread_buffers_taken taken = {0};
 	int r;
 
 	if (!l->tracks)
 		return 0;
 	if (l->is_left || w->target_gone)
-		scry_tracks_end(l->tracks);
+		scry_thread_buffers_end(l->tracks);
 	else
 		scry_unwind_turn(&l->unwinding);
-	r = scry_tracks_take(l->tracks, scry_stream_add, l->stream, &taken);
+	r = scry_thread_buffers_take(l->tracks, scry_stream_add, l->stream, &taken);
 	if (scry_native_stacks_is_new(l->stacks)) {
 		scry_modules_see(l->native);
 		scry_native_stacks_look(l->stacks);
@@ -651,7 +651,7 @@ static void leave(struct scry_watch *w)
 static int finish(struct scry_watch *w)
 {
 	struct locks *l = w->state;
-	struct scry_tracks_stats tracks;
+	struct scry_thread_buffers_stats tracks;
 	char lacks[512];
 	int r, e;
 
@@ -660,7 +660,7 @@ static int finish(struct scry_watch *w)
 	l->is_left = true;
 	r = drain(w);
 	e = scry_stream_each(l->stream, close_waits, l);
-	scry_tracks_stats(l->tracks, &tracks);
+	scry_thread_buffers_stats(l->tracks, &tracks);
 	w->cost_ns = w->events * WAIT_NS;
 	w->errors += tracks.bad + l->bad + l->strange;
 	scry_watch_lost(w, w->channel.control->lost,
@@ -673,7 +673,7 @@ static int finish(struct scry_watch *w)
 	scry_watch_waited(w, tracks.waits);
 	if (scry_unwind_lacks(&l->unwinding, lacks, sizeof(lacks)))
 		scry_watch_note(w, "%s", lacks);
-	scry_loading_tell(w, &l->hooks);
+	scry_loading_report(w, &l->hooks);
 	return r < 0 ? r : e;
 }
 
@@ -682,7 +682,7 @@ static void done(struct scry_watch *w)
 	struct locks *l = w->state;
 
 	if (l) {
-		scry_tracks_free(l->tracks);
+		scry_thread_buffers_free(l->tracks);
 		scry_unwind_done(&l->unwinding);
 		scry_hooks_close(&l->hooks);
 		scry_patch_functions_done(&l->functions);

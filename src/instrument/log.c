@@ -1,7 +1,7 @@
 /*
  * `scry patch log SYMBOL[@LIB]... -p PID | -- CMD`: each entry of the functions, in order, with the
- * time, the thread and the argument registers. All threads record at once (wire/tracks.h); what
- * they have written is put into one order by its stamps.
+ * time, the thread and the argument registers. All threads record at once (wire/thread_buffers.h);
+ * what they have written is put into one order by its stamps.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "hook/calling.h"
 #include "hook/loads.h"
 #include "hook/threads.h"
-#include "hook/tracks.h"
+#include "hook/thread_buffers.h"
 #include "instrument/functions.h"
 #include "instrument/instruments.h"
 #include "instrument/patch.h"
@@ -27,7 +27,7 @@ struct log {
 	struct scry_hooks hooks;
 	struct scry_patch_functions functions;
 	uint32_t told; /* of them FUNCTION events are written */
-	struct scry_tracks *tracks;
+	struct scry_thread_buffers *tracks;
 	struct scry_stream *stream;
 	uint64_t bad;
 };
@@ -163,10 +163,10 @@ static int enter(struct scry_watch *w)
 	int r = scry_threads_start(w->inj, &w->channel, w->held, SCRY_ENTRY_TIME);
 
 	if (r == 0)
-		r = scry_tracks_new(w->channel.control, w->channel.ring, w->proc.pid, false,
-				    &l->tracks);
+		r = scry_thread_buffers_new(w->channel.control, w->channel.ring, w->proc.pid, false,
+					    &l->tracks);
 	if (r == 0)
-		scry_tracks_ask(l->tracks, scry_threads_tid, w->inj);
+		scry_thread_buffers_ask(l->tracks, scry_threads_tid, w->inj);
 	if (r == 0)
 		r = scry_threads_record(w->inj, &w->channel, true);
 	if (r == 0)
@@ -175,8 +175,8 @@ static int enter(struct scry_watch *w)
 		r = scry_loading_put_on(w, &l->hooks);
 	if (r < 0)
 		return r;
-	scry_patch_tell_refused(w, &l->hooks, "logged");
-	scry_loading_tell_waiting(w, &l->hooks, 0);
+	scry_patch_report_refused(w, &l->hooks, "logged");
+	scry_loading_report_waiting(w, &l->hooks, 0);
 	return 0;
 }
 
@@ -204,14 +204,14 @@ static int tell_functions(struct scry_watch *w, struct log *l)
 static int drain(struct scry_watch *w)
 {
 	struct log *l = w->state;
-	struct scry_tracks_taken taken;
+	struct scry_thread_buffers_taken taken;
 	int r;
 
 	if (!l->tracks)
 		return 0;
 	if (w->ended_ns)
-		scry_tracks_end(l->tracks);
-	r = scry_tracks_take(l->tracks, scry_stream_add, l->stream, &taken);
+		scry_thread_buffers_end(l->tracks);
+	r = scry_thread_buffers_take(l->tracks, scry_stream_add, l->stream, &taken);
 	scry_stream_look(l->stream);
 	if (r == 0)
 		r = tell_functions(w, l);
@@ -240,13 +240,13 @@ static void leave(struct scry_watch *w)
 static int finish(struct scry_watch *w)
 {
 	struct log *l = w->state;
-	struct scry_tracks_stats stats = {0};
+	struct scry_thread_buffers_stats stats = {0};
 	uint64_t bad;
 
 	w->cost_ns = w->events * CALL_NS;
 	if (!l->tracks)
 		return 0;
-	scry_tracks_stats(l->tracks, &stats);
+	scry_thread_buffers_stats(l->tracks, &stats);
 	bad = stats.bad + l->bad;
 	w->errors += bad;
 	scry_watch_lost(w, w->channel.control->lost,
@@ -255,9 +255,9 @@ static int finish(struct scry_watch *w)
 			"calls from signal handlers that interrupted scry's own");
 	scry_watch_lost(w, bad, "runs of records that made no sense");
 	scry_watch_waited(w, stats.waits);
-	scry_loading_tell(w, &l->hooks);
-	scry_patch_tell_kept(w, &l->hooks, "logged");
-	return scry_loading_tell_unmet(w, &l->hooks, 0, "logged");
+	scry_loading_report(w, &l->hooks);
+	scry_patch_report_kept(w, &l->hooks, "logged");
+	return scry_loading_report_unmet(w, &l->hooks, 0, "logged");
 }
 
 static void done(struct scry_watch *w)
@@ -265,7 +265,7 @@ static void done(struct scry_watch *w)
 	struct log *l = w->state;
 
 	if (l) {
-		scry_tracks_free(l->tracks);
+		scry_thread_buffers_free(l->tracks);
 		scry_hooks_close(&l->hooks);
 		scry_patch_functions_done(&l->functions);
 		scry_stream_free(l->stream);

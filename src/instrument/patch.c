@@ -37,7 +37,7 @@ void scry_patch_describe(const struct scry_hooks *h, FILE *out)
 	}
 }
 
-void scry_patch_tell_refused(struct scry_watch *w, const struct scry_hooks *h, const char *done)
+void scry_patch_report_refused(struct scry_watch *w, const struct scry_hooks *h, const char *done)
 {
 	if (h->refused > 2)
 		scry_watch_note(w,
@@ -56,7 +56,7 @@ static bool is_kept(const struct scry_hook *row)
 	return row->kept && row->way && row->way != SCRY_WAY_ENTRY && !row->to.is_guard;
 }
 
-size_t scry_patch_tell_kept(struct scry_watch *w, const struct scry_hooks *h, const char *done)
+size_t scry_patch_report_kept(struct scry_watch *w, const struct scry_hooks *h, const char *done)
 {
 	const struct scry_hook *first = NULL;
 	size_t count = 0, slots = 0;
@@ -87,7 +87,7 @@ bool scry_patch_is_silent(const struct scry_hooks *h, const struct scry_hook *ro
 	return !calls && !is_kept(row) && strpbrk(h->requests[row->request], "*?[");
 }
 
-void scry_patch_tell_silent(struct scry_watch *w, size_t silent)
+void scry_patch_report_silent(struct scry_watch *w, size_t silent)
 {
 	if (silent)
 		scry_watch_note(w, "%zu function%s of a pattern %s watched and not called", silent,

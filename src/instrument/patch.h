@@ -25,15 +25,15 @@ uint32_t scry_patch_way(const struct scry_patch_opts *opts);
 void scry_patch_describe(const struct scry_hooks *h, FILE *out);
 
 /* What is not `done` ("counted"), and why: a sentence for one or two, a number for more. */
-void scry_patch_tell_refused(struct scry_watch *w, const struct scry_hooks *h, const char *done);
+void scry_patch_report_refused(struct scry_watch *w, const struct scry_hooks *h, const char *done);
 
 /* Of which some calls are not `done`, as they go through slots that must stay as they are: a
  * sentence, and the recording is not complete. How many such functions there are. */
-size_t scry_patch_tell_kept(struct scry_watch *w, const struct scry_hooks *h, const char *done);
+size_t scry_patch_report_kept(struct scry_watch *w, const struct scry_hooks *h, const char *done);
 
 /* A glob asked for it, and it was not called: it gets no row. */
 bool scry_patch_is_silent(const struct scry_hooks *h, const struct scry_hook *row, uint64_t calls);
-void scry_patch_tell_silent(struct scry_watch *w, size_t silent);
+void scry_patch_report_silent(struct scry_watch *w, size_t silent);
 
 /* Ids of a row's strings in the recording. */
 struct scry_patch_names {

@@ -125,7 +125,7 @@ static int tell_vm(const struct scry_ruby_lines *l, const struct scry_inject *in
 				      (const char *)place + tls,
 				      sizeof(place->tls_module) + sizeof(place->tls_offset));
 	scry_objects_fill_plan(l->ruby, &plan);
-	r = scry_objects_tell_source(l->watch, &l->place);
+	r = scry_objects_report_source(l->watch, &l->place);
 	return r < 0 ? r
 		     : scry_edit_poke(inj->mem.fd, at + offsetof(struct scry_agent_vm, ruby), &plan,
 				      sizeof(plan));
@@ -134,7 +134,7 @@ _Static_assert(offsetof(struct scry_agent_hooks, tls_offset) ==
 		       offsetof(struct scry_agent_hooks, tls_module) + 8,
 	       "written at once");
 
-int scry_ruby_lines_tell(struct scry_ruby_lines *l)
+int scry_ruby_lines_report(struct scry_ruby_lines *l)
 {
 	struct scry_inject *inj = l->watch->inj;
 	const uint64_t at = inj->data + offsetof(struct scry_agent_data, line_plan);

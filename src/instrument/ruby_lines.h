@@ -37,7 +37,7 @@ void scry_ruby_lines_plan(struct scry_ruby_lines *l, struct scry_watch *w);
 void scry_ruby_lines_check(struct scry_ruby_lines *l, const struct scry_hooks *hooks);
 /* The agent is in, no hook is on: 0, whether lines will be recorded or not, or -errno: the process
  * is gone. Then l->ruby says which. */
-int scry_ruby_lines_tell(struct scry_ruby_lines *l);
+int scry_ruby_lines_report(struct scry_ruby_lines *l);
 /* Is the VM up now, and was looked at? Once. Its layout holds where l->ruby is there. */
 bool scry_ruby_lines_judge(struct scry_ruby_lines *l);
 void scry_ruby_lines_leave_out(struct scry_ruby_lines *l, const char *why);

@@ -140,8 +140,8 @@ static int enter(struct scry_watch *w)
 	if (r == 0)
 		r = scry_shadow_follow(w->inj);
 	if (r == 0) {
-		scry_patch_tell_refused(w, &t->hooks, "timed");
-		scry_loading_tell_waiting(w, &t->hooks, t->first);
+		scry_patch_report_refused(w, &t->hooks, "timed");
+		scry_loading_report_waiting(w, &t->hooks, t->first);
 	}
 	return r;
 }
@@ -259,11 +259,11 @@ static int finish(struct scry_watch *w)
 				"not timed, of libraries that were loaded later: %llu function%s; "
 				"there are too many; fix: name fewer",
 				(unsigned long long)t->crowded, scry_text_s(t->crowded));
-	scry_loading_tell(w, &t->hooks);
-	scry_patch_tell_kept(w, &t->hooks, "timed");
+	scry_loading_report(w, &t->hooks);
+	scry_patch_report_kept(w, &t->hooks, "timed");
 	if (r == 0)
-		r = scry_loading_tell_unmet(w, &t->hooks, t->first, "timed");
-	scry_patch_tell_silent(w, silent);
+		r = scry_loading_report_unmet(w, &t->hooks, t->first, "timed");
+	scry_patch_report_silent(w, silent);
 	return r;
 }
 

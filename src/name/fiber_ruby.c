@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "name/fiber_finders.h"
-#include "name/weave.h"
+#include "name/mixed_merge.h"
 #include "vm/ruby.h"
 #include "vm/ruby_walk.h"
 
@@ -106,12 +106,12 @@ static size_t weave(struct finder *k, struct scry_fiber_add *add)
 	struct scry_fibers *f = k->f;
 	const struct scry_native_stack native = {f->walker.frames, f->walker.count,
 						 SCRY_NATIVE_WHOLE};
-	enum scry_weave how;
+	enum scry_mixed_merge how;
 	size_t count, i, kept = 0, rubys = 0;
 
 	scry_symbols_turn(&f->symbols);
 	scry_symbols_name(&f->symbols, f->ruby, &k->walk, k->named);
-	count = scry_weave(&k->weaver, &k->walk, &native, k->woven, &how);
+	count = scry_mixed_merge(&k->weaver, &k->walk, &native, k->woven, &how);
 	for (i = 0; i < count && kept < SCRY_FIBER_FRAMES_MAX; i++) {
 		const struct scry_named_frame *r = &k->named[k->woven[i].at];
 		const struct scry_native_frame *n = &f->walker.frames[k->woven[i].at];

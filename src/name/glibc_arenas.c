@@ -111,7 +111,7 @@ static bool is_arena(struct scry_glibc_heap *h, const uint64_t *words, uint64_t 
 /* A chunk that is used, `link` being its first word: a block, a thread's cache, or in one. */
 static int use(struct scry_glibc_heap *h, uint64_t chunk, uint64_t size, uint64_t link)
 {
-	int r = scry_glibc_suspect(h, chunk, size);
+	int r = scry_glibc_candidate(h, chunk, size);
 
 	return r ? r : scry_glibc_add(h, chunk + 16, size - 8, link);
 }
@@ -353,7 +353,7 @@ static void free_heap(struct scry_glibc_heap *h)
 		return;
 	free(h->links);
 	free(h->fast);
-	free(h->suspects);
+	free(h->candidates);
 	free(h->regions);
 	free(h);
 }

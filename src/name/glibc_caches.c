@@ -19,10 +19,10 @@
 #define TCACHE_CHUNK 0x290u
 #define TCACHE_CHUNK_OLD 0x250u
 
-int scry_glibc_suspect(struct scry_glibc_heap *h, uint64_t chunk, uint64_t size)
+int scry_glibc_candidate(struct scry_glibc_heap *h, uint64_t chunk, uint64_t size)
 {
 	const unsigned int bits = size == TCACHE_CHUNK ? 16 : 8;
-	struct scry_glibc_suspect s = {.chunk = chunk};
+	struct scry_glibc_candidate s = {.chunk = chunk};
 	bool has_some = false;
 
 	if (size != TCACHE_CHUNK && size != TCACHE_CHUNK_OLD)
@@ -40,12 +40,12 @@ int scry_glibc_suspect(struct scry_glibc_heap *h, uint64_t chunk, uint64_t size)
 			return 0;
 		has_some |= list != 0;
 	}
-	if (!has_some || h->suspect_count == SUSPECTS_MAX)
+	if (!has_some || h->candidate_count == SUSPECTS_MAX)
 		return 0;
-	if (scry_glibc_room((void **)&h->suspects, h->suspect_count, &h->suspect_room, sizeof(s)) <
-	    0)
+	if (scry_glibc_room((void **)&h->candidates, h->candidate_count, &h->candidate_room,
+			    sizeof(s)) < 0)
 		return -ENOMEM;
-	h->suspects[h->suspect_count++] = s;
+	h->candidates[h->candidate_count++] = s;
 	return 0;
 }
 
@@ -104,7 +104,7 @@ static int64_t follow(struct scry_glibc_heap *h, struct list list, bool marks)
 }
 
 /* Are all of its lists lists, with blocks in them? */
-static bool follow_all(struct scry_glibc_heap *h, const struct scry_glibc_suspect *s,
+static bool follow_all(struct scry_glibc_heap *h, const struct scry_glibc_candidate *s,
 		       bool is_protected, bool marks)
 {
 	int64_t all = 0;
@@ -129,9 +129,9 @@ static int drop_tcaches(struct scry_glibc_heap *h)
 {
 	int is_protected = -1;
 
-	for (size_t i = 0; i < h->suspect_count; i++)
+	for (size_t i = 0; i < h->candidate_count; i++)
 		for (int way = 1; way >= 0; way--) {
-			const struct scry_glibc_suspect *s = &h->suspects[i];
+			const struct scry_glibc_candidate *s = &h->candidates[i];
 			ssize_t row = row_of(h, s->chunk + 16);
 
 			if (row < 0 || (is_protected >= 0 && is_protected != way) ||

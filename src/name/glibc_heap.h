@@ -40,7 +40,7 @@ struct scry_glibc_window {
 
 #define TCACHE_LISTS 64
 
-struct scry_glibc_suspect { /* a chunk that may be a tcache: what it says */
+struct scry_glibc_candidate { /* a chunk that may be a tcache: what it says */
 	uint64_t chunk;
 	uint16_t counts[TCACHE_LISTS];
 	uint64_t lists[TCACHE_LISTS];
@@ -58,9 +58,9 @@ struct scry_glibc_heap {
 	uint64_t main_arena;
 	uint64_t *links; /* of each row, its first word: a link when it is cached */
 	uint64_t *fast;	 /* first chunks of fastbins */
-	struct scry_glibc_suspect *suspects;
+	struct scry_glibc_candidate *candidates;
 	struct scry_glibc_region *regions;
-	size_t fast_count, fast_room, suspect_count, suspect_room, region_count, region_room;
+	size_t fast_count, fast_room, candidate_count, candidate_room, region_count, region_room;
 };
 
 /* The word at `address`, a multiple of 8. 0 or -errno: it is not there. */
@@ -75,7 +75,7 @@ int scry_glibc_add(struct scry_glibc_heap *h, uint64_t address, uint64_t usable,
 int scry_glibc_room(void **list, size_t count, size_t *room, size_t size);
 
 /* glibc_caches.c: notes a chunk that may be a tcache. 0 or -ENOMEM. */
-int scry_glibc_suspect(struct scry_glibc_heap *h, uint64_t chunk, uint64_t size);
+int scry_glibc_candidate(struct scry_glibc_heap *h, uint64_t chunk, uint64_t size);
 /* Takes rows out that are cached: reads what was noted, nothing of the target. */
 void scry_glibc_drop_cached(struct scry_glibc_heap *h);
 /* glibc_mapped.c: `data` are the words of libc's data. Adds blocks that are mappings. 0 or -errno.

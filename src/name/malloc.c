@@ -419,7 +419,7 @@ static int tell_names(struct scry_malloc *m)
 {
 	int r = scry_stream_each(m->stream, tell_thread, m);
 
-	return r ? r : scry_malloc_callers_tell(m->calls.callers, m->opts.writer);
+	return r ? r : scry_malloc_callers_report(m->calls.callers, m->opts.writer);
 }
 
 int scry_malloc_flush(struct scry_malloc *m)

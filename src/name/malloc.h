@@ -77,9 +77,9 @@ void scry_malloc_ruby(struct scry_malloc *m, const struct scry_ruby *ruby, bool 
 /* No words will come any more: the merge that follows waits for none, whatever its watermark. */
 void scry_malloc_end(struct scry_malloc *m);
 
-/* Words that wait for the watermark. Beyond this, take no more than that needs (scry_tracks_spare):
- * the target's threads then wait. 0 while a fork is waited for, a second at most: what says that it
- * is done may be among what is still to be taken. */
+/* Words that wait for the watermark. Beyond this, take no more than that needs
+ * (scry_thread_buffers_spare): the target's threads then wait. 0 while a fork is waited for, a
+ * second at most: what says that it is done may be among what is still to be taken. */
 #define SCRY_MALLOC_WAITING_MAX (16u << 20)
 size_t scry_malloc_waiting(const struct scry_malloc *m);
 

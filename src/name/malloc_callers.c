@@ -282,7 +282,7 @@ static int tell_place(struct scry_malloc_callers *c, struct scry_writer *w, uint
 				       sizeof(ev));
 }
 
-int scry_malloc_callers_tell(struct scry_malloc_callers *c, struct scry_writer *w)
+int scry_malloc_callers_report(struct scry_malloc_callers *c, struct scry_writer *w)
 {
 	uint32_t before = c->told;
 	int r = 0;

@@ -55,7 +55,7 @@ uint32_t scry_malloc_callers_id(struct scry_malloc_callers *c, uint32_t code, ui
 void scry_malloc_callers_look(struct scry_malloc_callers *c);
 
 /* Writes CALLER events for the ids not told yet. 0, or the error of a write. */
-int scry_malloc_callers_tell(struct scry_malloc_callers *c, struct scry_writer *w);
+int scry_malloc_callers_report(struct scry_malloc_callers *c, struct scry_writer *w);
 
 uint64_t scry_malloc_callers_count(const struct scry_malloc_callers *c);
 /* Told without an address: used before they were defined. */

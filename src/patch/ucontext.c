@@ -180,7 +180,7 @@ void scry_ucontext_close(struct scry_ucontext *u)
 }
 
 /* While all stand: what /proc shows is the mask of the moment, as sigwait and ppoll have one. */
-static int compare_masks(const struct scry_world *w, uint64_t *ret)
+static int compare_masks(const struct scry_stw *w, uint64_t *ret)
 {
 	uint64_t mask = 0, first = 0;
 	bool any = false;
@@ -207,7 +207,7 @@ static int compare_masks(const struct scry_world *w, uint64_t *ret)
 
 int scry_ucontext_common_mask(struct scry_inject *inj, uint64_t *ret, size_t *ret_threads)
 {
-	struct scry_world w;
+	struct scry_stw w;
 	int r = scry_inject_stop(inj, &w);
 
 	if (r < 0)

@@ -20,7 +20,7 @@
 #include "agent/line_tables.h"
 #include "agent/malloc.h"
 #include "agent/syscall.h"
-#include "agent/track.h"
+#include "agent/thread_buffer.h"
 #include "agent/walk.h"
 #include "wire/malloc_ring.h"
 #include "wire/preload.h"
@@ -176,9 +176,9 @@ static int is_keeper(uint64_t pid)
 
 /* The keeper may be gone, and its pid another's: nothing of a process that is not called so is
  * opened, and nothing mapped that does not begin as our pool. */
-static struct scry_lanes *map_pool(const uint64_t *numbers, uint64_t nonce)
+static struct scry_child_buffers *map_pool(const uint64_t *numbers, uint64_t nonce)
 {
-	struct scry_lanes *lanes = NULL, head;
+	struct scry_child_buffers *lanes = NULL, head;
 	char path[64];
 	int64_t fd;
 
@@ -191,7 +191,7 @@ static struct scry_lanes *map_pool(const uint64_t *numbers, uint64_t nonce)
 	if (scry_agent_syscall4(SYS_read, (uint64_t)fd, (uint64_t)&head, sizeof(head), 0) ==
 		    sizeof(head) &&
 	    head.nonce == nonce)
-		lanes = map(fd, SCRY_LANES_BYTES, MAP_SHARED | MAP_NORESERVE);
+		lanes = map(fd, SCRY_CHILD_BUFFERS_BYTES, MAP_SHARED | MAP_NORESERVE);
 	scry_agent_syscall4(SYS_close, (uint64_t)fd, 0, 0, 0);
 	return lanes;
 }
@@ -236,7 +236,7 @@ static void *original(const char *name)
 }
 
 /* 0: not on this machine (a kernel without MADV_WIPEONFORK): a child could not be told apart. */
-static int prepare_agent(struct scry_lanes *lanes, uint32_t tid)
+static int prepare_agent(struct scry_child_buffers *lanes, uint32_t tid)
 {
 	const struct {
 		void *at;
@@ -259,7 +259,7 @@ static int prepare_agent(struct scry_lanes *lanes, uint32_t tid)
 			return 0;
 	dl_iterate_phdr(find_span, &allocator);
 	dl_iterate_phdr(find_span, &own);
-	scry_agent_family = (struct scry_agent_malloc){
+	scry_agent_malloc_functions = (struct scry_agent_malloc){
 		/* another object's knows nothing of these blocks */
 		.usable = usable - allocator.start < allocator.end - allocator.start ? usable : 0,
 		.text = own.start,
@@ -276,11 +276,11 @@ static int prepare_agent(struct scry_lanes *lanes, uint32_t tid)
 	scry_agent_rows.calling.pid = tid;
 	scry_agent.tracking.channels[SCRY_CHANNEL_CORE].rows = scry_agent_rows.threads;
 	scry_agent.tracking.channels[SCRY_CHANNEL_CORE].time_op = SCRY_MALLOC_OP_TIME;
-	scry_agent.tracking.none.state = SCRY_TRACK_CLOSED;
-	scry_agent.gate = (struct scry_gate *)gate_page;
+	scry_agent.tracking.none.state = SCRY_THREAD_BUFFER_CLOSED;
+	scry_agent.gate = (struct scry_state_page *)gate_page;
 	scry_agent.follow.lanes = lanes;
 	scry_agent.follow.waits = 1;
-	scry_agent.follow.sets = SCRY_LANES;
+	scry_agent.follow.sets = SCRY_CHILD_BUFFERS;
 	return 1;
 }
 
@@ -289,14 +289,14 @@ static int join(int is_alone)
 {
 	struct scry_control *c;
 
-	if (!scry_lane_claim(scry_agent.gate, NULL))
+	if (!scry_child_buffer_claim(scry_agent.gate, NULL))
 		return 0;
 	c = scry_agent.control;
 	if (is_alone) /* children find no lanes */
 		scry_agent.follow.lanes = NULL;
 	scry_account_of(c)->malloc.preloaded = (uint64_t)original("malloc");
 	__atomic_store_n(&c->lane_pid, scry_agent_rows.calling.pid, __ATOMIC_RELEASE);
-	scry_track_await_keeper();
+	scry_thread_buffer_await_keeper();
 	__atomic_store_n(&scry_agent.tracking.channels[SCRY_CHANNEL_CORE].is_on, 1,
 			 __ATOMIC_RELEASE);
 	return 1;
@@ -343,7 +343,7 @@ void scry_preload_begin(void)
 	if (read_environment(is) && is[ABI] == SCRY_PRELOAD_ABI)
 		tid = read_tid();
 	if (tid && (!is[PID] || is[PID] == tid)) {
-		struct scry_lanes *lanes = map_pool(is + KEEPER, is[NONCE]);
+		struct scry_child_buffers *lanes = map_pool(is + KEEPER, is[NONCE]);
 
 		is_ours = lanes && prepare_agent(lanes, tid);
 	}

@@ -33,11 +33,11 @@ static bool slot_pop(struct scry_malloc_feed *f, struct list *list, uint32_t *re
 	return true;
 }
 
-static int slot_new(struct scry_malloc_feed *f, uint32_t lane, uint32_t *ret_slot)
+static int slot_new(struct scry_malloc_feed *f, uint32_t stream, uint32_t *ret_slot)
 {
 	int err;
 
-	if (slot_pop(f, &f->lanes[lane].free, ret_slot) || slot_pop(f, &f->free, ret_slot))
+	if (slot_pop(f, &f->streams[stream].free, ret_slot) || slot_pop(f, &f->free, ret_slot))
 		return 0;
 	if (f->stats.slots == SCRY_REPLAY_SLOTS)
 		return scry_fail(-E2BIG, "more than %u blocks live at once", SCRY_REPLAY_SLOTS);
@@ -71,15 +71,15 @@ static void curve(struct scry_malloc_feed *f)
  * A lane takes the block over: the tag to wait for, 0 none. WINDOW_FULL when a tag of the slot
  * could be mistaken: one window uses tags of one half of the numbers only.
  */
-static int take(struct scry_malloc_feed *f, uint32_t lane, struct block *b, uint32_t *ret_tag)
+static int take(struct scry_malloc_feed *f, uint32_t stream, struct block *b, uint32_t *ret_tag)
 {
 	struct slot *s = &f->slots[b->slot - 1];
 	uint32_t tag = s->tag + 1u;
 
 	*ret_tag = 0;
-	if (b->lane == lane)
+	if (b->stream == stream)
 		return 0;
-	scry_malloc_feed_crossed(f, b->lane, lane);
+	scry_malloc_feed_crossed(f, b->stream, stream);
 	if (b->window != f->window) {
 		f->stats.crossed++;
 		return 0;
@@ -96,11 +96,11 @@ static int take(struct scry_malloc_feed *f, uint32_t lane, struct block *b, uint
 	return 0;
 }
 
-static void has(struct scry_malloc_feed *f, uint32_t lane, struct block *b, uint32_t word)
+static void has(struct scry_malloc_feed *f, uint32_t stream, struct block *b, uint32_t word)
 {
 	if (b->window != f->window)
 		b->begun = 0; /* that word is not there any more */
-	b->lane = (uint16_t)lane;
+	b->stream = (uint16_t)stream;
 	b->window = f->window;
 	b->word = word;
 }
@@ -169,22 +169,22 @@ static uint64_t align_bits(uint64_t align)
 	return bits < SCRY_REPLAY_ALIGN_MAX ? bits : SCRY_REPLAY_ALIGN_MAX;
 }
 
-static void begun(struct scry_malloc_feed *f, uint32_t lane, uint64_t bytes)
+static void begun(struct scry_malloc_feed *f, uint32_t stream, uint64_t bytes)
 {
-	uint32_t thread = f->lanes[lane].thread;
+	uint32_t thread = f->streams[stream].thread;
 
 	if (f->is_first && thread != NOBODY)
 		f->threads.rows[thread].begun += bytes;
 }
 
-static int begin(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev_malloc *e,
+static int begin(struct scry_malloc_feed *f, uint32_t stream, const struct scry_ev_malloc *e,
 		 uint32_t op)
 {
 	bool is_aligned = op >= SCRY_REPLAY_POSIX_MEMALIGN && op <= SCRY_REPLAY_PVALLOC;
 	struct block *b = &f->blocks[e->block];
 	uint32_t slot = 0, at;
 	uint64_t w;
-	int err = slot_new(f, lane, &slot);
+	int err = slot_new(f, stream, &slot);
 
 	if (err)
 		return err;
@@ -194,20 +194,20 @@ static int begin(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev
 	b->number = f->number;
 	if (is_aligned || e->size > UINT16_MAX)
 		at = scry_malloc_feed_put_long(
-			f, lane, w | scry_malloc_feed_share(f, e->size) << 32,
+			f, stream, w | scry_malloc_feed_share(f, e->size) << 32,
 			e->size | (is_aligned ? align_bits(e->align) : 0) << 42);
 	else
-		at = scry_malloc_feed_put(f, lane, w | e->size << 32);
-	has(f, lane, b, at);
+		at = scry_malloc_feed_put(f, stream, w | e->size << 32);
+	has(f, stream, b, at);
 	b->begun = is_aligned || e->size > UINT16_MAX ? at + 1 : 0;
 	f->stats.live_blocks++;
 	err = resize(f, b, e->size);
-	begun(f, lane, e->size);
+	begun(f, stream, e->size);
 	called(f, op);
 	return err;
 }
 
-static int again(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev_malloc *e,
+static int again(struct scry_malloc_feed *f, uint32_t stream, const struct scry_ev_malloc *e,
 		 uint32_t op)
 {
 	struct block *b = &f->blocks[e->block];
@@ -216,7 +216,7 @@ static int again(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev
 	int err;
 
 	scry_malloc_feed_ends(f, b); /* as it was till now */
-	err = take(f, lane, b, &tag);
+	err = take(f, stream, b, &tag);
 	if (err)
 		return err;
 	if (e->size <= b->size)
@@ -224,9 +224,9 @@ static int again(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev
 	else if (b->size)
 		x = (uint64_t)(64.0 * (double)b->size / (double)e->size) & 63;
 	at = scry_malloc_feed_put_long(
-		f, lane, op | (uint64_t)(b->slot - 1) << 6 | share << 32 | (uint64_t)tag << 48,
+		f, stream, op | (uint64_t)(b->slot - 1) << 6 | share << 32 | (uint64_t)tag << 48,
 		e->size | x << 42);
-	has(f, lane, b, at + 1);
+	has(f, stream, b, at + 1);
 	b->begun = share ? at + 1 : 0;
 	b->number = f->number;
 	err = resize(f, b, e->size);
@@ -234,24 +234,24 @@ static int again(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev
 	return err;
 }
 
-static int ask(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev_malloc *e)
+static int ask(struct scry_malloc_feed *f, uint32_t stream, const struct scry_ev_malloc *e)
 {
 	struct block *b = &f->blocks[e->block];
 	uint32_t tag;
-	int err = take(f, lane, b, &tag);
+	int err = take(f, stream, b, &tag);
 
 	if (err)
 		return err;
-	has(f, lane, b,
+	has(f, stream, b,
 	    scry_malloc_feed_put_long(
-		    f, lane,
+		    f, stream,
 		    SCRY_REPLAY_USABLE | (uint64_t)(b->slot - 1) << 6 | (uint64_t)tag << 48, 0) +
 		    1);
 	called(f, SCRY_REPLAY_USABLE);
 	return 0;
 }
 
-static int end(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev_malloc *e,
+static int end(struct scry_malloc_feed *f, uint32_t stream, const struct scry_ev_malloc *e,
 	       uint32_t op)
 {
 	struct block *b = &f->blocks[e->block];
@@ -259,11 +259,11 @@ static int end(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev_m
 	int err;
 
 	scry_malloc_feed_ends(f, b);
-	err = take(f, lane, b, &tag);
+	err = take(f, stream, b, &tag);
 	if (err)
 		return err;
-	scry_malloc_feed_put(f, lane, op | (uint64_t)(b->slot - 1) << 6 | (uint64_t)tag << 48);
-	slot_push(f, &f->lanes[lane].free, b->slot - 1);
+	scry_malloc_feed_put(f, stream, op | (uint64_t)(b->slot - 1) << 6 | (uint64_t)tag << 48);
+	slot_push(f, &f->streams[stream].free, b->slot - 1);
 	f->stats.live_bytes -= b->size;
 	f->stats.live_blocks--;
 	b->slot = 0;
@@ -305,7 +305,7 @@ static uint32_t operation(struct scry_malloc_feed *f, const struct scry_ev_mallo
 	}
 }
 
-static int act(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev_malloc *e,
+static int act(struct scry_malloc_feed *f, uint32_t stream, const struct scry_ev_malloc *e,
 	       uint32_t op)
 {
 	struct block *b = &f->blocks[e->block];
@@ -315,27 +315,27 @@ static int act(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev_m
 	if (!b->slot && !is_begin(op) && op < SCRY_REPLAY_USABLE)
 		op = SCRY_REPLAY_MALLOC;
 	if (is_begin(op) && b->slot) { /* two at one address: the first one's end was not seen */
-		err = end(f, lane, e, SCRY_REPLAY_FREE);
+		err = end(f, stream, e, SCRY_REPLAY_FREE);
 		if (err)
 			return err;
 		f->stats.strange++;
 	}
 	if (is_begin(op))
-		return begin(f, lane, e, op);
+		return begin(f, stream, e, op);
 	if (!b->slot) {
 		f->stats.strange++;
 		return 0;
 	}
 	if (op == SCRY_REPLAY_USABLE)
-		return ask(f, lane, e);
-	return op < SCRY_REPLAY_USABLE ? again(f, lane, e, op) : end(f, lane, e, op);
+		return ask(f, stream, e);
+	return op < SCRY_REPLAY_USABLE ? again(f, stream, e, op) : end(f, stream, e, op);
 }
 
 /* A call. 0, WINDOW_FULL or -errno. */
 static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 {
 	bool is_older = e->function == SCRY_MALLOC_OLDER;
-	uint32_t op, lane;
+	uint32_t op, stream;
 	int err;
 
 	if (f->block_count + f->alive + SPARE_BLOCKS > SCRY_REPLAY_BLOCKS ||
@@ -362,22 +362,22 @@ static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 	f->is_building = is_older && !f->stats.calls;
 	err = scry_malloc_feed_grow(&f->blocks, &f->block_cap, e->block, sizeof(*f->blocks));
 	if (!err) /* nobody knows who made it */
-		err = scry_malloc_feed_lane(f, is_older ? NO_THREAD : e->thread, &lane);
+		err = scry_malloc_feed_stream(f, is_older ? NO_THREAD : e->thread, &stream);
 	if (err)
 		return err;
-	if (!lane)
+	if (!stream)
 		scry_malloc_feed_join(f);
 	if (!is_older)
-		scry_malloc_feed_think(f, lane);
-	scry_malloc_feed_pace(f, lane);
-	f->lanes[lane].spawns = f->spawn_count;
-	err = act(f, lane, e, op);
+		scry_malloc_feed_think(f, stream);
+	scry_malloc_feed_pace(f, stream);
+	f->streams[stream].spawns = f->spawn_count;
+	err = act(f, stream, e, op);
 	if (err)
 		return err;
 	f->epoch_calls++;
 	f->stats.older += is_older;
 	if (!is_older)
-		scry_malloc_feed_called(f, lane);
+		scry_malloc_feed_called(f, stream);
 	return 0;
 }
 
@@ -389,12 +389,12 @@ static void window_begin(struct scry_malloc_feed *f)
 	scry_malloc_feed_epochs_begin(f);
 	f->stats.windows = f->window;
 	f->block_count = 0;
-	for (uint32_t i = 0; i < f->lane_count; i++) {
-		struct list *l = &f->lanes[i].free;
+	for (uint32_t i = 0; i < f->stream_count; i++) {
+		struct list *l = &f->streams[i].free;
 
-		f->m->lanes[i] = f->lanes[i].block = SCRY_REPLAY_NONE;
-		memset(f->lanes[i].epoch, 0, sizeof(f->lanes[i].epoch));
-		f->lanes[i].spawns = 0;
+		f->m->streams[i] = f->streams[i].block = SCRY_REPLAY_NONE;
+		memset(f->streams[i].epoch, 0, sizeof(f->streams[i].epoch));
+		f->streams[i].spawns = 0;
 		if (!l->first)
 			continue;
 		f->slots[l->last - 1].next = f->free.first;
@@ -411,8 +411,8 @@ static void window_end(struct scry_malloc_feed *f)
 	for (uint32_t i = 0; i < f->spawn_count; i++)
 		if (f->spawns[i].alive > f->stats.threads_peak)
 			f->stats.threads_peak = f->spawns[i].alive;
-	for (uint32_t i = 0; i < f->lane_count; i++)
-		if (f->lanes[i].is_alive && f->lanes[i].block != SCRY_REPLAY_NONE)
+	for (uint32_t i = 0; i < f->stream_count; i++)
+		if (f->streams[i].is_alive && f->streams[i].block != SCRY_REPLAY_NONE)
 			*scry_malloc_feed_word(f, scry_malloc_feed_room(f, i, 0)) = SCRY_REPLAY_END;
 }
 
@@ -421,7 +421,7 @@ static void tell_head(struct scry_malloc_feed *f)
 	struct scry_replay_head *head = &f->m->head;
 
 	head->window = f->window;
-	head->lanes = f->lane_count;
+	head->streams = f->stream_count;
 	head->blocks = f->block_count;
 	head->slots = f->stats.slots;
 	head->is_building = f->is_building;
@@ -501,10 +501,10 @@ int scry_malloc_feed_rewind(struct scry_malloc_feed *f)
 	if (f->slot_cap)
 		memset(f->slots, 0, f->slot_cap * sizeof(*f->slots));
 	for (uint32_t i = 1; i <= f->threads.count; i++)
-		f->threads.rows[i].lane = 0;
-	memset(f->lanes, 0, sizeof(f->lanes));
-	f->lanes[0].is_alive = true;
-	f->lane_count = f->alive = f->stats.threads_peak = 1;
+		f->threads.rows[i].stream = 0;
+	memset(f->streams, 0, sizeof(f->streams));
+	f->streams[0].is_alive = true;
+	f->stream_count = f->alive = f->stats.threads_peak = 1;
 	f->free.first = f->free.last = 0;
 	f->window = f->ended = f->joined = 0;
 	f->has_main = f->is_held = false;

@@ -24,7 +24,7 @@ struct block {		 /* of the recording */
 	uint32_t begun;	 /* + 1: the long word by which it got its size; 0: not in this window */
 	uint64_t size;
 	uint64_t number; /* of the call by which it got it */
-	uint16_t lane;	 /* who had it last */
+	uint16_t stream; /* who had it last */
 };
 
 struct slot {
@@ -39,7 +39,7 @@ struct list { /* of free slots, + 1; the one freed last first */
 /* Lanes keep pace, wire/replay.h: all by time, those that hand blocks over by bytes too. */
 enum pace { PACE_TIME, PACE_BYTES, PACES };
 
-struct lane {
+struct stream {
 	uint32_t block, word;  /* where the next word goes; block NONE: not in this window yet */
 	struct list free;      /* those it freed in this window */
 	uint64_t at_us;	       /* the latest time that it was told to wait for */
@@ -58,7 +58,7 @@ struct epochs {
 	uint32_t gate, need;	/* the last but one; lanes that had words in it, 0: none */
 	uint32_t before, marks; /* the last one, the same */
 	uint32_t active_count;	/* lanes with words in this one: */
-	uint32_t active[SCRY_REPLAY_LANES];
+	uint32_t active[SCRY_REPLAY_STREAMS];
 };
 
 struct spawn { /* a word that begins a thread */
@@ -91,12 +91,12 @@ struct scry_malloc_feed {
 	struct scry_map
 		shares; /* number of the call -> touched, of big blocks: malloc_feed_touch.h */
 	uint64_t passes;
-	struct lane lanes[SCRY_REPLAY_LANES];
-	uint32_t lane_count;  /* ever used */
-	uint32_t block_count; /* of words, in this window */
+	struct stream streams[SCRY_REPLAY_STREAMS];
+	uint32_t stream_count; /* ever used */
+	uint32_t block_count;  /* of words, in this window */
 	uint32_t window, ended, alive;
-	uint32_t joined;			/* that have ended and were waited for */
-	struct spawn spawns[SCRY_REPLAY_LANES]; /* of this window */
+	uint32_t joined;			  /* that have ended and were waited for */
+	struct spawn spawns[SCRY_REPLAY_STREAMS]; /* of this window */
 	uint32_t spawn_count;
 	uint64_t ended_us[ENDED_LATELY]; /* when those that ended last made their last call */
 	uint32_t alive_max;		 /* threads at once, as the first pass found it; */
@@ -117,16 +117,16 @@ struct scry_malloc_feed {
 int scry_malloc_feed_grow(void *table, size_t *cap, size_t index, size_t item);
 
 /* Room for `count` words of a lane, and one more that leads on. The index of the first. */
-uint32_t scry_malloc_feed_room(struct scry_malloc_feed *f, uint32_t lane, uint32_t count);
+uint32_t scry_malloc_feed_room(struct scry_malloc_feed *f, uint32_t stream, uint32_t count);
 uint64_t *scry_malloc_feed_word(struct scry_malloc_feed *f, uint32_t index);
 
 /* Puts a short or a long word; its index. */
-uint32_t scry_malloc_feed_put(struct scry_malloc_feed *f, uint32_t lane, uint64_t w);
-uint32_t scry_malloc_feed_put_long(struct scry_malloc_feed *f, uint32_t lane, uint64_t w,
+uint32_t scry_malloc_feed_put(struct scry_malloc_feed *f, uint32_t stream, uint64_t w);
+uint32_t scry_malloc_feed_put_long(struct scry_malloc_feed *f, uint32_t stream, uint64_t w,
 				   uint64_t w1);
 
 /* A lane has something to do in this epoch, at this time. */
-void scry_malloc_feed_pace(struct scry_malloc_feed *f, uint32_t lane);
+void scry_malloc_feed_pace(struct scry_malloc_feed *f, uint32_t stream);
 /* Before each call of the main thread: it has waited for those that ended. */
 void scry_malloc_feed_join(struct scry_malloc_feed *f);
 /* Ends the epochs that are full; a window begins. */
@@ -136,9 +136,9 @@ void scry_malloc_feed_epochs_begin(struct scry_malloc_feed *f);
 void scry_malloc_feed_crossed(struct scry_malloc_feed *f, uint32_t from, uint32_t to);
 
 /* The lane of a recorded thread. 0, WINDOW_FULL or -errno. */
-int scry_malloc_feed_lane(struct scry_malloc_feed *f, uint32_t number, uint32_t *ret_lane);
+int scry_malloc_feed_stream(struct scry_malloc_feed *f, uint32_t number, uint32_t *ret_stream);
 /* The call was made: it may be the thread's last. Then: the recording says that it has ended. */
-void scry_malloc_feed_called(struct scry_malloc_feed *f, uint32_t lane);
+void scry_malloc_feed_called(struct scry_malloc_feed *f, uint32_t stream);
 void scry_malloc_feed_thread_end(struct scry_malloc_feed *f, uint32_t number);
 /* The first pass is at its end: threads of which that was not said. */
 void scry_malloc_feed_threads_left(struct scry_malloc_feed *f);

@@ -44,11 +44,11 @@ uint64_t *scry_malloc_feed_word(struct scry_malloc_feed *f, uint32_t index)
 
 uint32_t scry_malloc_feed_room(struct scry_malloc_feed *f, uint32_t number, uint32_t count)
 {
-	struct lane *l = &f->lanes[number];
+	struct stream *l = &f->streams[number];
 	uint32_t index;
 
 	if (l->block == SCRY_REPLAY_NONE) {
-		f->m->lanes[number] = l->block = f->block_count++;
+		f->m->streams[number] = l->block = f->block_count++;
 		l->word = 0;
 	} else if (l->word + count >= SCRY_REPLAY_BLOCK) {
 		f->m->words[l->block][l->word] = SCRY_REPLAY_LINK | (uint64_t)f->block_count << 6;
@@ -60,19 +60,19 @@ uint32_t scry_malloc_feed_room(struct scry_malloc_feed *f, uint32_t number, uint
 	return index;
 }
 
-uint32_t scry_malloc_feed_put(struct scry_malloc_feed *f, uint32_t lane, uint64_t w)
+uint32_t scry_malloc_feed_put(struct scry_malloc_feed *f, uint32_t stream, uint64_t w)
 {
-	uint32_t at = scry_malloc_feed_room(f, lane, 1);
+	uint32_t at = scry_malloc_feed_room(f, stream, 1);
 
 	*scry_malloc_feed_word(f, at) = w;
 	f->stats.position++;
 	return at;
 }
 
-uint32_t scry_malloc_feed_put_long(struct scry_malloc_feed *f, uint32_t lane, uint64_t w,
+uint32_t scry_malloc_feed_put_long(struct scry_malloc_feed *f, uint32_t stream, uint64_t w,
 				   uint64_t w1)
 {
-	uint32_t at = scry_malloc_feed_room(f, lane, 2);
+	uint32_t at = scry_malloc_feed_room(f, stream, 2);
 
 	scry_malloc_feed_word(f, at)[0] = w | SCRY_REPLAY_LONG;
 	scry_malloc_feed_word(f, at)[1] = w1;
@@ -81,16 +81,16 @@ uint32_t scry_malloc_feed_put_long(struct scry_malloc_feed *f, uint32_t lane, ui
 }
 
 /* The lane has something to do in this epoch. */
-static void enter(struct scry_malloc_feed *f, uint32_t lane, enum pace pace)
+static void enter(struct scry_malloc_feed *f, uint32_t stream, enum pace pace)
 {
 	struct epochs *e = &f->epochs[pace];
 
-	if (f->lanes[lane].epoch[pace] == e->number + 1)
+	if (f->streams[stream].epoch[pace] == e->number + 1)
 		return;
-	f->lanes[lane].epoch[pace] = e->number + 1;
-	e->active[e->active_count++] = lane;
-	if (e->need && !(pace == PACE_BYTES && f->lanes[lane].is_unheld))
-		scry_malloc_feed_put(f, lane,
+	f->streams[stream].epoch[pace] = e->number + 1;
+	e->active[e->active_count++] = stream;
+	if (e->need && !(pace == PACE_BYTES && f->streams[stream].is_unheld))
+		scry_malloc_feed_put(f, stream,
 				     SCRY_REPLAY_GATE | (uint64_t)e->gate << 6 |
 					     (uint64_t)e->need << 32);
 }
@@ -108,30 +108,30 @@ void scry_malloc_feed_join(struct scry_malloc_feed *f)
 	scry_malloc_feed_put(f, 0, SCRY_REPLAY_JOIN | (uint64_t)f->ended << 32);
 }
 
-void scry_malloc_feed_pace(struct scry_malloc_feed *f, uint32_t lane)
+void scry_malloc_feed_pace(struct scry_malloc_feed *f, uint32_t stream)
 {
-	struct lane *l = &f->lanes[lane];
+	struct stream *l = &f->streams[stream];
 
 	if (f->opts.is_paced && f->now_us >= l->at_us + AT_US) {
 		l->at_us = f->now_us;
-		scry_malloc_feed_put(f, lane, SCRY_REPLAY_AT | f->now_us << 6);
+		scry_malloc_feed_put(f, stream, SCRY_REPLAY_AT | f->now_us << 6);
 	}
 	if (f->alive < 2)
 		return;
-	enter(f, lane, PACE_TIME);
+	enter(f, stream, PACE_TIME);
 	if (l->is_coupled)
-		enter(f, lane, PACE_BYTES);
+		enter(f, stream, PACE_BYTES);
 }
 
-static void mark(struct scry_malloc_feed *f, uint32_t lane, uint32_t epoch)
+static void mark(struct scry_malloc_feed *f, uint32_t stream, uint32_t epoch)
 {
-	scry_malloc_feed_put(f, lane, SCRY_REPLAY_MARK | (uint64_t)epoch << 6);
+	scry_malloc_feed_put(f, stream, SCRY_REPLAY_MARK | (uint64_t)epoch << 6);
 }
 
 static void epoch_end(struct scry_malloc_feed *f, struct epochs *e)
 {
 	for (uint32_t i = 0; i < e->active_count; i++)
-		if (f->lanes[e->active[i]].is_alive) /* else it was put when it ended */
+		if (f->streams[e->active[i]].is_alive) /* else it was put when it ended */
 			mark(f, e->active[i], e->number);
 	e->gate = e->before;
 	e->need = e->marks;
@@ -216,7 +216,7 @@ static bool is_unheld(const struct scry_malloc_feed *f, uint32_t thread)
 
 void scry_malloc_feed_crossed(struct scry_malloc_feed *f, uint32_t from, uint32_t to)
 {
-	uint32_t gives = f->lanes[from].thread, takes = f->lanes[to].thread;
+	uint32_t gives = f->streams[from].thread, takes = f->streams[to].thread;
 
 	if (!f->is_first)
 		return;
@@ -226,40 +226,40 @@ void scry_malloc_feed_crossed(struct scry_malloc_feed *f, uint32_t from, uint32_
 		f->threads.rows[takes].took++;
 }
 
-static int lane_begin(struct scry_malloc_feed *f, uint32_t thread, uint32_t *ret_lane)
+static int stream_begin(struct scry_malloc_feed *f, uint32_t thread, uint32_t *ret_stream)
 {
-	uint32_t lane = 1;
+	uint32_t stream = 1;
 
 	/* One whose thread has ended in this window still has its words there. */
-	while (lane < f->lane_count &&
-	       (f->lanes[lane].is_alive || f->lanes[lane].block != SCRY_REPLAY_NONE))
-		lane++;
-	if (lane == SCRY_REPLAY_LANES) {
-		if (f->alive < SCRY_REPLAY_LANES)
+	while (stream < f->stream_count &&
+	       (f->streams[stream].is_alive || f->streams[stream].block != SCRY_REPLAY_NONE))
+		stream++;
+	if (stream == SCRY_REPLAY_STREAMS) {
+		if (f->alive < SCRY_REPLAY_STREAMS)
 			return WINDOW_FULL;
 		return scry_fail(-E2BIG, "more than %u threads at once; fix: --threads 1",
-				 SCRY_REPLAY_LANES);
+				 SCRY_REPLAY_STREAMS);
 	}
-	if (lane == f->lane_count)
-		f->lane_count++;
-	f->lanes[lane] = (struct lane){.block = SCRY_REPLAY_NONE,
-				       .thread = thread,
-				       .is_alive = true,
-				       .gap_from_us = f->now_us,
-				       .is_unheld = is_unheld(f, thread),
-				       .is_coupled = is_coupled(f, thread)};
-	f->m->lanes[lane] = SCRY_REPLAY_NONE;
+	if (stream == f->stream_count)
+		f->stream_count++;
+	f->streams[stream] = (struct stream){.block = SCRY_REPLAY_NONE,
+					     .thread = thread,
+					     .is_alive = true,
+					     .gap_from_us = f->now_us,
+					     .is_unheld = is_unheld(f, thread),
+					     .is_coupled = is_coupled(f, thread)};
+	f->m->streams[stream] = SCRY_REPLAY_NONE;
 	scry_malloc_feed_pace(f, 0);
-	f->lanes[0].gap_from_us = f->now_us; /* beginning a thread is work that is made again */
+	f->streams[0].gap_from_us = f->now_us; /* beginning a thread is work that is made again */
 	f->alive++;
 	f->spawns[f->spawn_count++] = (struct spawn){
 		.word = scry_malloc_feed_put(f, 0,
-					     SCRY_REPLAY_SPAWN | lane << 6 |
+					     SCRY_REPLAY_SPAWN | stream << 6 |
 						     (uint64_t)(f->ended - may_overlap(f)) << 32),
 		.alive = f->alive,
 	};
-	f->lanes[lane].spawns = f->spawn_count;
-	*ret_lane = lane;
+	f->streams[stream].spawns = f->spawn_count;
+	*ret_stream = stream;
 	return 0;
 }
 
@@ -284,34 +284,34 @@ static int thread_of(struct scry_malloc_feed *f, uint32_t number, uint32_t *ret_
 	return 0;
 }
 
-int scry_malloc_feed_lane(struct scry_malloc_feed *f, uint32_t number, uint32_t *ret_lane)
+int scry_malloc_feed_stream(struct scry_malloc_feed *f, uint32_t number, uint32_t *ret_stream)
 {
 	uint32_t thread = 0;
 	int err;
 
-	*ret_lane = 0;
+	*ret_stream = 0;
 	if (f->opts.one_thread || number == NO_THREAD)
 		return 0;
 	err = thread_of(f, number, &thread);
 	if (err)
 		return err;
-	if (!f->threads.rows[thread].lane) {
+	if (!f->threads.rows[thread].stream) {
 		bool is_main =
 			f->source->main_thread ? number == f->source->main_thread : !f->has_main;
 
-		err = is_main && !f->has_main ? 0 : lane_begin(f, thread, ret_lane);
+		err = is_main && !f->has_main ? 0 : stream_begin(f, thread, ret_stream);
 		if (err)
 			return err;
-		if (!*ret_lane) {
-			f->lanes[0].thread = thread;
-			f->lanes[0].is_coupled = is_coupled(f, thread);
-			f->lanes[0].is_unheld = is_unheld(f, thread);
+		if (!*ret_stream) {
+			f->streams[0].thread = thread;
+			f->streams[0].is_coupled = is_coupled(f, thread);
+			f->streams[0].is_unheld = is_unheld(f, thread);
 		}
 		f->has_main |= is_main;
-		f->threads.rows[thread].lane = (uint16_t)(*ret_lane + 1);
+		f->threads.rows[thread].stream = (uint16_t)(*ret_stream + 1);
 		f->stats.threads++;
 	}
-	*ret_lane = f->threads.rows[thread].lane - 1u;
+	*ret_stream = f->threads.rows[thread].stream - 1u;
 	return 0;
 }
 
@@ -320,30 +320,30 @@ int scry_malloc_feed_lane(struct scry_malloc_feed *f, uint32_t number, uint32_t 
  * is recorded late, but its stream ends behind its last call: threads that were begun since then
  * were begun after it had ended, or as good as.
  */
-static void lane_end(struct scry_malloc_feed *f, uint32_t thread)
+static void stream_end(struct scry_malloc_feed *f, uint32_t thread)
 {
-	uint32_t lane = f->threads.rows[thread].lane - 1u;
+	uint32_t stream = f->threads.rows[thread].stream - 1u;
 
-	if (f->threads.rows[thread].lane < 2)
+	if (f->threads.rows[thread].stream < 2)
 		return;
 	for (uint32_t i = 0; i < PACES; i++)
-		if (f->lanes[lane].epoch[i] == f->epochs[i].number + 1)
-			mark(f, lane, f->epochs[i].number);
-	*scry_malloc_feed_word(f, scry_malloc_feed_room(f, lane, 1)) = SCRY_REPLAY_STOP;
-	for (uint32_t i = f->lanes[lane].spawns; i < f->spawn_count; i++) {
+		if (f->streams[stream].epoch[i] == f->epochs[i].number + 1)
+			mark(f, stream, f->epochs[i].number);
+	*scry_malloc_feed_word(f, scry_malloc_feed_room(f, stream, 1)) = SCRY_REPLAY_STOP;
+	for (uint32_t i = f->streams[stream].spawns; i < f->spawn_count; i++) {
 		*scry_malloc_feed_word(f, f->spawns[i].word) += UINT64_C(1) << 32;
 		f->spawns[i].alive--;
 	}
-	f->lanes[lane].is_alive = false;
-	f->threads.rows[thread].lane = 0;
+	f->streams[stream].is_alive = false;
+	f->threads.rows[thread].stream = 0;
 	f->ended_us[f->ended % ENDED_LATELY] = f->now_us;
 	f->ended++;
 	f->alive--;
 }
 
-void scry_malloc_feed_called(struct scry_malloc_feed *f, uint32_t lane)
+void scry_malloc_feed_called(struct scry_malloc_feed *f, uint32_t stream)
 {
-	uint32_t thread = f->lanes[lane].thread;
+	uint32_t thread = f->streams[stream].thread;
 	struct thread *t;
 
 	if (thread == NOBODY)
@@ -353,7 +353,7 @@ void scry_malloc_feed_called(struct scry_malloc_feed *f, uint32_t lane)
 		t->last = f->number;
 		t->calls++;
 	} else if (t->has_ended && t->last == f->number) {
-		lane_end(f, thread);
+		stream_end(f, thread);
 	}
 }
 
@@ -361,7 +361,7 @@ static void thread_end(struct scry_malloc_feed *f, uint32_t thread)
 {
 	if (f->is_first)
 		f->threads.rows[thread].has_ended = true;
-	lane_end(f, thread);
+	stream_end(f, thread);
 }
 
 void scry_malloc_feed_thread_end(struct scry_malloc_feed *f, uint32_t number)

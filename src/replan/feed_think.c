@@ -66,9 +66,9 @@ void scry_malloc_feed_work(struct scry_malloc_feed *f, uint64_t work_ns)
 		g->call_ns = work_ns < kept_ns ? (kept_ns - work_ns) / g->calls : 0;
 }
 
-void scry_malloc_feed_think(struct scry_malloc_feed *f, uint32_t lane)
+void scry_malloc_feed_think(struct scry_malloc_feed *f, uint32_t stream)
 {
-	struct lane *l = &f->lanes[lane];
+	struct stream *l = &f->streams[stream];
 	uint64_t gap = f->now_us - l->gap_from_us;
 	uint32_t which;
 
@@ -93,7 +93,7 @@ void scry_malloc_feed_think(struct scry_malloc_feed *f, uint32_t lane)
 		l->think_ns = -DEBT_NS;
 	if (l->think_ns < LEAST_NS)
 		return;
-	scry_malloc_feed_put(f, lane, SCRY_REPLAY_THINK | (uint64_t)l->think_ns << 6);
+	scry_malloc_feed_put(f, stream, SCRY_REPLAY_THINK | (uint64_t)l->think_ns << 6);
 	f->stats.think_ns += (uint64_t)l->think_ns;
 	l->think_ns = 0;
 }

@@ -17,7 +17,7 @@ struct thread {
 	uint64_t last, calls;
 	uint64_t took, gave, begun; /* blocks of others, its own to them; bytes */
 	bool has_ended;
-	uint16_t lane; /* + 1: now */
+	uint16_t stream; /* + 1: now */
 };
 
 /* Indices go by who calls first, as the recording's numbers may be any; they stay for all passes.

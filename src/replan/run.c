@@ -183,7 +183,7 @@ static void prepare(struct run *r)
 {
 	struct scry_replay_head *head = r->head;
 	const struct scry_malloc_run_opts *o = r->opts;
-	uint32_t window = head->window, lanes = head->lanes, blocks = head->blocks,
+	uint32_t window = head->window, streams = head->streams, blocks = head->blocks,
 		 slots = head->slots, is_building = head->is_building;
 
 	memset(head, 0, sizeof(*head));
@@ -200,7 +200,7 @@ static void prepare(struct run *r)
 	snprintf(head->allocator, sizeof(head->allocator), "%s",
 		 r->allocator->path ? r->allocator->path : "");
 	head->window = window;
-	head->lanes = lanes;
+	head->streams = streams;
 	head->blocks = blocks;
 	head->slots = slots;
 	head->is_building = is_building;

@@ -29,7 +29,7 @@ static int begin(struct scry_malloc_source *s)
 	r->other_calls = r->cpu_ns = r->rss_anon_peak = r->rss_anon_most = 0;
 	r->look_count = 0;
 	r->has_memory = false;
-	scry_honesty_init(&r->honesty, r->reader);
+	scry_data_quality_init(&r->quality, r->reader);
 	return 0;
 }
 
@@ -83,13 +83,13 @@ static void on_allocator(struct scry_malloc_recording *r, const struct scry_ev_a
 }
 
 /* What the first pass learns. */
-static void learn(struct scry_malloc_recording *r, const struct scry_event *event)
+static void infer(struct scry_malloc_recording *r, const struct scry_event *event)
 {
 	const struct scry_ev_thread *thread = (const void *)(event + 1);
 	const struct scry_ev_memory *memory = (const void *)(event + 1);
 	const struct scry_ev_allocator *allocator = (const void *)(event + 1);
 
-	scry_honesty_event(&r->honesty, event);
+	scry_data_quality_event(&r->quality, event);
 	if (event->type == SCRY_EVENT_THREAD) {
 		if (scry_malloc_part_has(&r->part, event, thread->pid) &&
 		    thread->tid == thread->pid)
@@ -114,7 +114,7 @@ static int next(struct scry_malloc_source *s, const struct scry_ev_malloc **ret_
 
 		if (event->type != SCRY_EVENT_MALLOC) {
 			if (!r->is_read)
-				learn(r, event);
+				infer(r, event);
 			if (event->type == SCRY_EVENT_DETACH)
 				scry_malloc_part_has(&r->part, event, 0);
 			continue;
@@ -129,9 +129,9 @@ static int next(struct scry_malloc_source *s, const struct scry_ev_malloc **ret_
 	}
 	if (got == 0 && !r->is_read) {
 		tell_looks(r, UINT64_MAX);
-		scry_honesty_close(&r->honesty);
-		if (!r->cpu_ns && r->honesty.process_count <= 1) /* too short for two looks */
-			r->cpu_ns = r->honesty.target_cpu_ns;
+		scry_data_quality_close(&r->quality);
+		if (!r->cpu_ns && r->quality.process_count <= 1) /* too short for two looks */
+			r->cpu_ns = r->quality.target_cpu_ns;
 		r->is_read = true;
 		s->cpu_ns = r->cpu_ns;
 	}

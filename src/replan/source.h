@@ -8,7 +8,7 @@
 #include "rec/malloc_part.h"
 #include "rec/reader.h"
 #include "replan/feed.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 
 #define SCRY_MALLOC_LOOKS 256u
 
@@ -20,7 +20,7 @@ struct scry_malloc_recording {
 	struct scry_reader *first;	  /* of the first: its strings are kept */
 	bool is_chosen;
 	bool is_read; /* once to its end; from then on: */
-	struct scry_honesty honesty;
+	struct scry_data_quality quality;
 	uint64_t other_calls; /* of other processes: not replayed */
 	uint32_t allocator_str, allocator_module_str;
 	uint64_t cpu_ns; /* the process used, between the first and the last MEMORY event */

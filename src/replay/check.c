@@ -25,13 +25,13 @@ struct slot {
 enum state { ABSENT, READY, RUNS, WAITS_TAG, WAITS_ENDED, WAITS_EPOCH, DONE, ENDED };
 
 /* All tables are shared mappings: anonymous memory is the allocator's alone. */
-static struct lane_state {
+static struct stream_state {
 	uint32_t block, word; /* where it stands */
 	uint16_t wait_tag;
 	uint16_t next; /* lane + 1: behind it in a list of waiters or of those that can go on */
 	uint8_t state;
 	uint8_t is_alive; /* it has a thread, since the beginning */
-} * lanes;		  /* SCRY_REPLAY_LANES */
+} * streams;		  /* SCRY_REPLAY_STREAMS */
 
 static struct epoch {
 	uint32_t marks, need; /* of lanes; need 0: nobody has said yet */
@@ -45,11 +45,11 @@ static uint32_t for_ended; /* lane + 1, those that wait for threads to end */
 static uint32_t ended;	   /* threads, since the beginning */
 static uint64_t live;	   /* bytes */
 
-static void push(uint32_t *list, uint32_t lane, enum state state)
+static void push(uint32_t *list, uint32_t stream, enum state state)
 {
-	lanes[lane].state = (uint8_t)state;
-	lanes[lane].next = (uint16_t)*list;
-	*list = lane + 1;
+	streams[stream].state = (uint8_t)state;
+	streams[stream].next = (uint16_t)*list;
+	*list = stream + 1;
 }
 
 static struct slot *slot_of(uint32_t number)
@@ -67,41 +67,41 @@ static struct slot *slot_of(uint32_t number)
 	return s;
 }
 
-static bool bad(uint32_t lane, const char *what)
+static bool bad(uint32_t stream, const char *what)
 {
-	return replay_refuse("window %u, thread %u, word %u of block %u: %s", window, lane,
-			     lanes[lane].word, lanes[lane].block, what);
+	return replay_refuse("window %u, thread %u, word %u of block %u: %s", window, stream,
+			     streams[stream].word, streams[stream].block, what);
 }
 
 /* The lane has the slot from now on. 1; 0: it waits; -1 refused. */
-static int take(uint32_t lane, struct slot *s, uint32_t tag)
+static int take(uint32_t stream, struct slot *s, uint32_t tag)
 {
 	if (tag) {
 		if (!s->lives || s->tag != tag) {
-			lanes[lane].wait_tag = (uint16_t)tag;
-			lanes[lane].state = WAITS_TAG;
-			lanes[lane].next = s->waiter;
-			s->waiter = (uint16_t)(lane + 1);
+			streams[stream].wait_tag = (uint16_t)tag;
+			streams[stream].state = WAITS_TAG;
+			streams[stream].next = s->waiter;
+			s->waiter = (uint16_t)(stream + 1);
 			return 0;
 		}
 	} else if (s->tag) {
-		bad(lane, "it does not wait for the block's tag");
+		bad(stream, "it does not wait for the block's tag");
 		return -1;
-	} else if (s->owner != lane && s->owner != NOBODY) {
-		bad(lane, "another thread has its slot");
+	} else if (s->owner != stream && s->owner != NOBODY) {
+		bad(stream, "another thread has its slot");
 		return -1;
 	}
 	if (!s->lives) {
-		bad(lane, "its slot holds no block");
+		bad(stream, "its slot holds no block");
 		return -1;
 	}
-	s->owner = (uint16_t)lane;
+	s->owner = (uint16_t)stream;
 	s->tag = 0;
 	return 1;
 }
 
 /* The block has `size` bytes and is published by `tag`, if it is not 0. */
-static bool give(uint32_t lane, struct slot *s, uint64_t size, uint32_t tag)
+static bool give(uint32_t stream, struct slot *s, uint64_t size, uint32_t tag)
 {
 	uint16_t *link = &s->waiter;
 
@@ -110,61 +110,61 @@ static bool give(uint32_t lane, struct slot *s, uint64_t size, uint32_t tag)
 	s->lives = 1;
 	s->tag = (uint16_t)tag;
 	if (live > replay.head->live_max)
-		return bad(lane, "more bytes live at once than the limit allows; fix: --memory");
+		return bad(stream, "more bytes live at once than the limit allows; fix: --memory");
 	if (!tag)
 		return true;
 	if (tag <= s->last || tag == s->stale)
-		return bad(lane, "a tag is used twice");
+		return bad(stream, "a tag is used twice");
 	s->last = (uint16_t)tag;
 	while (*link) {
 		uint32_t waiter = *link - 1u;
 
-		if (lanes[waiter].wait_tag == tag) {
-			*link = lanes[waiter].next;
+		if (streams[waiter].wait_tag == tag) {
+			*link = streams[waiter].next;
 			push(&ready, waiter, READY);
 			return true;
 		}
-		link = &lanes[waiter].next;
+		link = &streams[waiter].next;
 	}
 	return true;
 }
 
-static bool begin(uint32_t lane, struct slot *s, uint64_t size, uint32_t tag)
+static bool begin(uint32_t stream, struct slot *s, uint64_t size, uint32_t tag)
 {
 	if (s->lives)
-		return bad(lane, "its slot holds a block already");
-	if (s->owner != lane && s->owner != NOBODY)
-		return bad(lane, "the slot is another thread's");
-	s->owner = (uint16_t)lane;
-	return give(lane, s, size, tag);
+		return bad(stream, "its slot holds a block already");
+	if (s->owner != stream && s->owner != NOBODY)
+		return bad(stream, "the slot is another thread's");
+	s->owner = (uint16_t)stream;
+	return give(stream, s, size, tag);
 }
 
-static bool spawn(uint32_t lane, uint32_t which)
+static bool spawn(uint32_t stream, uint32_t which)
 {
-	if (!which || which >= replay.lanes || lanes[which].is_alive)
-		return bad(lane, "it begins a thread that is there");
-	if (lanes[which].state != ABSENT)
-		return bad(lane, "it begins a thread again that has ended in this window");
-	lanes[which].is_alive = 1;
+	if (!which || which >= replay.streams || streams[which].is_alive)
+		return bad(stream, "it begins a thread that is there");
+	if (streams[which].state != ABSENT)
+		return bad(stream, "it begins a thread again that has ended in this window");
+	streams[which].is_alive = 1;
 	if (replay.first[which] == SCRY_REPLAY_NONE)
-		lanes[which].state = DONE;
+		streams[which].state = DONE;
 	else
 		push(&ready, which, READY);
 	return true;
 }
 
-static void stop(uint32_t lane)
+static void stop(uint32_t stream)
 {
 	uint32_t list = for_ended;
 
 	ended++;
-	lanes[lane].is_alive = 0;
-	lanes[lane].state = ENDED;
+	streams[stream].is_alive = 0;
+	streams[stream].state = ENDED;
 	for_ended = 0;
 	while (list) {
 		uint32_t waiter = list - 1;
 
-		list = lanes[waiter].next;
+		list = streams[waiter].next;
 		push(&ready, waiter, READY);
 	}
 }
@@ -179,36 +179,36 @@ static void wake(struct epoch *e)
 	while (list) {
 		uint32_t waiter = list - 1;
 
-		list = lanes[waiter].next;
+		list = streams[waiter].next;
 		push(&ready, waiter, READY);
 	}
 }
 
 /* All who ask for an epoch must ask for the same, so that nobody is looked at in vain. 1, 0, -1 */
-static int gate(uint32_t lane, struct epoch *e, uint32_t need)
+static int gate(uint32_t stream, struct epoch *e, uint32_t need)
 {
 	if (!need || (e->need && e->need != need))
-		return bad(lane, "it asks for other marks than another thread does") - 1;
+		return bad(stream, "it asks for other marks than another thread does") - 1;
 	e->need = need;
 	if (e->marks >= need)
 		return 1;
-	push(&e->waiters, lane, WAITS_EPOCH);
+	push(&e->waiters, stream, WAITS_EPOCH);
 	return 0;
 }
 
 /* A block of words is entered for the first time. */
-static bool enter(uint32_t lane, uint32_t block)
+static bool enter(uint32_t stream, uint32_t block)
 {
 	if (block >= replay.head->blocks || met[block])
-		return bad(lane, "it does not lead to a block of words, or to another thread's");
+		return bad(stream, "it does not lead to a block of words, or to another thread's");
 	met[block] = 1;
-	lanes[lane].block = block;
-	lanes[lane].word = 0;
+	streams[stream].block = block;
+	streams[stream].word = 0;
 	return true;
 }
 
 /* A call. 1 done, 0 waits, -1 refused. */
-static int call(uint32_t lane, const uint64_t *w, uint32_t op, bool is_long)
+static int call(uint32_t stream, const uint64_t *w, uint32_t op, bool is_long)
 {
 	uint32_t number = SCRY_REPLAY_SLOT(w[0]), tag = SCRY_REPLAY_TAG(w[0]);
 	uint64_t size = is_long ? SCRY_REPLAY_SIZE(w[1]) : SCRY_REPLAY_SHORT(w[0]);
@@ -217,68 +217,68 @@ static int call(uint32_t lane, const uint64_t *w, uint32_t op, bool is_long)
 	int r;
 
 	if (number >= replay.head->slots)
-		return bad(lane, "there is no such slot") - 1;
+		return bad(stream, "there is no such slot") - 1;
 	if (is_aligned && (!is_long || SCRY_REPLAY_X(w[1]) > SCRY_REPLAY_ALIGN_MAX))
-		return bad(lane, "an alignment is missing or too big") - 1;
+		return bad(stream, "an alignment is missing or too big") - 1;
 	s = slot_of(number);
 	if (op <= SCRY_REPLAY_PVALLOC)
-		return begin(lane, s, size, tag) ? 1 : -1;
+		return begin(stream, s, size, tag) ? 1 : -1;
 	if (is_long != (op <= SCRY_REPLAY_USABLE))
-		return bad(lane, "a word is missing or too many") - 1;
-	r = take(lane, s, tag);
+		return bad(stream, "a word is missing or too many") - 1;
+	r = take(stream, s, tag);
 	if (r <= 0)
 		return r;
 	if (op == SCRY_REPLAY_USABLE)
-		return give(lane, s, s->size, SCRY_REPLAY_TAG(w[1])) ? 1 : -1;
+		return give(stream, s, s->size, SCRY_REPLAY_TAG(w[1])) ? 1 : -1;
 	if (op <= SCRY_REPLAY_REALLOCARRAY)
-		return give(lane, s, size, SCRY_REPLAY_TAG(w[1])) ? 1 : -1;
+		return give(stream, s, size, SCRY_REPLAY_TAG(w[1])) ? 1 : -1;
 	live -= s->size;
 	s->lives = 0;
 	return 1;
 }
 
 /* One word of a lane. 1 goes on, 0 it waits or is at its end, -1 refused. */
-static int step(uint32_t lane)
+static int step(uint32_t stream)
 {
-	const uint64_t *w = &replay.m->words[lanes[lane].block][lanes[lane].word];
-	uint32_t op = w[0] & 31, room = SCRY_REPLAY_BLOCK - lanes[lane].word;
+	const uint64_t *w = &replay.m->words[streams[stream].block][streams[stream].word];
+	uint32_t op = w[0] & 31, room = SCRY_REPLAY_BLOCK - streams[stream].word;
 	bool is_long = w[0] & SCRY_REPLAY_LONG;
 	struct epoch *e;
 	int r;
 
 	if (op >= SCRY_REPLAY_OPS || (is_long && op < SCRY_REPLAY_MALLOC))
-		return bad(lane, "no such operation") - 1;
+		return bad(stream, "no such operation") - 1;
 	switch (op) {
 	case SCRY_REPLAY_END:
-		lanes[lane].state = DONE;
+		streams[stream].state = DONE;
 		return 0;
 	case SCRY_REPLAY_STOP:
-		stop(lane);
+		stop(stream);
 		return 0;
 	case SCRY_REPLAY_LINK:
-		return enter(lane, SCRY_REPLAY_SLOT(w[0])) ? 1 : -1;
+		return enter(stream, SCRY_REPLAY_SLOT(w[0])) ? 1 : -1;
 	case SCRY_REPLAY_JOIN:
 	case SCRY_REPLAY_SPAWN:
 		if ((uint32_t)(w[0] >> 32) > ended) {
-			push(&for_ended, lane, WAITS_ENDED);
+			push(&for_ended, stream, WAITS_ENDED);
 			return 0;
 		}
-		r = op == SCRY_REPLAY_JOIN || spawn(lane, SCRY_REPLAY_SLOT(w[0])) ? 1 : -1;
+		r = op == SCRY_REPLAY_JOIN || spawn(stream, SCRY_REPLAY_SLOT(w[0])) ? 1 : -1;
 		break;
 	case SCRY_REPLAY_AT:
-		r = w[0] >> 6 <= SCRY_REPLAY_US_MAX ? 1 : bad(lane, "not a time") - 1;
+		r = w[0] >> 6 <= SCRY_REPLAY_US_MAX ? 1 : bad(stream, "not a time") - 1;
 		break;
 	case SCRY_REPLAY_THINK:
-		r = w[0] >> 6 <= SCRY_REPLAY_THINK_MAX ? 1 : bad(lane, "not a time") - 1;
+		r = w[0] >> 6 <= SCRY_REPLAY_THINK_MAX ? 1 : bad(stream, "not a time") - 1;
 		break;
 	case SCRY_REPLAY_MARK:
 	case SCRY_REPLAY_GATE:
 		if (SCRY_REPLAY_SLOT(w[0]) >= SCRY_REPLAY_EPOCHS)
-			return bad(lane, "there is no such epoch") - 1;
+			return bad(stream, "there is no such epoch") - 1;
 		e = &epochs[SCRY_REPLAY_SLOT(w[0])];
 		r = 1;
 		if (op == SCRY_REPLAY_GATE) {
-			r = gate(lane, e, (uint32_t)(w[0] >> 32));
+			r = gate(stream, e, (uint32_t)(w[0] >> 32));
 			if (!r)
 				return 0;
 			break;
@@ -288,29 +288,29 @@ static int step(uint32_t lane)
 		break;
 	default:
 		if (room < 2u + is_long)
-			return bad(lane, "a block of words has no end") - 1;
-		r = call(lane, w, op, is_long);
+			return bad(stream, "a block of words has no end") - 1;
+		r = call(stream, w, op, is_long);
 	}
 	if (r > 0 && room < 2)
-		return bad(lane, "a block of words has no end") - 1;
+		return bad(stream, "a block of words has no end") - 1;
 	if (r > 0)
-		lanes[lane].word += 1 + is_long;
+		streams[stream].word += 1 + is_long;
 	return r;
 }
 
 static bool play(void)
 {
 	while (ready) {
-		uint32_t lane = ready - 1;
+		uint32_t stream = ready - 1;
 		int r;
 
-		ready = lanes[lane].next;
-		if (lanes[lane].state == READY && lanes[lane].block == SCRY_REPLAY_NONE &&
-		    !enter(lane, replay.first[lane]))
+		ready = streams[stream].next;
+		if (streams[stream].state == READY && streams[stream].block == SCRY_REPLAY_NONE &&
+		    !enter(stream, replay.first[stream]))
 			return false;
-		lanes[lane].state = RUNS;
+		streams[stream].state = RUNS;
 		do
-			r = step(lane);
+			r = step(stream);
 		while (r > 0);
 		if (r < 0)
 			return false;
@@ -322,32 +322,33 @@ bool replay_check(void)
 {
 	const struct scry_replay_head *head = replay.head;
 
-	if (head->lanes < 1 || head->lanes > SCRY_REPLAY_LANES || head->lanes < replay.lanes ||
-	    head->blocks > SCRY_REPLAY_BLOCKS || head->slots > SCRY_REPLAY_SLOTS)
+	if (head->streams < 1 || head->streams > SCRY_REPLAY_STREAMS ||
+	    head->streams < replay.streams || head->blocks > SCRY_REPLAY_BLOCKS ||
+	    head->slots > SCRY_REPLAY_SLOTS)
 		return replay_refuse("window %u: more than there is room for", head->window);
 	if (head->window != ++window)
 		return replay_refuse("window %u comes after window %u", head->window, window - 1);
-	replay.lanes = head->lanes;
+	replay.streams = head->streams;
 	__builtin_memset(met, 0, SCRY_REPLAY_BLOCKS);
 	__builtin_memset(epochs, 0, SCRY_REPLAY_EPOCHS * sizeof(*epochs));
 	ready = for_ended = 0;
 	if (window == 1)
-		lanes[0].is_alive = 1; /* the main thread */
-	for (uint32_t i = 0; i < replay.lanes; i++) {
-		replay.first[i] = replay.m->lanes[i];
-		lanes[i].block = SCRY_REPLAY_NONE;
-		lanes[i].word = 0;
-		lanes[i].state = lanes[i].is_alive ? DONE : ABSENT;
-		if (lanes[i].is_alive && replay.first[i] != SCRY_REPLAY_NONE)
+		streams[0].is_alive = 1; /* the main thread */
+	for (uint32_t i = 0; i < replay.streams; i++) {
+		replay.first[i] = replay.m->streams[i];
+		streams[i].block = SCRY_REPLAY_NONE;
+		streams[i].word = 0;
+		streams[i].state = streams[i].is_alive ? DONE : ABSENT;
+		if (streams[i].is_alive && replay.first[i] != SCRY_REPLAY_NONE)
 			push(&ready, i, READY);
 	}
 	if (!play())
 		return false;
-	for (uint32_t i = 0; i < replay.lanes; i++) {
-		if (lanes[i].state == WAITS_TAG || lanes[i].state == WAITS_ENDED ||
-		    lanes[i].state == WAITS_EPOCH)
+	for (uint32_t i = 0; i < replay.streams; i++) {
+		if (streams[i].state == WAITS_TAG || streams[i].state == WAITS_ENDED ||
+		    streams[i].state == WAITS_EPOCH)
 			return bad(i, "it would wait for ever");
-		if (lanes[i].state == ABSENT && replay.first[i] != SCRY_REPLAY_NONE)
+		if (streams[i].state == ABSENT && replay.first[i] != SCRY_REPLAY_NONE)
 			return bad(i, "no thread begins this one");
 	}
 	return true;
@@ -356,7 +357,7 @@ bool replay_check(void)
 void replay_check_init(void)
 {
 	replay.slots = replay_map(SCRY_REPLAY_SLOTS * sizeof(*replay.slots));
-	lanes = replay_map(SCRY_REPLAY_LANES * sizeof(*lanes));
+	streams = replay_map(SCRY_REPLAY_STREAMS * sizeof(*streams));
 	epochs = replay_map(SCRY_REPLAY_EPOCHS * sizeof(*epochs));
 	met = replay_map(SCRY_REPLAY_BLOCKS);
 }

@@ -38,14 +38,14 @@ struct replay {
 	struct scry_replay_memory *m;
 	struct scry_replay_head *head;
 	struct replay_calls calls;
-	uint32_t touch;			   /* head->touch */
-	uint64_t *cells;		   /* SCRY_REPLAY_SLOTS: tag << 48 | address; 0: free */
-	uint64_t *sizes;		   /* the same, VERIFY only: bytes asked for */
-	uint32_t *epochs;		   /* SCRY_REPLAY_EPOCHS: lanes that have marked it */
-	struct slot *slots;		   /* the same: check.c's */
-	uint32_t first[SCRY_REPLAY_LANES]; /* blocks of this window, checked */
-	uint32_t lanes;			   /* in use */
-	uint32_t slots_ready;		   /* cells below are in memory */
+	uint32_t touch;			     /* head->touch */
+	uint64_t *cells;		     /* SCRY_REPLAY_SLOTS: tag << 48 | address; 0: free */
+	uint64_t *sizes;		     /* the same, VERIFY only: bytes asked for */
+	uint32_t *epochs;		     /* SCRY_REPLAY_EPOCHS: lanes that have marked it */
+	struct slot *slots;		     /* the same: check.c's */
+	uint32_t first[SCRY_REPLAY_STREAMS]; /* blocks of this window, checked */
+	uint32_t streams;		     /* in use */
+	uint32_t slots_ready;		     /* cells below are in memory */
 };
 extern struct replay replay;
 
@@ -79,24 +79,24 @@ void replay_threads_init(void);
 void replay_window(void);
 
 /* work.c: replays the words of a lane from `block` on. What it did is added to the head. */
-struct lane {
+struct stream {
 	uint32_t number;
 	uint32_t left; /* calls until the next is timed */
 	uint64_t failed, waits, wait_ticks, wait_ns, sink;
 };
 /* True: the thread ends. */
-bool replay_work(struct lane *l, uint32_t block);
+bool replay_work(struct stream *l, uint32_t block);
 /* Begins a lane's thread, when `ended` have ended: threads.c. */
-void replay_spawn(struct lane *by, uint32_t lane, uint32_t ended);
+void replay_spawn(struct stream *by, uint32_t stream, uint32_t ended);
 /* Waits until as many have. */
-void replay_join(struct lane *l, uint32_t ended);
+void replay_join(struct stream *l, uint32_t ended);
 
 /* verify.c */
-void verify_begin(struct lane *l, uint32_t slot, void *p, uint64_t size, uint64_t align);
-void verify_zero(struct lane *l, uint32_t slot, const void *p, uint64_t size);
-void verify_again(struct lane *l, uint32_t slot, void *p, uint64_t size);
-void verify_end(struct lane *l, uint32_t slot, const void *p);
-void verify_usable(struct lane *l, uint32_t slot, size_t usable);
+void verify_begin(struct stream *l, uint32_t slot, void *p, uint64_t size, uint64_t align);
+void verify_zero(struct stream *l, uint32_t slot, const void *p, uint64_t size);
+void verify_again(struct stream *l, uint32_t slot, void *p, uint64_t size);
+void verify_end(struct stream *l, uint32_t slot, const void *p);
+void verify_usable(struct stream *l, uint32_t slot, size_t usable);
 
 /* syscalls.c: COUNTED. Before the first window; then around each. */
 void replay_syscalls_init(void);

@@ -15,7 +15,7 @@
 #define STACK_BYTES (256u << 10)
 
 struct thread {
-	struct lane lane;
+	struct stream stream;
 	pthread_t id;
 	uint32_t next_ended; /* lane + 1 */
 	uint32_t window;     /* the one it is to begin in */
@@ -36,7 +36,7 @@ static uint32_t window;	 /* futex: the one that may be played */
 static bool play(struct thread *t)
 {
 	struct scry_replay_head *head = replay.head;
-	struct lane *l = &t->lane;
+	struct stream *l = &t->stream;
 	struct rusage from, to;
 	uint64_t kernel;
 	bool is_end;
@@ -81,8 +81,8 @@ static void *body(void *arg)
 		now = __atomic_load_n(&window, __ATOMIC_ACQUIRE);
 	}
 	t->next_ended = __atomic_load_n(&ended_list, __ATOMIC_RELAXED);
-	while (!__atomic_compare_exchange_n(&ended_list, &t->next_ended, t->lane.number + 1, false,
-					    __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+	while (!__atomic_compare_exchange_n(&ended_list, &t->next_ended, t->stream.number + 1,
+					    false, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
 		;
 	__atomic_fetch_add(&ended_count, 1, __ATOMIC_RELEASE);
 	leave_window();
@@ -103,7 +103,7 @@ static void join_ended(void)
 	}
 }
 
-void replay_join(struct lane *l, uint32_t ended)
+void replay_join(struct stream *l, uint32_t ended)
 {
 	uint64_t begin = replay_thread_ns();
 	uint32_t turns = 0;
@@ -120,7 +120,7 @@ void replay_join(struct lane *l, uint32_t ended)
 }
 
 /* Putting it into memory is no cost of a thread's. */
-static void take_piece(struct lane *by, struct thread *t)
+static void take_piece(struct stream *by, struct thread *t)
 {
 	uint64_t begin = replay_thread_ns();
 
@@ -128,21 +128,21 @@ static void take_piece(struct lane *by, struct thread *t)
 	by->wait_ns += replay_thread_ns() - begin + replay_clock_ns;
 }
 
-void replay_spawn(struct lane *by, uint32_t lane, uint32_t ended)
+void replay_spawn(struct stream *by, uint32_t stream, uint32_t ended)
 {
-	struct thread *t = &threads[lane];
+	struct thread *t = &threads[stream];
 	pthread_attr_t attr;
 
 	replay_join(by, ended);
 	pthread_mutex_lock(&begin_lock);
-	t->lane = (struct lane){.number = lane, .left = 1 + lane % 16};
+	t->stream = (struct stream){.number = stream, .left = 1 + stream % 16};
 	t->window = window;
 	if (replay.head->is_null)
 		take_piece(by, t);
 	begun++;
 	__atomic_fetch_add(&running, 1, __ATOMIC_RELAXED);
 	pthread_attr_init(&attr);
-	pthread_attr_setstack(&attr, stacks + (size_t)lane * STACK_BYTES, STACK_BYTES);
+	pthread_attr_setstack(&attr, stacks + (size_t)stream * STACK_BYTES, STACK_BYTES);
 	if (pthread_create(&t->id, &attr, body, t))
 		replay_die(
 			"cannot begin a thread; fix: a higher limit (ulimit -u), or --threads 1");
@@ -152,9 +152,9 @@ void replay_spawn(struct lane *by, uint32_t lane, uint32_t ended)
 
 void replay_threads_init(void)
 {
-	threads = replay_map(SCRY_REPLAY_LANES * sizeof(*threads));
-	stacks = replay_map((size_t)SCRY_REPLAY_LANES * STACK_BYTES);
-	threads[0].lane.left = 1;
+	threads = replay_map(SCRY_REPLAY_STREAMS * sizeof(*threads));
+	stacks = replay_map((size_t)SCRY_REPLAY_STREAMS * STACK_BYTES);
+	threads[0].stream.left = 1;
 	replay_null_init();
 	if (replay.head->is_null)
 		replay_null_begin(replay_null_take());

@@ -44,7 +44,7 @@ static bool is_filled(uint32_t slot, const unsigned char *p, uint64_t kept, uint
 	return true;
 }
 
-void verify_begin(struct lane *l, uint32_t slot, void *p, uint64_t size, uint64_t align)
+void verify_begin(struct stream *l, uint32_t slot, void *p, uint64_t size, uint64_t align)
 {
 	uint64_t least = 1;
 
@@ -60,7 +60,7 @@ void verify_begin(struct lane *l, uint32_t slot, void *p, uint64_t size, uint64_
 	fill(slot, p, 0, size);
 }
 
-void verify_zero(struct lane *l, uint32_t slot, const void *p, uint64_t size)
+void verify_zero(struct stream *l, uint32_t slot, const void *p, uint64_t size)
 {
 	(void)l;
 	EACH(at, 0, size, size)
@@ -70,7 +70,7 @@ void verify_zero(struct lane *l, uint32_t slot, const void *p, uint64_t size)
 	}
 }
 
-void verify_again(struct lane *l, uint32_t slot, void *p, uint64_t size)
+void verify_again(struct stream *l, uint32_t slot, void *p, uint64_t size)
 {
 	uint64_t old = replay.sizes[slot];
 
@@ -81,14 +81,14 @@ void verify_again(struct lane *l, uint32_t slot, void *p, uint64_t size)
 	fill(slot, p, 0, size);
 }
 
-void verify_end(struct lane *l, uint32_t slot, const void *p)
+void verify_end(struct stream *l, uint32_t slot, const void *p)
 {
 	(void)l;
 	if (!is_filled(slot, p, replay.sizes[slot], replay.sizes[slot]))
 		wrong(slot, p, "its bytes have changed: another block lies over it");
 }
 
-void verify_usable(struct lane *l, uint32_t slot, size_t usable)
+void verify_usable(struct stream *l, uint32_t slot, size_t usable)
 {
 	(void)l;
 	if (replay.head->has_usable && usable < replay.sizes[slot])

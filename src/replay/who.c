@@ -169,14 +169,14 @@ void replay_crash_tells(void)
  * off every allocator. It is no anonymous memory, and as many pieces are in use as threads live.
  */
 static __thread char *scratch __attribute__((tls_model("local-exec")));
-static char *pieces; /* SCRY_REPLAY_LANES */
-static uint32_t free_pieces[SCRY_REPLAY_LANES];
+static char *pieces; /* SCRY_REPLAY_STREAMS */
+static uint32_t free_pieces[SCRY_REPLAY_STREAMS];
 static uint32_t free_count, piece_count;
 
 void replay_null_init(void)
 {
 	if (replay.head->is_null)
-		pieces = replay_map(SCRY_REPLAY_LANES * REPLAY_NULL_BYTES);
+		pieces = replay_map(SCRY_REPLAY_STREAMS * REPLAY_NULL_BYTES);
 }
 
 uint32_t replay_null_take(void)

@@ -37,7 +37,7 @@ static uint32_t bucket(uint64_t ticks)
 	return (top - 2) * 8 + (uint32_t)(ticks >> (top - 3) & 7);
 }
 
-static __attribute__((noinline)) void count(struct lane *l, enum scry_replay_kind kind,
+static __attribute__((noinline)) void count(struct stream *l, enum scry_replay_kind kind,
 					    uint64_t ticks)
 {
 	uint64_t timer = replay.head->timer_ticks;
@@ -70,7 +70,7 @@ static void wait_more(struct wait *w)
 		nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
 }
 
-static void wait_over(struct lane *l, const struct wait *w)
+static void wait_over(struct stream *l, const struct wait *w)
 {
 	uint64_t ticks = __rdtsc() - w->begin;
 
@@ -81,7 +81,7 @@ static void wait_over(struct lane *l, const struct wait *w)
 	l->waits++;
 }
 
-static __attribute__((noinline)) uint64_t wait_tag(struct lane *l, const uint64_t *cell,
+static __attribute__((noinline)) uint64_t wait_tag(struct stream *l, const uint64_t *cell,
 						   uint64_t tag)
 {
 	struct wait w = {.begin = __rdtsc()};
@@ -93,7 +93,7 @@ static __attribute__((noinline)) uint64_t wait_tag(struct lane *l, const uint64_
 	return value;
 }
 
-static __attribute__((noinline)) void gate(struct lane *l, const uint32_t *marks, uint32_t count)
+static __attribute__((noinline)) void gate(struct stream *l, const uint32_t *marks, uint32_t count)
 {
 	struct wait w = {.begin = __rdtsc()};
 
@@ -111,7 +111,7 @@ static void beat(void)
 }
 
 /* As the program had something else to do until then. */
-static __attribute__((noinline)) void sleep_until(struct lane *l, uint64_t us)
+static __attribute__((noinline)) void sleep_until(struct stream *l, uint64_t us)
 {
 	uint64_t at = replay.head->ns_begin + us * 1000, from;
 	struct timespec t = {(time_t)(at / 1000000000u), (long)(at % 1000000000u)};
@@ -132,7 +132,7 @@ static __attribute__((noinline)) void sleep_until(struct lane *l, uint64_t us)
  * The kernel counts such a step as CPU time where an interrupt or the hypervisor took it: 1 % of
  * all in a VM. So its count is what is left out, where that is long enough to ask for it.
  */
-static __attribute__((noinline)) void think(struct lane *l, uint64_t ns)
+static __attribute__((noinline)) void think(struct stream *l, uint64_t ns)
 {
 	bool is_long = ns >= LONG_NS;
 	uint64_t from = is_long ? replay_thread_ns() : 0;
@@ -155,7 +155,7 @@ static __attribute__((noinline)) void think(struct lane *l, uint64_t ns)
 }
 
 /* Which words have a tag no branch predictor foresees: one branch, that is hardly ever taken. */
-ALWAYS uint64_t take(struct lane *l, const uint64_t *cell, uint64_t w, const enum how how)
+ALWAYS uint64_t take(struct stream *l, const uint64_t *cell, uint64_t w, const enum how how)
 {
 	uint64_t value = __atomic_load_n(cell, __ATOMIC_ACQUIRE), tag = w >> 48;
 	uint64_t other = value >> 48 ^ tag;
@@ -255,7 +255,7 @@ struct begun {
 	bool is_zeroed;
 };
 
-ALWAYS void begun(struct lane *l, struct begun b, void *p, const enum how how)
+ALWAYS void begun(struct stream *l, struct begun b, void *p, const enum how how)
 {
 	uint32_t slot = SCRY_REPLAY_SLOT(b.w);
 	bool is_long = b.w & SCRY_REPLAY_LONG;
@@ -274,7 +274,7 @@ ALWAYS void begun(struct lane *l, struct begun b, void *p, const enum how how)
 	give(&replay.cells[slot], p, how == ALONE ? 0 : b.w >> 48);
 }
 
-ALWAYS void again(struct lane *l, uint64_t w, uint64_t w1, const enum how how)
+ALWAYS void again(struct stream *l, uint64_t w, uint64_t w1, const enum how how)
 {
 	const struct replay_calls *c = &replay.calls;
 	uint64_t *cell = &replay.cells[SCRY_REPLAY_SLOT(w)], size = SCRY_REPLAY_SIZE(w1);
@@ -300,7 +300,7 @@ ALWAYS void again(struct lane *l, uint64_t w, uint64_t w1, const enum how how)
 	give(cell, p, how == ALONE ? 0 : w1 >> 48);
 }
 
-ALWAYS void ask(struct lane *l, uint64_t w, uint64_t w1, const enum how how)
+ALWAYS void ask(struct stream *l, uint64_t w, uint64_t w1, const enum how how)
 {
 	uint64_t *cell = &replay.cells[SCRY_REPLAY_SLOT(w)];
 	uint64_t address = take(l, cell, w, how);
@@ -339,7 +339,7 @@ static void *by_posix_memalign(uint64_t align, uint64_t size)
 }
 
 /* True: the thread ends. */
-ALWAYS bool run(struct lane *l, const uint64_t *at, const enum how how)
+ALWAYS bool run(struct stream *l, const uint64_t *at, const enum how how)
 {
 	const struct replay_calls *c = &replay.calls;
 	uint64_t *cells = replay.cells;
@@ -430,27 +430,27 @@ ALWAYS bool run(struct lane *l, const uint64_t *at, const enum how how)
 	}
 }
 
-static __attribute__((noinline)) bool run_alone(struct lane *l, const uint64_t *at)
+static __attribute__((noinline)) bool run_alone(struct stream *l, const uint64_t *at)
 {
 	return run(l, at, ALONE);
 }
 
-static __attribute__((noinline)) bool run_timed(struct lane *l, const uint64_t *at)
+static __attribute__((noinline)) bool run_timed(struct stream *l, const uint64_t *at)
 {
 	return run(l, at, AMONG);
 }
 
-static __attribute__((noinline)) bool run_sampled(struct lane *l, const uint64_t *at)
+static __attribute__((noinline)) bool run_sampled(struct stream *l, const uint64_t *at)
 {
 	return run(l, at, SAMPLED);
 }
 
-static __attribute__((noinline)) bool run_verify(struct lane *l, const uint64_t *at)
+static __attribute__((noinline)) bool run_verify(struct stream *l, const uint64_t *at)
 {
 	return run(l, at, VERIFIED);
 }
 
-bool replay_work(struct lane *l, uint32_t block)
+bool replay_work(struct stream *l, uint32_t block)
 {
 	const uint64_t *at = replay.m->words[block];
 
@@ -460,6 +460,6 @@ bool replay_work(struct lane *l, uint32_t block)
 	case SCRY_REPLAY_VERIFY:
 		return run_verify(l, at);
 	default:
-		return replay.lanes == 1 ? run_alone(l, at) : run_timed(l, at);
+		return replay.streams == 1 ? run_alone(l, at) : run_timed(l, at);
 	}
 }

@@ -43,7 +43,7 @@ static uint64_t began(const struct scry_samples_cpu *c, pid_t tid, const struct 
 	return scry_proc_start_ticks(tid) > c->began_ticks ? 0 : now->run_ns;
 }
 
-int scry_samples_cpu_meet(struct scry_samples_cpu *c, pid_t tid, const struct scry_task_now *now)
+int scry_samples_cpu_hit(struct scry_samples_cpu *c, pid_t tid, const struct scry_task_now *now)
 {
 	if (c->count == c->room) {
 		size_t room = c->room ? 2 * c->room : 16;

@@ -38,7 +38,7 @@ void scry_samples_cpu_init(struct scry_samples_cpu *c);
 void scry_samples_cpu_done(struct scry_samples_cpu *c);
 
 /* A thread gets the next number. 0 or -ENOMEM. */
-int scry_samples_cpu_meet(struct scry_samples_cpu *c, pid_t tid, const struct scry_task_now *now);
+int scry_samples_cpu_hit(struct scry_samples_cpu *c, pid_t tid, const struct scry_task_now *now);
 /* What it has run until now. */
 void scry_samples_cpu_ran(struct scry_samples_cpu *c, uint32_t number,
 			  const struct scry_task_now *now);

@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "sample/processors.h"
-#include "sys/kin.h"
+#include "sys/descendant_table.h"
 #include "sys/tracee.h"
 
 #define SCAN_NS 2000000u     /* between two looks for new processes */
@@ -33,8 +33,8 @@ struct origin { /* whose fork child is known by where its VM lies */
 struct scry_descendants {
 	struct scry_sampling *run;
 	bool follows;
-	struct scry_sampler **members; /* the first one stays, also when it is over */
-	struct scry_kin kin;	       /* candidates */
+	struct scry_sampler **members;		  /* the first one stays, also when it is over */
+	struct scry_descendant_table descendants; /* candidates */
 	struct origin origins[ORIGINS_MAX];
 	size_t member_count, origin_count;
 	struct scry_descendants_sums sums;
@@ -205,7 +205,9 @@ static void look(void *arg, struct scry_relative *row, uint64_t now)
 		k->members[k->member_count - 1]->samples.unrecorded += s->strays;
 	row->is_taken = !err;
 	s->is_settled = err && err != -EAGAIN && !s->is_fork && now - row->since_ns > YOUNG_NS;
-	row->look_ns = is_guest ? 0 : s->is_settled ? SCRY_KIN_KNOWN : now + SETTLED_NS;
+	row->look_ns = is_guest	       ? 0
+		       : s->is_settled ? SCRY_DESCENDANT_TABLE_KNOWN
+				       : now + SETTLED_NS;
 	if (s->is_settled && err != -ENOENT)
 		k->sums.refused++;
 	if (s->is_settled)
@@ -221,7 +223,7 @@ static bool is_orphan(void *arg, pid_t pid, const struct scry_proc_stat *st)
 	return st->start_ticks >= k->begin_ticks && origin_of(k, pid) && !origin_of(k, st->ppid);
 }
 
-static const struct scry_kin_kind kind = {
+static const struct scry_descendant_table_kind kind = {
 	.is_member = is_member,
 	.is_stray = is_orphan,
 	.execed = execed,
@@ -238,8 +240,8 @@ static void scan(struct scry_descendants *k)
 		return;
 	k->scanned_ns = now;
 	if (!k->run->clock)
-		scry_kin_scan(&k->kin);
-	scry_kin_turn(&k->kin, now);
+		scry_descendant_table_scan(&k->descendants);
+	scry_descendant_table_turn(&k->descendants, now);
 }
 
 /* --- what the kernel tells -------------------------------------------------------------------- */
@@ -251,19 +253,19 @@ static void forked(void *arg, pid_t pid, bool is_ruby)
 
 	if (is_member(k, pid))
 		return;
-	row = scry_kin_add(&k->kin, pid);
+	row = scry_descendant_table_add(&k->descendants, pid);
 	if (!row && is_ruby) /* it has ended */
 		tell_unseen(k, pid, 0);
 	if (!row)
 		return;
 	((struct candidate *)row->own)->is_fork |= is_ruby && !row->execs;
-	scry_kin_look(&k->kin, row, scry_now_ns());
+	scry_descendant_table_look(&k->descendants, row, scry_now_ns());
 }
 
 static bool stray(void *arg, pid_t pid, bool is_ruby)
 {
 	struct scry_descendants *k = arg;
-	const struct scry_relative *row = scry_kin_find(&k->kin, pid);
+	const struct scry_relative *row = scry_descendant_table_find(&k->descendants, pid);
 	struct candidate *s = row ? row->own : NULL;
 
 	if (s && is_ruby)
@@ -290,8 +292,8 @@ int scry_descendants_open(struct scry_sampling *run, bool follows, struct scry_d
 	k->run = run;
 	k->follows = follows;
 	k->begin_ticks = scry_proc_start_ticks(getpid());
-	scry_kin_init(&k->kin, &kind, k);
-	scry_kin_begin(&k->kin);
+	scry_descendant_table_init(&k->descendants, &kind, k);
+	scry_descendant_table_begin(&k->descendants);
 	*ret = k;
 	return 0;
 }
@@ -305,7 +307,7 @@ void scry_descendants_close(struct scry_descendants *k)
 	for (size_t i = 0; i < k->origin_count; i++)
 		scry_ruby_free(k->origins[i].ruby);
 	free(k->members);
-	scry_kin_done(&k->kin);
+	scry_descendant_table_done(&k->descendants);
 	free(k);
 }
 
@@ -319,8 +321,8 @@ int scry_descendants_begin(struct scry_descendants *k, struct scry_sampler *firs
 	if (err || !k->follows)
 		return err;
 	if (root != first->proc.pid)
-		scry_kin_add(&k->kin, root);
-	scry_kin_scan(&k->kin);
+		scry_descendant_table_add(&k->descendants, root);
+	scry_descendant_table_scan(&k->descendants);
 	return 0;
 }
 
@@ -335,7 +337,7 @@ int scry_descendants_add(struct scry_descendants *k, pid_t pid)
 	if (!err)
 		err = add_member(k, ruby);
 	if (!err && k->follows)
-		scry_kin_scan(&k->kin);
+		scry_descendant_table_scan(&k->descendants);
 	return err;
 }
 
@@ -343,14 +345,14 @@ int scry_descendants_find(struct scry_descendants *k, pid_t root, struct scry_ru
 {
 	int err = -EAGAIN;
 
-	scry_kin_add(&k->kin, root);
+	scry_descendant_table_add(&k->descendants, root);
 	if (k->follows)
-		scry_kin_scan(&k->kin);
-	for (size_t i = 0; i < k->kin.count;) {
-		const struct scry_relative *row = k->kin.rows[i];
+		scry_descendant_table_scan(&k->descendants);
+	for (size_t i = 0; i < k->descendants.count;) {
+		const struct scry_relative *row = k->descendants.rows[i];
 
 		if (!scry_proc_is_running(row->pid, row->start_ticks)) {
-			scry_kin_forget(&k->kin, row->pid);
+			scry_descendant_table_forget(&k->descendants, row->pid);
 			continue;
 		}
 		if (err == -EAGAIN)
@@ -358,12 +360,12 @@ int scry_descendants_find(struct scry_descendants *k, pid_t root, struct scry_ru
 		if (err == -ENOENT || err == -ESRCH)
 			err = -EAGAIN;
 		if (!err) {
-			scry_kin_forget(&k->kin, row->pid);
+			scry_descendant_table_forget(&k->descendants, row->pid);
 			return 0;
 		}
 		i++;
 	}
-	return err == -EAGAIN && !k->kin.count ? -ESRCH : err;
+	return err == -EAGAIN && !k->descendants.count ? -ESRCH : err;
 }
 
 static ssize_t list_all(void *arg, pid_t **ret)
@@ -373,14 +375,14 @@ static ssize_t list_all(void *arg, pid_t **ret)
 	size_t n = 0;
 
 	if (k->follows)
-		scry_kin_scan(&k->kin);
-	pids = calloc(k->member_count + k->kin.count + 1, sizeof(*pids));
+		scry_descendant_table_scan(&k->descendants);
+	pids = calloc(k->member_count + k->descendants.count + 1, sizeof(*pids));
 	if (!pids)
 		return scry_fail(-ENOMEM, "no memory for the processes");
 	for (size_t i = 0; i < k->member_count; i++)
 		pids[n++] = k->members[i]->proc.pid;
-	for (size_t i = 0; i < k->kin.count; i++)
-		pids[n++] = k->kin.rows[i]->pid;
+	for (size_t i = 0; i < k->descendants.count; i++)
+		pids[n++] = k->descendants.rows[i]->pid;
 	*ret = pids;
 	return (ssize_t)n;
 }
@@ -405,7 +407,7 @@ static int end_member(struct scry_descendants *k, struct scry_sampler *m)
 
 	m->why = lives ? "target ran another program" : "target exited";
 	if (lives && k->follows)
-		scry_kin_add(&k->kin, m->proc.pid);
+		scry_descendant_table_add(&k->descendants, m->proc.pid);
 	k->sums.is_other_program |= lives && !k->follows;
 	scry_error_clear();
 	return m == k->members[0] /* at the end, with the sums of all */ ? 0
@@ -454,7 +456,7 @@ static int turn_one(struct scry_sampler *m, uint64_t slot)
 
 static bool is_any(const struct scry_descendants *k)
 {
-	return k->kin.count || k->member_count > 1 || !k->members[0]->why;
+	return k->descendants.count || k->member_count > 1 || !k->members[0]->why;
 }
 
 int scry_descendants_turn(struct scry_descendants *k)

@@ -30,7 +30,7 @@ SCRY_BPF_OBJECT(iseq_births);
 struct scry_iseq_events_program {
 	struct scry_iseq_events_all *all;
 	struct scry_bpf *bpf;
-	struct scry_birth_layout layout;
+	struct scry_iseq_event_layout layout;
 	uint64_t lost;
 	uint64_t told_lost, told_unread; /* in the sums of those that were ended */
 };
@@ -99,7 +99,7 @@ static int find_place(const struct scry_ruby *ruby, uint64_t *ret)
 static int give(void *arg, void *record, size_t size)
 {
 	const struct scry_iseq_events_program *of = arg;
-	const struct scry_birth *r = record;
+	const struct scry_iseq_event *r = record;
 
 	for (size_t i = 0; i < of->all->count && size >= sizeof(*r); i++) {
 		struct scry_iseq_events *p = of->all->open[i];
@@ -107,7 +107,7 @@ static int give(void *arg, void *record, size_t size)
 		if (p->number != r->process)
 			continue;
 		p->given++;
-		return scry_births_add(&p->births, record, size);
+		return scry_iseq_log_add(&p->births, record, size);
 	}
 	return 0;
 }
@@ -120,10 +120,10 @@ static void take(void *arg)
 
 	if (got >= 0 && got < MANY)
 		return;
-	lost = scry_bpf_sum(of->bpf, "counts", SCRY_BIRTH_LOST);
+	lost = scry_bpf_sum(of->bpf, "counts", SCRY_ISEQ_EVENT_LOST);
 	for (size_t i = 0; i < of->all->count && (got < 0 || lost != of->lost); i++)
 		if (of->all->open[i]->program == of)
-			scry_births_doubt(&of->all->open[i]->births, now_ns());
+			scry_iseq_log_doubt(&of->all->open[i]->births, now_ns());
 	of->lost = lost;
 }
 
@@ -140,7 +140,7 @@ static int load(struct scry_iseq_events_program *of)
 	int err = scry_bpf_open(SCRY_BPF(iseq_births), &of->bpf);
 
 	if (!err)
-		err = scry_bpf_constant(of->bpf, "scry_birth_layout", &of->layout,
+		err = scry_bpf_constant(of->bpf, "scry_iseq_event_layout", &of->layout,
 					sizeof(of->layout));
 	if (!err)
 		err = scry_bpf_load(of->bpf);
@@ -151,8 +151,8 @@ static int program_for(struct scry_iseq_events_all *all, const struct scry_ruby 
 		       struct scry_iseq_events_program **ret)
 {
 	struct scry_iseq_events_program *of;
-	struct scry_birth_layout layout;
-	int err = scry_births_layout(&ruby->layout, &layout);
+	struct scry_iseq_event_layout layout;
+	int err = scry_iseq_log_layout(&ruby->layout, &layout);
 
 	for (size_t i = 0; i < all->program_count && !err; i++)
 		if (memcmp(&all->programs[i]->layout, &layout, sizeof(layout)) == 0) {
@@ -219,7 +219,7 @@ int scry_iseq_events_open(struct scry_iseq_events *p, struct scry_iseq_events_al
 	int err;
 
 	*p = (struct scry_iseq_events){.ruby = ruby};
-	scry_births_init(&p->births, &ruby->layout);
+	scry_iseq_log_init(&p->births, &ruby->layout);
 	err = find_place(ruby, &offset);
 	if (!err)
 		err = program_for(all, ruby, &p->program);
@@ -255,7 +255,7 @@ void scry_iseq_events_tick(struct scry_iseq_events *p)
 	if (!p->all)
 		return;
 	take(p->program);
-	scry_births_name_late(&p->births, p->ruby);
+	scry_iseq_log_name_late(&p->births, p->ruby);
 }
 
 void scry_iseq_events_end(struct scry_iseq_events *p, struct scry_iseq_events_sums *ret)
@@ -268,11 +268,11 @@ void scry_iseq_events_end(struct scry_iseq_events *p, struct scry_iseq_events_su
 	b = p->program->bpf;
 	scry_bpf_detach_number(b, p->number);
 	scry_iseq_events_tick(p);
-	scry_births_compare(&p->births, p->ruby, COMPARED_MAX);
+	scry_iseq_log_compare(&p->births, p->ruby, COMPARED_MAX);
 	ret->births = p->births.sums;
 	ret->seen = p->given;
-	ret->lost = scry_bpf_sum(b, "counts", SCRY_BIRTH_LOST) - p->program->told_lost;
-	ret->unread = scry_bpf_sum(b, "counts", SCRY_BIRTH_UNREAD) - p->program->told_unread;
+	ret->lost = scry_bpf_sum(b, "counts", SCRY_ISEQ_EVENT_LOST) - p->program->told_lost;
+	ret->unread = scry_bpf_sum(b, "counts", SCRY_ISEQ_EVENT_UNREAD) - p->program->told_unread;
 	ret->seen += ret->lost + ret->unread;
 	p->program->told_lost += ret->lost;
 	p->program->told_unread += ret->unread;
@@ -290,6 +290,6 @@ void scry_iseq_events_close(struct scry_iseq_events *p)
 		scry_bpf_detach_number(p->program->bpf, p->number);
 		all->count = kept;
 	}
-	scry_births_done(&p->births);
+	scry_iseq_log_done(&p->births);
 	*p = (struct scry_iseq_events){0};
 }

@@ -1,6 +1,6 @@
 /*
  * Names of a Ruby's code from the moment at which it comes into being: a uprobe in the kernel
- * (bpf/iseq_births) fills a table (vm/ruby_births).
+ * (bpf/iseq_births) fills a table (vm/ruby_iseq_log).
  *
  * The kernel puts a breakpoint over one byte of the process's code, in a page of its own, and takes
  * it out when the probe is closed or this process ends, however. Other processes with the same
@@ -11,7 +11,7 @@
 #define SCRY_SAMPLE_ISEQ_EVENTS_H
 
 #include "probe/bpf.h"
-#include "vm/ruby_births.h"
+#include "vm/ruby_iseq_log.h"
 
 #define SCRY_ISEQ_EVENTS_PROGRAMS 8
 
@@ -32,7 +32,7 @@ struct scry_iseq_events { /* of one process */
 	struct scry_iseq_events_all *all; /* NULL: it is not on */
 	struct scry_iseq_events_program *program;
 	uint64_t number, given;
-	struct scry_births births; /* `take` of it takes from the ring */
+	struct scry_iseq_log births; /* `take` of it takes from the ring */
 };
 
 /*
@@ -50,7 +50,7 @@ int scry_iseq_events_check(const struct scry_ruby *ruby);
 void scry_iseq_events_tick(struct scry_iseq_events *p);
 
 struct scry_iseq_events_sums {
-	struct scry_births_sums births;
+	struct scry_iseq_log_sums births;
 	uint64_t seen;
 	uint64_t lost, unread; /* of all that the program serves, since another was ended */
 };

@@ -187,24 +187,24 @@ void scry_samples_native_recorded(struct scry_samples_native *n, uint32_t tid, u
 	}
 }
 
-size_t scry_samples_native_weave(struct scry_samples_native *n, const struct scry_walk *walk,
-				 const struct scry_woven **ret)
+size_t scry_samples_mixed_merge(struct scry_samples_native *n, const struct scry_walk *walk,
+				const struct scry_woven **ret)
 {
 	const struct scry_native_stack native = {n->frames, n->count, n->end};
-	enum scry_weave how = SCRY_WEAVE_EXACT;
+	enum scry_mixed_merge how = SCRY_MIXED_MERGE_EXACT;
 	size_t count = 0;
 
 	if (n->count)
-		count = scry_weave(&n->weaver, walk, &native, n->woven, &how);
+		count = scry_mixed_merge(&n->weaver, walk, &native, n->woven, &how);
 	if (!n->count)
 		n->sums.none++;
-	else if (how == SCRY_WEAVE_APART)
+	else if (how == SCRY_MIXED_MERGE_APART)
 		n->sums.apart++;
 	else if (n->end == SCRY_NATIVE_WHOLE)
 		n->sums.whole++;
 	else
 		n->sums.cut++;
-	if (!n->count || how == SCRY_WEAVE_APART)
+	if (!n->count || how == SCRY_MIXED_MERGE_APART)
 		for (count = 0; count < walk->count; count++)
 			n->woven[count] = (struct scry_woven){false, (uint32_t)count};
 	*ret = n->woven;

@@ -1,14 +1,14 @@
 /*
  * Native frames of sampled stacks: of a thread that waits, by the two registers that the kernel
  * tells; of one that is held, by all of them; of one that runs, out of the copy that its clock has
- * made (wire/bpf_stacks.h). Woven with Ruby's (name/weave).
+ * made (wire/bpf_stacks.h). Woven with Ruby's (name/mixed_merge).
  */
 #ifndef SCRY_SAMPLE_NATIVE_H
 #define SCRY_SAMPLE_NATIVE_H
 
 #include "base/intern.h"
 #include "name/stacks.h"
-#include "name/weave.h"
+#include "name/mixed_merge.h"
 #include "sys/task.h"
 #include "wire/bpf_stacks.h"
 
@@ -38,8 +38,8 @@ void scry_samples_native_none(struct scry_samples_native *n);
 int scry_samples_native_record(struct scry_samples_native *n, const void *record, size_t size);
 
 /* The order of both, newest first: *ret, until the next call; their count. */
-size_t scry_samples_native_weave(struct scry_samples_native *n, const struct scry_walk *walk,
-				 const struct scry_woven **ret);
+size_t scry_samples_mixed_merge(struct scry_samples_native *n, const struct scry_walk *walk,
+				const struct scry_woven **ret);
 /* Native frame `at` of them. */
 struct scry_stack_frame scry_samples_native_frame(struct scry_samples_native *n, uint32_t at);
 

@@ -138,7 +138,7 @@ static int add_thread(struct scry_samples *s, const struct scry_ruby_thread *rub
 		scry_task_watch(&t->task);
 	scry_task_read(&t->task, &t->now);
 	tell_thread(s, t);
-	return scry_samples_cpu_meet(&s->cpu, ruby->tid, &t->now);
+	return scry_samples_cpu_hit(&s->cpu, ruby->tid, &t->now);
 }
 
 /* Who is there now. A list that changes while it is read is read at the next tick. */
@@ -204,7 +204,7 @@ static uint32_t intern_stack(struct scry_samples *s)
 	struct scry_stack_frame frame = {0}, next;
 	const struct scry_woven *woven = NULL;
 	size_t count =
-		s->native ? scry_samples_native_weave(s->native, &s->walk, &woven) : s->walk.count;
+		s->native ? scry_samples_mixed_merge(s->native, &s->walk, &woven) : s->walk.count;
 	uint32_t parent = 0;
 
 	count = woven ? count_shown(s, woven, count) : count;
@@ -702,7 +702,7 @@ static void keep_sure(struct scry_samples *s, struct scry_samples_thread *t, uin
 
 		if (!is_unsure(symbol, taken_ns))
 			continue;
-		if (scry_symbols_tell(&s->symbols, s->ruby, &s->walk, i, &s->named[i]))
+		if (scry_symbols_report(&s->symbols, s->ruby, &s->walk, i, &s->named[i]))
 			is_new = true;
 		else
 			cut = i + 1;

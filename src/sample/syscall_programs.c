@@ -208,7 +208,7 @@ static void tell(struct scry_syscall_programs *p, struct image *i)
 			    &attach, sizeof(attach));
 }
 
-void scry_syscall_programs_tell(struct scry_syscall_programs *p)
+void scry_syscall_programs_report(struct scry_syscall_programs *p)
 {
 	for (size_t at = 0; at < p->count; at++)
 		tell(p, &p->images[at]);

@@ -65,7 +65,7 @@ uint32_t scry_syscall_programs_stack(struct scry_syscall_programs *p,
 				     const struct scry_syscalls_stack *record);
 
 /* PROCESS and ATTACH of all processes, each once: at the end. */
-void scry_syscall_programs_tell(struct scry_syscall_programs *p);
+void scry_syscall_programs_report(struct scry_syscall_programs *p);
 
 /* Images that were counted and never looked at. */
 size_t scry_syscall_programs_unseen(const struct scry_syscall_programs *p);

@@ -20,7 +20,7 @@
 #include "sample/syscall_perf.h"
 #include "sample/syscall_programs.h"
 #include "sample/syscall_sums.h"
-#include "sys/kin.h"
+#include "sys/descendant_table.h"
 #include "sys/proc.h"
 #include "sys/task.h"
 
@@ -414,7 +414,7 @@ static int find_children(struct scry_syscalls_watch *w)
 
 	while (s.found && !s.err) { /* a child may have been met before its parent */
 		s.found = 0;
-		scry_kin_each_process(meet, &s);
+		scry_descendant_table_each_process(meet, &s);
 		if (!w->opts.follows)
 			break; /* they are only counted */
 	}
@@ -661,7 +661,7 @@ int scry_syscalls_watch_end(struct scry_syscalls_watch *w, const char *why)
 	scry_syscall_sums_names(w->sums, name_thread, w); /* of threads that live */
 	w->turn_until_ns = UINT64_MAX;			  /* no more come */
 	err = w->perf ? end_perf(w) : end_bpf(w);
-	scry_syscall_programs_tell(w->programs);
+	scry_syscall_programs_report(w->programs);
 	if (!err)
 		err = scry_syscall_sums_write(w->sums);
 	if (!err)

@@ -1,12 +1,12 @@
 /*
- * The words of many threads, in one order: the middle between who copies them (hook/tracks, a
- * tracer, a tap of the kernel) and the instrument, which knows what they mean.
+ * The words of many threads, in one order: the middle between who copies them (hook/thread_buffers,
+ * a tracer, a tap of the kernel) and the instrument, which knows what they mean.
  *
  * Each thread's words wait in a buffer of its own until the watermark has passed their ticks. Then
  * threads are merged, and the instrument gets runs: consecutive records of one thread, none older
  * than what it got before. A tick is a time (TSC), or an order only, where an instrument repeats
- * stamps (wire/tracks.h): records of one thread with the same tick come in its order, those of two
- * threads in either.
+ * stamps (wire/thread_buffers.h): records of one thread with the same tick come in its order, those
+ * of two threads in either.
  *
  * Words are hostile. A thread's ticks never fall, and none is later than when its words were added;
  * all else is for `scan` to check.
@@ -85,7 +85,7 @@ struct scry_stream_kind {
 struct scry_stream *scry_stream_new(const struct scry_stream_kind *kind, void *arg);
 void scry_stream_free(struct scry_stream *s); /* NULL is legal; nobody is told */
 
-/* Also for scry_tracks_take, with the stream as its argument. */
+/* Also for scry_thread_buffers_take, with the stream as its argument. */
 int scry_stream_add(void *stream, const struct scry_stream_words *words);
 
 /* Reads the clock, behind what was added: the TSC then. Before each merge. */

@@ -30,15 +30,15 @@ struct scry_maps;
 struct scry_tracee {
 	pid_t pid, tid;
 	bool seized, stopped, has_frame, restarted;
-	bool was_set;		      /* it goes on as we say: no call is made again */
-	uint8_t restart;	      /* see tracee.c */
-	bool group_stopped;	      /* held by a job-control stop, not by us */
-	bool wants_processor;	      /* or had one, before it was asked to stop (sys/world) */
-	int signal;		      /* to deliver when it goes on */
-	uint64_t stopped_at_ns;	      /* CLOCK_MONOTONIC */
-	uint64_t held_ns, ran_ns;     /* of the last completed hold; between calls */
-	uint64_t frame, sigmask;      /* sigmask: its own, valid with a frame */
-	uint64_t lent;		      /* the word of ours that says where it stands; 0: none */
+	bool was_set;		  /* it goes on as we say: no call is made again */
+	uint8_t restart;	  /* see tracee.c */
+	bool group_stopped;	  /* held by a job-control stop, not by us */
+	bool wants_processor;	  /* or had one, before it was asked to stop (sys/stop_the_world) */
+	int signal;		  /* to deliver when it goes on */
+	uint64_t stopped_at_ns;	  /* CLOCK_MONOTONIC */
+	uint64_t held_ns, ran_ns; /* of the last completed hold; between calls */
+	uint64_t frame, sigmask;  /* sigmask: its own, valid with a frame */
+	uint64_t lent;		  /* the word of ours that says where it stands; 0: none */
 	struct user_regs_struct regs; /* as found */
 	unsigned char *xstate;
 	size_t xstate_size;

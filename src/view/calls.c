@@ -16,7 +16,7 @@
 #include "view/calls_where.h"
 #include "view/functions.h"
 #include "view/grep.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/native_frames.h"
 
 #define OPEN_MAX (1u << 20)
@@ -517,13 +517,13 @@ static int on_called(struct lines *l, const struct scry_ev_called *called)
 	return 0;
 }
 
-static int read_all(struct lines *l, struct scry_honesty *honesty)
+static int read_all(struct lines *l, struct scry_data_quality *quality)
 {
 	const struct scry_event *event;
 	int got, r = 0;
 
 	while ((got = scry_reader_next(l->reader, &event)) > 0 && r == 0 && !ferror(l->doc->out)) {
-		scry_honesty_event(honesty, event);
+		scry_data_quality_event(quality, event);
 		if (event->type == SCRY_EVENT_PROCESS && !l->first_pid)
 			l->first_pid = ((const struct scry_ev_process *)(event + 1))->pid;
 		if (event->type == SCRY_EVENT_PROCESS)
@@ -570,7 +570,7 @@ int scry_view_calls(struct scry_reader *reader, const struct scry_view_opts *opt
 			  .reader = reader,
 			  .doc = doc,
 			  .is_whole = opts->calls.slow_ns || opts->calls.where || doc->is_data};
-	struct scry_honesty honesty;
+	struct scry_data_quality quality;
 	int r = scry_grep_init(&l.grep, opts->grep);
 
 	if (r == 0)
@@ -584,16 +584,16 @@ int scry_view_calls(struct scry_reader *reader, const struct scry_view_opts *opt
 	scry_map_init(&l.called, OPEN_MAX);
 	scry_map_init(&l.ruby, OPEN_MAX);
 	scry_call_functions_init(&l.functions);
-	scry_honesty_init(&honesty, reader);
-	r = read_all(&l, &honesty);
+	scry_data_quality_init(&quality, reader);
+	r = read_all(&l, &quality);
 	if (r == 0)
 		r = tell_unfinished(&l);
 	if (r == 0) {
-		scry_honesty_close(&honesty);
-		honesty.shown = l.shown;
-		honesty.noun = "calls";
-		honesty.unsure = l.unsure;
-		scry_honesty_push(&honesty, doc);
+		scry_data_quality_close(&quality);
+		quality.shown = l.shown;
+		quality.noun = "calls";
+		quality.unsure = l.unsure;
+		scry_data_quality_push(&quality, doc);
 	}
 	done(&l);
 	return r;

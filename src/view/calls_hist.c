@@ -11,7 +11,7 @@
 #include "view/calls_line.h"
 #include "view/functions.h"
 #include "view/grep.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/verdict.h"
 
 #define FUNCTIONS_MAX (1u << 20)
@@ -170,13 +170,13 @@ static void judge(const struct hist *h, struct scry_doc *doc)
 	scry_buf_done(&buf);
 }
 
-static int read_all(struct hist *h, struct scry_honesty *honesty)
+static int read_all(struct hist *h, struct scry_data_quality *quality)
 {
 	const struct scry_event *event;
 	int got, r = 0;
 
 	while ((got = scry_reader_next(h->reader, &event)) > 0 && r == 0) {
-		scry_honesty_event(honesty, event);
+		scry_data_quality_event(quality, event);
 		if (event->type == SCRY_EVENT_FUNCTION)
 			r = scry_call_functions_add(&h->functions, h->reader,
 						    (const void *)(event + 1));
@@ -190,22 +190,22 @@ int scry_view_calls_hist(struct scry_reader *reader, const struct scry_view_opts
 			 struct scry_doc *doc)
 {
 	struct hist h = {.opts = opts, .reader = reader};
-	struct scry_honesty honesty;
+	struct scry_data_quality quality;
 	int r = scry_grep_init(&h.grep, opts->grep);
 
 	if (r < 0)
 		return r;
 	scry_map_init(&h.by_name, FUNCTIONS_MAX);
 	scry_call_functions_init(&h.functions);
-	scry_honesty_init(&honesty, reader);
-	r = read_all(&h, &honesty);
+	scry_data_quality_init(&quality, reader);
+	r = read_all(&h, &quality);
 	if (r == 0) {
-		scry_honesty_close(&honesty);
-		honesty.noun = "calls";
-		honesty.shown = h.calls;
+		scry_data_quality_close(&quality);
+		quality.noun = "calls";
+		quality.shown = h.calls;
 		if (h.count)
 			qsort(h.rows, h.count, sizeof(*h.rows), by_total);
-		scry_honesty_push(&honesty, doc);
+		scry_data_quality_push(&quality, doc);
 		judge(&h, doc);
 		push(&h, doc);
 	}

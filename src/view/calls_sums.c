@@ -13,7 +13,7 @@
 #include "view/calls_line.h"
 #include "view/functions.h"
 #include "view/grep.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/native_frames.h"
 #include "view/table.h"
 #include "view/verdict.h"
@@ -326,13 +326,13 @@ static void push(struct sums *s, struct scry_doc *doc)
 		scry_doc_remark(doc, "no call was seen");
 }
 
-static int read_all(struct sums *s, struct scry_honesty *honesty)
+static int read_all(struct sums *s, struct scry_data_quality *quality)
 {
 	const struct scry_event *event;
 	int got, r = 0;
 
 	while ((got = scry_reader_next(s->reader, &event)) > 0 && r == 0) {
-		scry_honesty_event(honesty, event);
+		scry_data_quality_event(quality, event);
 		if (event->type == SCRY_EVENT_FUNCTION)
 			r = scry_call_functions_add(&s->functions, s->reader,
 						    (const void *)(event + 1));
@@ -350,7 +350,7 @@ int scry_view_calls_sums(struct scry_reader *reader, const struct scry_view_opts
 			 struct scry_doc *doc)
 {
 	struct sums s = {.opts = opts, .reader = reader};
-	struct scry_honesty honesty;
+	struct scry_data_quality quality;
 	int r = scry_grep_init(&s.grep, opts->grep);
 
 	if (r < 0)
@@ -360,15 +360,15 @@ int scry_view_calls_sums(struct scry_reader *reader, const struct scry_view_opts
 	scry_map_init(&s.by_line, PLACES_MAX);
 	scry_map_init(&s.called, OPEN_MAX);
 	scry_call_functions_init(&s.functions);
-	scry_honesty_init(&honesty, reader);
-	r = read_all(&s, &honesty);
+	scry_data_quality_init(&quality, reader);
+	r = read_all(&s, &quality);
 	if (r == 0) {
-		scry_honesty_close(&honesty);
-		honesty.noun = "calls";
-		honesty.shown = s.calls;
+		scry_data_quality_close(&quality);
+		quality.noun = "calls";
+		quality.shown = s.calls;
 		if (s.count)
 			qsort(s.rows, s.count, sizeof(struct sum *), by_total);
-		scry_honesty_push(&honesty, doc);
+		scry_data_quality_push(&quality, doc);
 		push(&s, doc);
 	}
 	for (size_t i = 0; i < s.count; i++)

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "view/calls_line.h"
 #include "view/functions.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/verdict.h"
 
 #define NODES_MAX (1u << 20)
@@ -290,13 +290,13 @@ static void judge(const struct tree *t, struct scry_doc *doc)
 	scry_buf_done(&buf);
 }
 
-static int read_all(struct tree *t, struct scry_honesty *honesty)
+static int read_all(struct tree *t, struct scry_data_quality *quality)
 {
 	const struct scry_event *event;
 	int got, r = 0;
 
 	while ((got = scry_reader_next(t->reader, &event)) > 0 && r == 0) {
-		scry_honesty_event(honesty, event);
+		scry_data_quality_event(quality, event);
 		if (event->type == SCRY_EVENT_FUNCTION)
 			r = scry_call_functions_add(&t->functions, t->reader,
 						    (const void *)(event + 1));
@@ -312,20 +312,20 @@ int scry_view_calls_tree(struct scry_reader *reader, const struct scry_view_opts
 			 struct scry_doc *doc)
 {
 	struct tree t = {.opts = opts, .reader = reader};
-	struct scry_honesty honesty;
+	struct scry_data_quality quality;
 	int r;
 
 	scry_map_init(&t.by_name, NODES_MAX);
 	scry_map_init(&t.by_path, NODES_MAX);
 	scry_map_init(&t.tops, THREADS_MAX);
 	scry_call_functions_init(&t.functions);
-	scry_honesty_init(&honesty, reader);
-	r = read_all(&t, &honesty);
+	scry_data_quality_init(&quality, reader);
+	r = read_all(&t, &quality);
 	if (r == 0) {
-		scry_honesty_close(&honesty);
-		honesty.noun = "calls";
-		honesty.shown = t.calls;
-		scry_honesty_push(&honesty, doc);
+		scry_data_quality_close(&quality);
+		quality.noun = "calls";
+		quality.shown = t.calls;
+		scry_data_quality_push(&quality, doc);
 		judge(&t, doc);
 		push(&t, doc);
 	}

@@ -513,11 +513,12 @@ static void show_array(struct shown *s, const struct value *v)
 /* "..." or "recurse^", where it has been shown, or so many of its kind. */
 static bool show_recursion(const struct shown *s, const struct scry_type *to, uint64_t address)
 {
-	uint32_t kin = 0;
+	uint32_t descendants = 0;
 
 	for (uint32_t i = 0; i < s->depth; i++)
-		kin += s->followed[i] == to;
-	if ((to->kind == SCRY_TYPE_STRUCT && kin >= SCRY_ARRAY_SHOWN) || s->depth == DEPTH_MAX) {
+		descendants += s->followed[i] == to;
+	if ((to->kind == SCRY_TYPE_STRUCT && descendants >= SCRY_ARRAY_SHOWN) ||
+	    s->depth == DEPTH_MAX) {
 		if (s->out->text)
 			put(s, "...");
 		else

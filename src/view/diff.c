@@ -194,7 +194,7 @@ static const struct scry_column all_columns[COLUMNS] = {
 
 static bool has_ages(const struct diff *d)
 {
-	return d->to.honesty.gcs > 0 || d->to.all.max_age > 0;
+	return d->to.quality.gcs > 0 || d->to.all.max_age > 0;
 }
 
 static bool has_slots(const struct diff *d)
@@ -405,7 +405,7 @@ static void note(const struct diff *d, struct scry_buf *buf)
 
 static void push_notes(const struct diff *d)
 {
-	uint64_t from = d->from.honesty.watched_ns, to = d->to.honesty.watched_ns;
+	uint64_t from = d->from.quality.watched_ns, to = d->to.quality.watched_ns;
 	struct scry_buf buf = {0};
 
 	scry_buf_printf(&buf, "growth from ");
@@ -431,7 +431,7 @@ static void push_notes(const struct diff *d)
 				d->doc->is_data ? "" : "*");
 		note(d, &buf);
 	}
-	if (d->opts->live && !d->to.honesty.full_gcs) {
+	if (d->opts->live && !d->to.quality.full_gcs) {
 		scry_buf_printf(&buf, "no full mark of the garbage collector was seen, so nothing "
 				      "is known to have survived one; fix: record with "
 				      "--gc-slices, or watch longer");
@@ -512,16 +512,16 @@ static void push_left_out(const struct diff *d, size_t shown)
 /* For people in the order of time; for programs the later one is "honesty". */
 static void push_honesty(struct diff *d)
 {
-	struct scry_honesty *from = &d->from.honesty, *to = &d->to.honesty;
+	struct scry_data_quality *from = &d->from.quality, *to = &d->to.quality;
 
 	if (!d->from_side->name) {
-		d->doc->ops->honesty(d->doc, to);
+		d->doc->ops->quality(d->doc, to);
 		return;
 	}
 	from->label = d->from_side->name;
 	to->label = d->to_side->name;
-	d->doc->ops->honesty(d->doc, d->doc->is_data ? to : from);
-	d->doc->ops->honesty(d->doc, d->doc->is_data ? from : to);
+	d->doc->ops->quality(d->doc, d->doc->is_data ? to : from);
+	d->doc->ops->quality(d->doc, d->doc->is_data ? from : to);
 }
 
 static void push(struct diff *d)
@@ -533,13 +533,13 @@ static void push(struct diff *d)
 
 	if (!top || top > d->count)
 		top = d->count;
-	d->to.honesty.noun = d->from.honesty.noun = "objects";
-	d->to.honesty.shown = d->to.all.allocated;
-	d->from.honesty.shown = d->from.all.allocated;
+	d->to.quality.noun = d->from.quality.noun = "objects";
+	d->to.quality.shown = d->to.all.allocated;
+	d->from.quality.shown = d->from.all.allocated;
 	push_honesty(d);
-	scry_honesty_notes(&d->to.honesty, d->doc);
+	scry_data_quality_notes(&d->to.quality, d->doc);
 	if (d->from_side->name)
-		scry_honesty_notes(&d->from.honesty, d->doc);
+		scry_data_quality_notes(&d->from.quality, d->doc);
 	push_notes(d);
 	judge(d);
 	push_totals(d);
@@ -563,7 +563,7 @@ static struct scry_object_list list_of(struct diff *d, const struct scry_diff_si
 }
 
 /* Line one is of the moment too: what came after it is neither in the counts nor in the time. */
-static void set_moment(struct scry_honesty *h, const struct scry_moment *moment)
+static void set_moment(struct scry_data_quality *h, const struct scry_moment *moment)
 {
 	if (!moment->slice)
 		return;
@@ -584,8 +584,8 @@ int scry_view_diff(const struct scry_diff_side *from, const struct scry_diff_sid
 	err = scry_object_list_read(&d.from, from->reader);
 	if (!err)
 		err = scry_object_list_read(&d.to, to->reader);
-	set_moment(&d.from.honesty, &from->moment);
-	set_moment(&d.to.honesty, &to->moment);
+	set_moment(&d.from.quality, &from->moment);
+	set_moment(&d.to.quality, &to->moment);
 	if (opts->live) {
 		keep_survivors_of(&d.from);
 		keep_survivors_of(&d.to);

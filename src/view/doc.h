@@ -37,11 +37,11 @@ struct scry_pair { /* a named value: a total, or a field of a record */
 	struct scry_cell cell;
 };
 
-struct scry_honesty;
+struct scry_data_quality;
 struct scry_doc;
 
 struct scry_doc_ops {
-	void (*honesty)(struct scry_doc *doc, const struct scry_honesty *honesty);
+	void (*quality)(struct scry_doc *doc, const struct scry_data_quality *quality);
 	void (*note)(struct scry_doc *doc, const char *bytes, size_t length);
 	void (*verdict)(struct scry_doc *doc, const char *bytes, size_t length);
 	void (*totals)(struct scry_doc *doc, const struct scry_pair *pairs, size_t count);

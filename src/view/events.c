@@ -4,7 +4,7 @@
  * Nothing here knows a payload: rec/fields.h says what each is made of, for text and JSON alike.
  */
 #include "rec/fields.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/view.h"
 
 #include <string.h>
@@ -102,19 +102,19 @@ int scry_view_events(struct scry_reader *reader, const struct scry_view_opts *op
 		     struct scry_doc *doc)
 {
 	const struct scry_event *event;
-	struct scry_honesty honesty;
+	struct scry_data_quality quality;
 	int got;
 
-	scry_honesty_init(&honesty, reader);
+	scry_data_quality_init(&quality, reader);
 	while ((got = scry_reader_next(reader, &event)) > 0 && !ferror(doc->out)) {
 		push_event(reader, event, doc);
-		scry_honesty_event(&honesty, event);
-		honesty.shown++;
+		scry_data_quality_event(&quality, event);
+		quality.shown++;
 	}
 	if (got < 0)
 		return got;
-	scry_honesty_close(&honesty);
-	honesty.noun = "events";
-	scry_honesty_push(&honesty, doc);
+	scry_data_quality_close(&quality);
+	quality.noun = "events";
+	scry_data_quality_push(&quality, doc);
 	return 0;
 }

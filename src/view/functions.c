@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "base/vector.h"
 #include "view/grep.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/verdict.h"
 
 #define ROWS_MAX (1u << 20)
@@ -17,7 +17,7 @@
 struct list {
 	const struct scry_functions_view *view;
 	struct scry_reader *reader;
-	struct scry_honesty honesty;
+	struct scry_data_quality quality;
 	struct scry_function_row *rows;
 	size_t count, cap;
 	uint64_t pid; /* only of this process; 0: all */
@@ -68,7 +68,7 @@ static void judge(const struct list *l, const struct scry_function_row *row, str
 {
 	struct scry_buf buf = {0}, name = {0};
 
-	if (!l->honesty.shown) {
+	if (!l->quality.shown) {
 		scry_buf_printf(&buf, "nothing was seen: no hooked function was called");
 	} else if (!row) {
 		scry_buf_printf(&buf, "no row is let through by --grep");
@@ -80,7 +80,7 @@ static void judge(const struct list *l, const struct scry_function_row *row, str
 					   NULL);
 
 		scry_demangle_put(symbol ? symbol : "?", symbol ? strlen(symbol) : 1, &name);
-		l->view->judge(row, scry_buf_str(&name), l->honesty.shown, &buf);
+		l->view->judge(row, scry_buf_str(&name), l->quality.shown, &buf);
 	}
 	scry_verdict(doc, &buf);
 	scry_buf_done(&buf);
@@ -98,10 +98,10 @@ static void push(struct list *l, const struct scry_grep *grep, uint64_t top, str
 		.top = top,
 	};
 
-	l->honesty.noun = "calls";
+	l->quality.noun = "calls";
 	for (size_t i = 0; i < l->count; i++)
-		l->honesty.shown += calls_of(l, &l->rows[i]);
-	scry_honesty_push(&l->honesty, doc);
+		l->quality.shown += calls_of(l, &l->rows[i]);
+	scry_data_quality_push(&l->quality, doc);
 	judge(l, scry_table_first(&table), doc);
 	scry_table_push(&table, doc);
 	if (!l->count)
@@ -118,16 +118,16 @@ int scry_functions_show(const struct scry_functions_view *view, struct scry_read
 
 	if (err)
 		return err;
-	scry_honesty_init(&l.honesty, reader);
+	scry_data_quality_init(&l.quality, reader);
 	while (!err && (got = scry_reader_next(reader, &event)) > 0) {
-		scry_honesty_event(&l.honesty, event);
+		scry_data_quality_event(&l.quality, event);
 		if (event->type == view->type)
 			err = add(&l, event + 1);
 	}
 	if (!err)
 		err = got;
 	if (!err) {
-		scry_honesty_close(&l.honesty);
+		scry_data_quality_close(&l.quality);
 		l.count = l.count ? view->settle(l.rows, l.count) : 0;
 		push(&l, &grep, scry_view_top(opts, doc), doc);
 	}

@@ -14,7 +14,7 @@
 #include "base/map.h"
 #include "base/text.h"
 #include "view/functions.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/verdict.h"
 #include "view/view.h"
 
@@ -28,7 +28,7 @@ struct size { /* of copies by one thread */
 struct greenlets {
 	const struct scry_view_opts *opts;
 	struct scry_doc *doc;
-	struct scry_honesty honesty;
+	struct scry_data_quality quality;
 	struct scry_map by_size; /* a hash of thread and size -> place + 1 */
 	struct size *sizes;
 	uint32_t count, room;
@@ -122,9 +122,9 @@ static void judge(struct greenlets *g, uint64_t middle)
 		scry_text_size(b, g->bytes);
 		scry_buf_printf(b, " of stack in ");
 		scry_text_things(b, g->copies, "copies");
-		if (g->honesty.watched_ns) {
+		if (g->quality.watched_ns) {
 			scry_buf_printf(b, " within ");
-			scry_text_duration(b, g->honesty.watched_ns);
+			scry_text_duration(b, g->quality.watched_ns);
 		}
 		scry_buf_printf(b, ": half of them ");
 		scry_text_size(b, middle);
@@ -187,11 +187,11 @@ static void push(struct greenlets *g)
 
 	if (g->count)
 		qsort(g->sizes, g->count, sizeof(*g->sizes), by_bytes);
-	g->honesty.noun = "copies";
-	g->honesty.shown = g->copies;
-	g->doc->ops->honesty(g->doc, &g->honesty);
+	g->quality.noun = "copies";
+	g->quality.shown = g->copies;
+	g->doc->ops->quality(g->doc, &g->quality);
 	judge(g, middle);
-	scry_honesty_notes(&g->honesty, g->doc);
+	scry_data_quality_notes(&g->quality, g->doc);
 	push_totals(g, middle);
 	if (g->count || g->doc->is_data)
 		push_rows(g);
@@ -205,14 +205,14 @@ int scry_view_greenlets(struct scry_reader *reader, const struct scry_view_opts 
 	int got;
 
 	scry_map_init(&g.by_size, SIZES_MAX);
-	scry_honesty_init(&g.honesty, reader);
+	scry_data_quality_init(&g.quality, reader);
 	while ((got = scry_reader_next(reader, &event)) > 0) {
-		scry_honesty_event(&g.honesty, event);
+		scry_data_quality_event(&g.quality, event);
 		if (event->type == SCRY_EVENT_ENTRY)
 			on_entry(&g, event);
 	}
 	if (got >= 0) {
-		scry_honesty_close(&g.honesty);
+		scry_data_quality_close(&g.quality);
 		push(&g);
 	}
 	scry_map_done(&g.by_size);

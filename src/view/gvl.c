@@ -237,9 +237,9 @@ static int read_all(struct scry_gvl_view *g)
 	const struct scry_event *event;
 	int got, r = 0;
 
-	scry_honesty_init(&g->honesty, g->reader);
+	scry_data_quality_init(&g->quality, g->reader);
 	while ((got = scry_reader_next(g->reader, &event)) > 0 && r == 0) {
-		scry_honesty_event(&g->honesty, event);
+		scry_data_quality_event(&g->quality, event);
 		if (event->type == SCRY_EVENT_STACK)
 			scry_frames_event(&g->frames, &g->names, g->reader,
 					  (const void *)(event + 1));
@@ -256,7 +256,7 @@ static int read_all(struct scry_gvl_view *g)
 		else
 			r = on_wait_line(g, (const void *)(event + 1));
 	}
-	scry_honesty_close(&g->honesty);
+	scry_data_quality_close(&g->quality);
 	return r ? r : got;
 }
 
@@ -432,9 +432,9 @@ static void push(struct scry_gvl_view *g)
 		scry_gvl_push_stacks(g);
 		return;
 	}
-	g->honesty.noun = "critical sections";
-	g->honesty.shown = g->sum.ends;
-	g->doc->ops->honesty(g->doc, &g->honesty);
+	g->quality.noun = "critical sections";
+	g->quality.shown = g->sum.ends;
+	g->doc->ops->quality(g->doc, &g->quality);
 	scry_gvl_push_head(g);
 	scry_gvl_push_tables(g);
 }

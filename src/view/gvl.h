@@ -10,7 +10,7 @@
 #include "base/map.h"
 #include "view/frames.h"
 #include "view/grep.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/view.h"
 
 #define SCRY_GVL_CPU_UNKNOWN UINT64_MAX
@@ -35,7 +35,7 @@ struct scry_gvl_view {
 	struct scry_reader *reader;
 	const struct scry_view_opts *opts;
 	struct scry_doc *doc;
-	struct scry_honesty honesty;
+	struct scry_data_quality quality;
 	struct scry_grep grep;
 	struct scry_ev_gvl sum;	   /* of all locks; pid: of the last */
 	uint32_t locks, processes; /* locks: more where one runs another program (exec) */

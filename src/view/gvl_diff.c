@@ -356,10 +356,10 @@ static void push(struct diff *d)
 	sort(d, &d->rows);
 	sort(d, &d->threads);
 	for (int i = 0; i < 2; i++)
-		d->doc->ops->honesty(d->doc, &d->v[i].honesty);
+		d->doc->ops->quality(d->doc, &d->v[i].quality);
 	judge(d, &all);
 	for (int i = 0; i < 2; i++)
-		scry_honesty_notes(&d->v[i].honesty, d->doc);
+		scry_data_quality_notes(&d->v[i].quality, d->doc);
 	push_totals(d, &all);
 	if (d->opts->by != SCRY_VIEW_BY_THREAD)
 		push_table(d, &d->rows, NULL);
@@ -373,14 +373,14 @@ static int read_side(struct diff *d, const struct scry_diff_side *side, int at)
 	struct scry_gvl_view *v = &d->v[at];
 	int r = scry_gvl_view_read(v, side->reader, d->opts, d->doc);
 
-	v->honesty.label = side->name;
-	v->honesty.noun = "critical sections";
-	v->honesty.shown = v->sum.ends;
+	v->quality.label = side->name;
+	v->quality.noun = "critical sections";
+	v->quality.shown = v->sum.ends;
 	d->seconds[at] = (double)scry_gvl_known_ns(v) / 1e9;
 	if (r == 0 && d->seconds[at] <= 0)
 		return scry_fail(-EINVAL, "'%s' knows nothing of the GVL%s",
 				 side->name ? side->name : "the recording",
-				 v->honesty.has_totals ? "" : ": it ends before its watch did");
+				 v->quality.has_totals ? "" : ": it ends before its watch did");
 	return r;
 }
 

@@ -267,7 +267,7 @@ static void judge(struct scry_gvl_view *g, uint64_t waited)
 		are_more |= scry_gvl_waited_ns(&g->threads[i]) && g->threads[i].threads > 1;
 	}
 	scry_buf_clear(b);
-	if (!g->honesty.has_totals)
+	if (!g->quality.has_totals)
 		scry_buf_printf(b, "as far as the recording goes: ");
 	if (g->sum.crowded)
 		scry_buf_printf(b, "of the threads for which there was room: ");
@@ -317,7 +317,7 @@ static void push_notes(struct scry_gvl_view *g)
 	tell_wait(g, true);
 	tell_wait(g, false);
 	tell_cpu(g);
-	scry_honesty_notes(&g->honesty, g->doc);
+	scry_data_quality_notes(&g->quality, g->doc);
 }
 
 /* A VM that gives the lock to the next thread lets nobody in before that one: from 3.3 on, to

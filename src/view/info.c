@@ -2,7 +2,7 @@
  * The info view: what a recording is made of, whole or torn.
  */
 #include "base/text.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/view.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 
 struct info {
 	struct scry_reader *reader;
-	struct scry_honesty honesty;
+	struct scry_data_quality quality;
 	struct scry_ev_session session;
 	uint64_t first_ns, last_ns;
 };
@@ -32,12 +32,12 @@ static int read_all(struct info *info)
 
 	while ((got = scry_reader_next(info->reader, &event)) > 0) {
 		see_times(info);
-		scry_honesty_event(&info->honesty, event);
-		info->honesty.shown += event->type != SCRY_EVENT_STRING;
+		scry_data_quality_event(&info->quality, event);
+		info->quality.shown += event->type != SCRY_EVENT_STRING;
 		if (event->type == SCRY_EVENT_SESSION)
 			memcpy(&info->session, event + 1, sizeof(info->session));
 	}
-	scry_honesty_close(&info->honesty);
+	scry_data_quality_close(&info->quality);
 	return got;
 }
 
@@ -125,16 +125,16 @@ int scry_view_info(struct scry_reader *reader, const struct scry_view_opts *opts
 	struct info info = {.reader = reader};
 	int err;
 
-	scry_honesty_init(&info.honesty, reader);
+	scry_data_quality_init(&info.quality, reader);
 	err = read_all(&info);
 	if (err)
 		return err;
-	info.honesty.noun = "events";
-	scry_honesty_push(&info.honesty, doc);
+	info.quality.noun = "events";
+	scry_data_quality_push(&info.quality, doc);
 	push_totals(&info, doc);
 	push_kinds(&info, doc);
-	if (info.honesty.process_count - info.honesty.exec_count > 1)
+	if (info.quality.process_count - info.quality.exec_count > 1)
 		scry_doc_remark(doc, "processes: %u; --view events lists them",
-				info.honesty.process_count - info.honesty.exec_count);
+				info.quality.process_count - info.quality.exec_count);
 	return 0;
 }

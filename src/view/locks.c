@@ -13,7 +13,7 @@
 #include "view/functions.h"
 #include "view/table.h"
 #include "view/grep.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/native_frames.h"
 #include "view/verdict.h"
 
@@ -37,7 +37,7 @@ struct locks {
 	struct scry_reader *reader;
 	const struct scry_view_opts *opts;
 	struct scry_doc *doc;
-	struct scry_honesty honesty;
+	struct scry_data_quality quality;
 	struct scry_grep grep;
 	struct scry_native_frames frames;
 	struct lock *locks;
@@ -227,16 +227,16 @@ static void put_owner(const struct lock *k, struct scry_buf *b)
 /* Less than a hundredth of one thread's time: nothing is to be won. */
 static bool is_little(const struct locks *l, const struct sums *mutexes)
 {
-	return mutexes->total_ns < l->honesty.watched_ns / 100;
+	return mutexes->total_ns < l->quality.watched_ns / 100;
 }
 
 static void put_within(const struct locks *l, uint64_t ns, struct scry_buf *b)
 {
 	scry_text_duration(b, ns);
-	if (!l->honesty.watched_ns)
+	if (!l->quality.watched_ns)
 		return;
 	scry_buf_printf(b, " together within ");
-	scry_text_duration(b, l->honesty.watched_ns);
+	scry_text_duration(b, l->quality.watched_ns);
 }
 
 /* The sentence that a person can act on. */
@@ -247,7 +247,7 @@ static void judge(struct locks *l, const struct sums *mutexes)
 	struct scry_buf *b = &l->buf;
 
 	scry_buf_clear(b);
-	if (!l->honesty.has_totals) /* it ends before the watch did */
+	if (!l->quality.has_totals) /* it ends before the watch did */
 		scry_buf_printf(b, "as far as the recording goes: ");
 	if (!at) {
 		scry_buf_printf(b, "no thread began to wait for a mutex that another one had");
@@ -416,12 +416,12 @@ static void push(struct locks *l)
 
 	if (l->row_count)
 		qsort(l->rows, l->row_count, sizeof(*l->rows), by_total);
-	l->honesty.noun = "waits";
-	l->honesty.shown = mutexes.waits + conditions.waits;
-	l->doc->ops->honesty(l->doc, &l->honesty);
+	l->quality.noun = "waits";
+	l->quality.shown = mutexes.waits + conditions.waits;
+	l->doc->ops->quality(l->doc, &l->quality);
 	judge(l, &mutexes);
 	note_open(l, &mutexes);
-	scry_honesty_notes(&l->honesty, l->doc);
+	scry_data_quality_notes(&l->quality, l->doc);
 	push_totals(l, &mutexes, &conditions);
 	if (mutexes.waits || l->doc->is_data)
 		push_rows(l, false);
@@ -435,9 +435,9 @@ static int read_all(struct locks *l)
 	const struct scry_event *event;
 	int got, r = 0;
 
-	scry_honesty_init(&l->honesty, l->reader);
+	scry_data_quality_init(&l->quality, l->reader);
 	while ((got = scry_reader_next(l->reader, &event)) > 0 && r == 0) {
-		scry_honesty_event(&l->honesty, event);
+		scry_data_quality_event(&l->quality, event);
 		if (event->type == SCRY_EVENT_STACK)
 			r = scry_native_frames_event(&l->frames, (const void *)(event + 1));
 		else if (event->type == SCRY_EVENT_LOCK)
@@ -445,7 +445,7 @@ static int read_all(struct locks *l)
 		else if (event->type == SCRY_EVENT_WAIT)
 			r = on_wait(l, event);
 	}
-	scry_honesty_close(&l->honesty);
+	scry_data_quality_close(&l->quality);
 	return r ? r : got;
 }
 

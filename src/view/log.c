@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "view/functions.h"
 #include "view/grep.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/view.h"
 
 #define ARGS_MAX 6
@@ -84,31 +84,31 @@ static void push(struct scry_reader *reader, const struct scry_event *event,
 static int show(struct log *l, struct scry_reader *reader, struct scry_doc *doc)
 {
 	const struct scry_event *event;
-	struct scry_honesty honesty;
+	struct scry_data_quality quality;
 	uint64_t top = l->opts->top == SCRY_VIEW_TOP_DEFAULT ? 0 : l->opts->top;
 	int got, r = 0;
 
-	scry_honesty_init(&honesty, reader);
+	scry_data_quality_init(&quality, reader);
 	while ((got = scry_reader_next(reader, &event)) > 0 && r == 0 && !ferror(doc->out)) {
 		const void *payload = event + 1;
 
-		scry_honesty_event(&honesty, event);
+		scry_data_quality_event(&quality, event);
 		if (event->type == SCRY_EVENT_FUNCTION)
 			r = add_function(l, payload);
-		if (event->type == SCRY_EVENT_ENTRY && (!top || honesty.shown < top)) {
+		if (event->type == SCRY_EVENT_ENTRY && (!top || quality.shown < top)) {
 			const struct scry_ev_function *f = find(l, payload);
 
 			if (!is_wanted(l, reader, payload, f))
 				continue;
 			push(reader, event, f, doc);
-			honesty.shown++;
+			quality.shown++;
 		}
 	}
 	if (got < 0 || r < 0)
 		return got < 0 ? got : r;
-	scry_honesty_close(&honesty);
-	honesty.noun = "calls";
-	scry_honesty_push(&honesty, doc);
+	scry_data_quality_close(&quality);
+	quality.noun = "calls";
+	scry_data_quality_push(&quality, doc);
 	return 0;
 }
 

@@ -11,7 +11,7 @@
 #include "rec/malloc_text.h"
 #include "view/functions.h"
 #include "view/grep.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/malloc_growth.h"
 #include "view/malloc_places.h"
 #include "view/malloc_sizes.h"
@@ -37,7 +37,7 @@ struct malloc_view {
 	struct scry_reader *reader;
 	const struct scry_view_opts *opts;
 	struct scry_doc *doc;
-	struct scry_honesty honesty;
+	struct scry_data_quality quality;
 	enum scry_malloc_verdict verdict;
 	bool is_cut; /* more was lost than a verdict can do without */
 	struct scry_malloc_sum sum;
@@ -587,7 +587,7 @@ static void note_callers(struct malloc_view *v)
 /* A share of what was recorded is not by how much it was slower. */
 static void note_slowdown(struct malloc_view *v)
 {
-	const struct scry_honesty *h = &v->honesty;
+	const struct scry_data_quality *h = &v->quality;
 	struct scry_buf line = {0};
 	double slower;
 
@@ -659,9 +659,10 @@ static void note_left_out(struct malloc_view *v)
 /* --pid of somebody who is not in it: who is. */
 static int no_such_process(struct malloc_view *v)
 {
-	const struct scry_honesty *h = &v->honesty;
-	uint32_t count = h->process_count < SCRY_HONESTY_PROCESSES ? h->process_count
-								   : SCRY_HONESTY_PROCESSES;
+	const struct scry_data_quality *h = &v->quality;
+	uint32_t count = h->process_count < SCRY_DATA_QUALITY_PROCESSES
+				 ? h->process_count
+				 : SCRY_DATA_QUALITY_PROCESSES;
 	int told = 0;
 
 	scry_buf_clear(&v->buf);
@@ -681,7 +682,7 @@ static int no_such_process(struct malloc_view *v)
 /* Of a recording that is cut, or has holes, nothing is told that the rest would change. */
 static enum scry_malloc_verdict judge(struct malloc_view *v)
 {
-	const struct scry_honesty *h = &v->honesty;
+	const struct scry_data_quality *h = &v->quality;
 
 	v->is_cut = h->has_lost_more || h->lost > v->process->calls / LOST;
 	if (!v->is_cut) {
@@ -712,17 +713,17 @@ static int push(struct malloc_view *v)
 	for (uint32_t i = 0; i < v->sum.count; i++) {
 		const struct scry_malloc_process *p = v->sum.processes[i];
 
-		v->honesty.shown += p->calls;
-		v->honesty.nameless_count +=
-			!p->exe_str && p->calls && !scry_honesty_has_process(&v->honesty, p->pid);
+		v->quality.shown += p->calls;
+		v->quality.nameless_count += !p->exe_str && p->calls &&
+					     !scry_data_quality_has_process(&v->quality, p->pid);
 	}
-	v->honesty.noun = "calls";
+	v->quality.noun = "calls";
 	v->process = scry_malloc_sum_main(&v->sum);
 	if (v->opts->pid && is_empty(v->process))
 		return no_such_process(v);
-	v->doc->ops->honesty(v->doc, &v->honesty);
+	v->doc->ops->quality(v->doc, &v->quality);
 	if (is_empty(v->process)) {
-		scry_honesty_notes(&v->honesty, v->doc);
+		scry_data_quality_notes(&v->quality, v->doc);
 		scry_buf_clear(&v->buf);
 		scry_buf_printf(&v->buf, "no call of malloc was recorded");
 		scry_verdict_note(v->doc, &v->buf);
@@ -743,7 +744,7 @@ static int push(struct malloc_view *v)
 	note_others(v);
 	note_left_out(v);
 	note_slowdown(v);
-	scry_honesty_notes(&v->honesty, v->doc);
+	scry_data_quality_notes(&v->quality, v->doc);
 	push_totals(v);
 	err = push_callers(v);
 	if (err || v->doc->is_folded)
@@ -774,15 +775,15 @@ int scry_view_malloc(struct scry_reader *reader, const struct scry_view_opts *op
 	v.sum.began_ns = scry_reader_head(reader)->mono_ns;
 	v.sum.has_at = v.moment == MOMENT_TIME;
 	v.sum.at_ns = v.time_ns;
-	scry_honesty_init(&v.honesty, reader);
+	scry_data_quality_init(&v.quality, reader);
 	while (!err && (got = scry_reader_next(reader, &event)) > 0) {
 		v.end_ns = event->time_ns > v.end_ns ? event->time_ns : v.end_ns;
-		scry_honesty_event(&v.honesty, event);
+		scry_data_quality_event(&v.quality, event);
 		err = scry_malloc_sum_event(&v.sum, event);
 	}
 	err = err ? err : got;
 	if (!err) {
-		scry_honesty_close(&v.honesty);
+		scry_data_quality_close(&v.quality);
 		scry_malloc_sum_close(&v.sum);
 		err = push(&v);
 		doc->section = doc->title = NULL;

@@ -9,7 +9,7 @@
 #include "base/intern.h"
 #include "base/text.h"
 #include "view/functions.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/malloc_places.h"
 #include "view/table.h"
 #include "view/verdict.h"
@@ -39,7 +39,7 @@ struct diff {
 	struct scry_doc *doc;
 	struct scry_malloc_sum sums[2];
 	struct scry_malloc_places places[2];
-	struct scry_honesty honesty[2];
+	struct scry_data_quality quality[2];
 	struct scry_intern keys;
 	struct diff_row *rows;
 	size_t count, same;
@@ -89,14 +89,14 @@ static int read_side(struct diff *d, int at)
 
 	sum->reader = reader;
 	sum->began_ns = scry_reader_head(reader)->mono_ns;
-	scry_honesty_init(&d->honesty[at], reader);
+	scry_data_quality_init(&d->quality[at], reader);
 	while (!err && (got = scry_reader_next(reader, &event)) > 0) {
-		scry_honesty_event(&d->honesty[at], event);
+		scry_data_quality_event(&d->quality[at], event);
 		err = scry_malloc_sum_event(sum, event);
 	}
 	if (err || got < 0)
 		return err ? err : got;
-	scry_honesty_close(&d->honesty[at]);
+	scry_data_quality_close(&d->quality[at]);
 	scry_malloc_sum_close(sum);
 	d->places[at] = (struct scry_malloc_places){
 		.process = scry_malloc_sum_main(sum),
@@ -106,9 +106,9 @@ static int read_side(struct diff *d, int at)
 	if (!d->places[at].process || !d->places[at].process->calls)
 		return scry_fail(-EINVAL, "'%s' has no call of malloc",
 				 d->sides[at].name ? d->sides[at].name : "the recording");
-	d->honesty[at].label = d->sides[at].name;
-	d->honesty[at].noun = "calls";
-	d->honesty[at].shown = d->places[at].process->calls;
+	d->quality[at].label = d->sides[at].name;
+	d->quality[at].noun = "calls";
+	d->quality[at].shown = d->places[at].process->calls;
 	return scry_malloc_places_merge(&d->places[at]);
 }
 
@@ -307,8 +307,8 @@ static void note_losses(struct diff *d)
 	bool has_holes = false;
 
 	for (int i = 0; i < 2; i++)
-		has_holes |= d->honesty[i].has_lost_more ||
-			     d->honesty[i].lost > d->places[i].process->calls / LOST;
+		has_holes |= d->quality[i].has_lost_more ||
+			     d->quality[i].lost > d->places[i].process->calls / LOST;
 	if (has_holes)
 		d->doc->ops->note(d->doc, holes, sizeof(holes) - 1);
 }
@@ -321,11 +321,11 @@ static void push(struct diff *d)
 	};
 
 	for (int i = 0; i < 2; i++) /* for programs the later one is "honesty" */
-		d->doc->ops->honesty(d->doc, &d->honesty[d->doc->is_data ? 1 - i : i]);
+		d->doc->ops->quality(d->doc, &d->quality[d->doc->is_data ? 1 - i : i]);
 	judge(d, &table);
 	note_losses(d);
 	for (int i = 0; i < 2; i++)
-		scry_honesty_notes(&d->honesty[i], d->doc);
+		scry_data_quality_notes(&d->quality[i], d->doc);
 	push_totals(d);
 	scry_table_push(&table, d->doc);
 }

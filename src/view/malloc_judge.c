@@ -1,7 +1,7 @@
 /* Which allocator suits, or that it cannot be told. See malloc_replay.h. */
 #include "view/malloc_replay.h"
 
-#include "view/honesty.h"
+#include "view/data_quality.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -191,7 +191,7 @@ static void put_program(char *text, size_t size, const struct scry_replay_report
 /* Blocks whose end is missing live on in each replay, and those without a beginning were never. */
 static bool is_lossy(const struct scry_replay_report *r)
 {
-	return r->honesty && (r->honesty->has_lost_more || r->honesty->lost > r->calls / LOST);
+	return r->quality && (r->quality->has_lost_more || r->quality->lost > r->calls / LOST);
 }
 
 static int compare_values(const void *a, const void *b)
@@ -405,8 +405,8 @@ void scry_replay_judge(const struct scry_replay_report *r, struct scry_replay_ve
 		snprintf(v->sentence, sizeof(v->sentence),
 			 "cannot tell: %s%llu calls were lost when this was recorded, and replays "
 			 "are of the other %llu; fix: record it again",
-			 r->honesty->has_lost_more ? "at least " : "",
-			 (unsigned long long)r->honesty->lost, (unsigned long long)r->calls);
+			 r->quality->has_lost_more ? "at least " : "",
+			 (unsigned long long)r->quality->lost, (unsigned long long)r->calls);
 		return;
 	}
 	if (r->count < 2 || !is_tried(r, &r->rows[0])) {
@@ -484,7 +484,7 @@ void scry_replay_judge_real(const struct scry_replay_report *r,
 	real.null_cpu_ns = real.null_spread_ns = real.program_cpu_ns = 0;
 	real.program_rss_peak = 0;
 	real.crossed = 0;    /* and so is what its memory differs by */
-	real.honesty = NULL; /* nothing was recorded of them */
+	real.quality = NULL; /* nothing was recorded of them */
 	if (real.count > SCRY_REPLAY_ROWS_MAX)
 		real.count = SCRY_REPLAY_ROWS_MAX;
 	for (uint32_t i = 0; i < real.count; i++) {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/verdict.h"
 
 #define ROWS_MAX 16 /* allocators that the memory beside malloc's is learned of */
@@ -419,8 +419,8 @@ void scry_replay_push(const struct scry_replay_report *r, struct scry_doc *doc)
 
 	scry_replay_judge(r, &verdict);
 	scry_replay_judge_real(r, &real);
-	if (r->honesty)
-		scry_honesty_push(r->honesty, doc);
+	if (r->quality)
+		scry_data_quality_push(r->quality, doc);
 	scry_buf_printf(&sentence, "%s", verdict.sentence);
 	scry_verdict(doc, &sentence);
 	scry_buf_done(&sentence);

@@ -73,7 +73,7 @@ struct scry_replay_report {
 	uint64_t processors;			/* of this machine */
 	const struct scry_replay_point *live;	/* bytes asked for */
 	uint32_t live_count;
-	const struct scry_honesty *honesty;
+	const struct scry_data_quality *quality;
 	const char *const *notes;
 	uint32_t note_count;
 };

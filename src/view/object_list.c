@@ -282,7 +282,7 @@ static int read_events(struct scry_object_list *list, struct scry_reader *reader
 
 		if (err)
 			return err;
-		scry_honesty_event(&list->honesty, event);
+		scry_data_quality_event(&list->quality, event);
 		if (event->type == SCRY_EVENT_STACK)
 			scry_frames_event(&list->tables->frames, &list->tables->names, reader,
 					  (const void *)(event + 1));
@@ -290,11 +290,11 @@ static int read_events(struct scry_object_list *list, struct scry_reader *reader
 	if (got < 0)
 		return got;
 	scry_sites_close(sites);
-	scry_honesty_close(&list->honesty);
-	list->honesty.errors += sites->dropped;
+	scry_data_quality_close(&list->quality);
+	list->quality.errors += sites->dropped;
 	list->events = sites->events;
 	list->frees_older =
-		list->honesty.has_totals ? list->honesty.frees_older : sites->frees_older;
+		list->quality.has_totals ? list->quality.frees_older : sites->frees_older;
 	if (sites->slice && !sites->has_final && !sites->until_ns)
 		list->slice_end_ns = sites->slice_end_ns;
 	return 0;
@@ -328,7 +328,7 @@ int scry_object_list_read(struct scry_object_list *list, struct scry_reader *rea
 	struct wanted wanted = {0};
 	int err = scry_grep_init(&wanted.grep, list->opts->grep);
 
-	scry_honesty_init(&list->honesty, reader);
+	scry_data_quality_init(&list->quality, reader);
 	scry_frames_begin(&list->tables->frames);
 	if (!err)
 		err = scry_filter_init(&wanted.filter, &list->opts->filter);

@@ -8,7 +8,7 @@
 #define SCRY_VIEW_OBJECT_LIST_H
 
 #include "view/frames.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/object_rows.h"
 #include "view/view.h"
 
@@ -32,7 +32,7 @@ struct scry_object_list {
 	bool is_one;	    /* only the sites of `only_pid` */
 	uint32_t only_pid;
 	/* results */
-	struct scry_honesty honesty;
+	struct scry_data_quality quality;
 	struct scry_object_row *rows;
 	size_t count;
 	struct scry_object_counts all; /* of every site, listed or not */

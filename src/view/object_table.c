@@ -171,8 +171,8 @@ struct scry_object_table scry_object_table_of(const struct scry_object_list *lis
 	return (struct scry_object_table){
 		.list = list,
 		.doc = doc,
-		.has_full = list->honesty.full_gcs > 0,
-		.has_ages = list->honesty.gcs > 0 || list->all.max_age > 0,
+		.has_full = list->quality.full_gcs > 0,
+		.has_ages = list->quality.gcs > 0 || list->all.max_age > 0,
 		.has_stars = list->has_slots && list->has_sizes,
 	};
 }

@@ -56,7 +56,7 @@ static void push_totals(const struct objects *o)
 		TOTAL(is_data || all->unsized, "unsized", "objects whose bytes are not all counted",
 		      scry_cell_number(all->unsized)),
 		TOTAL(true, "live",
-		      l->honesty.forced_gc_ns ? "live after a forced collection"
+		      l->quality.forced_gc_ns ? "live after a forced collection"
 					      : "not freed yet (may be garbage; --force-gc tells)",
 		      scry_cell_number(all->live)),
 		TOTAL(is_data || all->is_scaled, "live_error",
@@ -78,7 +78,7 @@ static void push_totals(const struct objects *o)
 		      scry_cell_number(l->unfollowed)),
 		TOTAL(true, "frees_older", "freed that were made before the watch",
 		      scry_cell_known(l->frees_older,
-				      !l->is_one && (l->honesty.has_totals || l->frees_older))),
+				      !l->is_one && (l->quality.has_totals || l->frees_older))),
 		TOTAL(true, "internal",
 		      o->opts->internal ? "internal to the VM" : "internal to the VM, not listed",
 		      scry_cell_number(l->internal)),
@@ -118,7 +118,7 @@ static void push_notes(const struct objects *o)
 				  "says only the heap slot is counted, or not all outside it");
 	if (l->slice_end_ns) {
 		scry_buf_printf(&buf, "the end is missing: the figures are those of ");
-		scry_text_duration(&buf, l->slice_end_ns - l->honesty.first_slice_ns);
+		scry_text_duration(&buf, l->slice_end_ns - l->quality.first_slice_ns);
 		scry_buf_printf(&buf, " after the beginning, when the last slice was written");
 		note(o, scry_buf_str(&buf));
 	}
@@ -188,7 +188,7 @@ static void put_empty(const struct objects *o, struct scry_buf *buf)
 {
 	const struct scry_object_list *l = &o->list;
 
-	if (!l->events && !l->honesty.has_totals)
+	if (!l->events && !l->quality.has_totals)
 		scry_buf_printf(buf, "no counters: scry was ended before it could write them");
 	else if (!l->all.allocated)
 		scry_buf_printf(buf, "no object was made while watching");
@@ -394,9 +394,9 @@ static int push(struct objects *o)
 	o->sort = scry_view_sort_of(o->opts);
 	o->doc->weight = weights[o->sort];
 	o->table = scry_object_table_of(l, o->doc);
-	l->honesty.noun = "objects";
-	l->honesty.shown = l->all.allocated;
-	scry_honesty_push(&l->honesty, o->doc);
+	l->quality.noun = "objects";
+	l->quality.shown = l->all.allocated;
+	scry_data_quality_push(&l->quality, o->doc);
 	push_notes(o);
 	if (!o->doc->is_folded && (o->doc->is_data || !o->opts->stacks))
 		choose_order(o);

@@ -11,7 +11,7 @@
 #include "base/intern.h"
 #include "base/text.h"
 #include "view/doc.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/flame_css.h" /* both made by meson: static const char flame_css[], flame_js[] */
 #include "view/flame_js.h"
 #include "view/gem.h"
@@ -68,12 +68,12 @@ static void add_talk(struct flame *flame)
 	scry_buf_append(&flame->talk, ",\n", 2);
 }
 
-static void flame_honesty(struct scry_doc *doc, const struct scry_honesty *honesty)
+static void flame_honesty(struct scry_doc *doc, const struct scry_data_quality *quality)
 {
 	struct flame *flame = doc->renderer;
 
 	scry_buf_clear(&flame->line);
-	scry_honesty_line(honesty, doc->view, &flame->line);
+	scry_data_quality_line(quality, doc->view, &flame->line);
 	add_talk(flame);
 }
 
@@ -270,7 +270,7 @@ static int flame_end(struct scry_doc *doc)
 int scry_out_flame_open(struct scry_doc *doc)
 {
 	static const struct scry_doc_ops ops = {
-		.honesty = flame_honesty,
+		.quality = flame_honesty,
 		.note = flame_note,
 		.verdict = flame_verdict,
 		.totals = flame_totals,

@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "view/doc.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/native_frames.h"
 
 #include <assert.h>
@@ -27,12 +27,12 @@ struct folded {
 	bool is_short;	       /* no memory for a line */
 };
 
-static void folded_honesty(struct scry_doc *doc, const struct scry_honesty *honesty)
+static void folded_honesty(struct scry_doc *doc, const struct scry_data_quality *quality)
 {
 	struct folded *folded = doc->renderer;
 
 	scry_buf_clear(&folded->line);
-	scry_honesty_line(honesty, doc->view, &folded->line);
+	scry_data_quality_line(quality, doc->view, &folded->line);
 	if (doc->talk)
 		fprintf(doc->talk, "%s\n", scry_buf_str(&folded->line));
 }
@@ -183,7 +183,7 @@ static int folded_end(struct scry_doc *doc)
 int scry_out_folded_open(struct scry_doc *doc)
 {
 	static const struct scry_doc_ops ops = {
-		.honesty = folded_honesty,
+		.quality = folded_honesty,
 		.note = folded_note,
 		.verdict = folded_verdict,
 		.totals = folded_totals,

@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "view/doc.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 struct out_json {
 	struct scry_json json;
-	bool has_begun, has_honesty;
+	bool has_begun, has_quality;
 	bool in_notes;
 	struct scry_buf verdict; /* until the notes have ended */
 	bool in_rows;
@@ -199,13 +199,13 @@ static void key_string(struct scry_json *json, const struct scry_reader *reader,
 	put_cell(json, SCRY_CELL_TEXT, &cell);
 }
 
-static void put_processes(struct scry_json *json, const struct scry_honesty *h)
+static void put_processes(struct scry_json *json, const struct scry_data_quality *h)
 {
 	uint32_t i;
 
 	scry_json_key(json, "processes");
 	scry_json_array_begin(json);
-	for (i = 0; i < h->process_count && i < SCRY_HONESTY_PROCESSES; i++) {
+	for (i = 0; i < h->process_count && i < SCRY_DATA_QUALITY_PROCESSES; i++) {
 		scry_json_object_begin(json);
 		key_u64(json, "pid", h->processes[i].pid);
 		key_string(json, h->reader, "exe", h->processes[i].exe_str);
@@ -215,7 +215,7 @@ static void put_processes(struct scry_json *json, const struct scry_honesty *h)
 	scry_json_array_end(json);
 }
 
-static void put_causes(struct scry_json *json, const struct scry_honesty *h)
+static void put_causes(struct scry_json *json, const struct scry_data_quality *h)
 {
 	uint32_t i;
 
@@ -251,7 +251,7 @@ static void begin_without_honesty(struct scry_doc *doc)
 	out->has_begun = true;
 }
 
-static void json_honesty(struct scry_doc *doc, const struct scry_honesty *h)
+static void json_honesty(struct scry_doc *doc, const struct scry_data_quality *h)
 {
 	struct out_json *out = doc->renderer;
 	struct scry_json *json = &out->json;
@@ -261,8 +261,8 @@ static void json_honesty(struct scry_doc *doc, const struct scry_honesty *h)
 		begin_document(doc, json);
 	else
 		new_line(doc, json);
-	scry_json_key(json, out->has_honesty ? "honesty_from" : "honesty");
-	out->has_honesty = out->has_begun = true;
+	scry_json_key(json, out->has_quality ? "honesty_from" : "honesty");
+	out->has_quality = out->has_begun = true;
 	scry_json_object_begin(json);
 	scry_json_key(json, "is_complete");
 	scry_json_bool(json, h->has_totals && !h->lost && !h->has_lost_more && !h->missing &&
@@ -290,7 +290,7 @@ static void json_honesty(struct scry_doc *doc, const struct scry_honesty *h)
 		scry_json_double(json, (double)h->start_ns / 1000);
 	}
 	scry_json_key(json, "overhead_pct");
-	if (scry_honesty_overhead(h, &percent))
+	if (scry_data_quality_overhead(h, &percent))
 		scry_json_double(json, (double)(int64_t)(percent * 100 + 0.5) / 100);
 	else
 		scry_json_null(json);
@@ -442,7 +442,7 @@ static int json_end(struct scry_doc *doc)
 int scry_out_json_open(struct scry_doc *doc)
 {
 	static const struct scry_doc_ops ops = {
-		.honesty = json_honesty,
+		.quality = json_honesty,
 		.note = json_note,
 		.verdict = json_verdict,
 		.totals = json_totals,

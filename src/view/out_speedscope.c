@@ -18,7 +18,7 @@
 #include "base/json.h"
 #include "base/map.h"
 #include "view/doc.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/native_frames.h"
 
 #define FRAMES_MAX (1u << 20)
@@ -43,11 +43,11 @@ struct speedscope {
 	bool is_short;
 };
 
-static void speedscope_honesty(struct scry_doc *doc, const struct scry_honesty *honesty)
+static void speedscope_honesty(struct scry_doc *doc, const struct scry_data_quality *quality)
 {
 	struct speedscope *s = doc->renderer;
 
-	scry_honesty_line(honesty, doc->view, &s->note);
+	scry_data_quality_line(quality, doc->view, &s->note);
 }
 
 /* What is missing is in the name of the file's contents; the rest the viewer has no place for. */
@@ -280,7 +280,7 @@ static int speedscope_end(struct scry_doc *doc)
 int scry_out_speedscope_open(struct scry_doc *doc)
 {
 	static const struct scry_doc_ops ops = {
-		.honesty = speedscope_honesty,
+		.quality = speedscope_honesty,
 		.note = speedscope_note,
 		.verdict = speedscope_verdict,
 		.totals = speedscope_totals,

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "view/doc.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -155,7 +155,7 @@ static void put_head(struct scry_doc *doc)
 	print_all(doc, &text->notes);
 }
 
-static void text_honesty(struct scry_doc *doc, const struct scry_honesty *honesty)
+static void text_honesty(struct scry_doc *doc, const struct scry_data_quality *quality)
 {
 	/* of two recordings it is a command, and no view */
 	const char *view = strstr(doc->view, "_diff") ? "diff" : doc->view;
@@ -165,16 +165,16 @@ static void text_honesty(struct scry_doc *doc, const struct scry_honesty *honest
 
 	if (doc->is_stream) {
 		scry_buf_clear(&text->line);
-		scry_honesty_line(honesty, view, &text->line);
+		scry_data_quality_line(quality, view, &text->line);
 		if (out)
 			print_wrapped(doc, out, scry_buf_str(&text->line));
 		return;
 	}
-	scry_honesty_line(honesty, view, &text->whole);
+	scry_data_quality_line(quality, view, &text->whole);
 	scry_buf_zeros(&text->whole, 1);
-	scry_honesty_watched(honesty, view, &text->watched);
+	scry_data_quality_watched(quality, view, &text->watched);
 	scry_buf_zeros(&text->watched, 1);
-	scry_honesty_losses(honesty, &text->losses);
+	scry_data_quality_losses(quality, &text->losses);
 	if (text->losses.len > before)
 		scry_buf_zeros(&text->losses, 1);
 }
@@ -583,7 +583,7 @@ static int text_end(struct scry_doc *doc)
 int scry_out_text_open(struct scry_doc *doc)
 {
 	static const struct scry_doc_ops ops = {
-		.honesty = text_honesty,
+		.quality = text_honesty,
 		.note = text_note,
 		.verdict = text_verdict,
 		.totals = text_totals,

@@ -18,7 +18,7 @@
 #include "view/frames.h"
 #include "view/gem.h"
 #include "view/grep.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/stack_processes.h"
 #include "view/stack_sums.h"
 #include "view/stack_threads.h"
@@ -54,7 +54,7 @@ struct stacks {
 	struct scry_reader *reader;
 	const struct scry_view_opts *opts;
 	struct scry_doc *doc;
-	struct scry_honesty honesty;
+	struct scry_data_quality quality;
 	struct scry_intern names, places;
 	struct scry_frames frames;
 	struct scry_stack_threads threads;
@@ -128,7 +128,7 @@ static int read_all(struct stacks *v)
 	int got, err = 0;
 
 	while (!err && (got = scry_reader_next(v->reader, &event)) > 0) {
-		scry_honesty_event(&v->honesty, event);
+		scry_data_quality_event(&v->quality, event);
 		if (event->type == SCRY_EVENT_STACK)
 			scry_frames_event(&v->frames, &v->names, v->reader,
 					  (const void *)(event + 1));
@@ -690,11 +690,11 @@ static int push(struct stacks *v)
 		return err;
 	if (v->row_count)
 		qsort(v->rows, v->row_count, sizeof(*v->rows), by_time);
-	scry_honesty_close(&v->honesty);
-	v->honesty.noun = "samples";
-	v->honesty.shown = v->sums.sums.valid + v->sums.sums.repaired + v->sums.sums.rejected;
-	v->honesty.unknown_cpu_ns = v->opts->times.cpu ? v->cpu_unknown_ns : 0;
-	scry_honesty_push(&v->honesty, v->doc);
+	scry_data_quality_close(&v->quality);
+	v->quality.noun = "samples";
+	v->quality.shown = v->sums.sums.valid + v->sums.sums.repaired + v->sums.sums.rejected;
+	v->quality.unknown_cpu_ns = v->opts->times.cpu ? v->cpu_unknown_ns : 0;
+	scry_data_quality_push(&v->quality, v->doc);
 	judge(v, &grep);
 	note_idle(v);
 	scry_stack_sums_note(&v->sums, v->doc);
@@ -713,7 +713,7 @@ static int push(struct stacks *v)
 
 static void init(struct stacks *v)
 {
-	scry_honesty_init(&v->honesty, v->reader);
+	scry_data_quality_init(&v->quality, v->reader);
 	scry_intern_init(&v->names, NAMES_MAX, NAMES_BYTES);
 	scry_intern_init(&v->places, PLACES_MAX, PLACES_MAX * (sizeof(struct place) + 1ul));
 	scry_frames_init(&v->frames);
@@ -784,13 +784,13 @@ int scry_stacks_rows(struct scry_reader *reader, const struct scry_view_opts *op
 		if (err)
 			err = scry_fail(err, "no memory to compare stacks");
 	}
-	scry_honesty_close(&v.honesty);
-	v.honesty.noun = "samples";
-	v.honesty.shown = v.sums.sums.valid + v.sums.sums.repaired + v.sums.sums.rejected;
-	io->honesty = v.honesty;
-	io->watched_ns = v.honesty.last_ns > v.honesty.first_ns
-				 ? v.honesty.last_ns - v.honesty.first_ns
-				 : v.honesty.watched_ns;
+	scry_data_quality_close(&v.quality);
+	v.quality.noun = "samples";
+	v.quality.shown = v.sums.sums.valid + v.sums.sums.repaired + v.sums.sums.rejected;
+	io->quality = v.quality;
+	io->watched_ns = v.quality.last_ns > v.quality.first_ns
+				 ? v.quality.last_ns - v.quality.first_ns
+				 : v.quality.watched_ns;
 	done(&v);
 	return err;
 }

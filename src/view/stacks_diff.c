@@ -282,7 +282,7 @@ static int read_side(struct diff *d, const struct scry_diff_side *side, int at)
 	s->take = take;
 	s->arg = d;
 	err = scry_stacks_rows(side->reader, d->opts, s);
-	s->honesty.label = side->name;
+	s->quality.label = side->name;
 	if (!err && !s->watched_ns)
 		err = scry_fail(-EINVAL, "'%s' ends before its watch did",
 				side->name ? side->name : "the recording");
@@ -301,10 +301,10 @@ int scry_view_stacks_diff(const struct scry_diff_side sides[2], const struct scr
 	if (!err) {
 		sort(&d);
 		for (int i = 0; i < 2; i++)
-			doc->ops->honesty(doc, &d.sides[i].honesty);
+			doc->ops->quality(doc, &d.sides[i].quality);
 		judge(&d);
 		for (int i = 0; i < 2; i++)
-			scry_honesty_notes(&d.sides[i].honesty, doc);
+			scry_data_quality_notes(&d.sides[i].quality, doc);
 		push_totals(&d);
 		push_table(&d);
 	}

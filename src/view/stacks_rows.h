@@ -2,7 +2,7 @@
 #ifndef SCRY_VIEW_STACKS_ROWS_H
 #define SCRY_VIEW_STACKS_ROWS_H
 
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/view.h"
 
 struct scry_stacks_row {
@@ -10,8 +10,8 @@ struct scry_stacks_row {
 };
 
 struct scry_stacks_rows {
-	struct scry_honesty honesty; /* closed */
-	uint64_t watched_ns;	     /* of the clock, whatever the number of threads */
+	struct scry_data_quality quality; /* closed */
+	uint64_t watched_ns;		  /* of the clock, whatever the number of threads */
 	/* The caller's: takes a row, as it is shown, but threads without their ids. 0 or -errno. */
 	int (*take)(void *arg, const struct scry_buf *text, const struct scry_stacks_row *row);
 	void *arg;

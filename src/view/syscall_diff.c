@@ -219,10 +219,10 @@ static int push(struct diff *d)
 	if (changed)
 		qsort(d->pairs, changed, sizeof(*d->pairs), by_change);
 	for (int i = 0; i < 2; i++)
-		d->doc->ops->honesty(d->doc, &d->v[i].honesty);
+		d->doc->ops->quality(d->doc, &d->v[i].quality);
 	judge(d, changed);
 	for (int i = 0; i < 2; i++)
-		scry_honesty_notes(&d->v[i].honesty, d->doc);
+		scry_data_quality_notes(&d->v[i].quality, d->doc);
 	const struct scry_pair pairs[] = {
 		{"changed", "rows have changed", SCRY_CELL_COUNT, 0, scry_cell_number(changed)},
 		{"unchanged",
@@ -241,7 +241,7 @@ static int read_side(struct diff *d, const struct scry_syscall_side *side, int a
 	struct scry_syscall_view *v = &d->v[at];
 	int r = scry_syscall_read(v, side->reader, d->opts, d->doc);
 
-	v->honesty.label = side->name;
+	v->quality.label = side->name;
 	if (r == 0 && !v->has_sums)
 		return scry_fail(-EINVAL, "'%s' ends before its watch did", side->name);
 	if (r == 0 && scry_syscall_is_at_sites(v)) /* what a sample has not found is not 0 */

@@ -439,9 +439,9 @@ static void push_totals(struct scry_syscall_view *v)
 void scry_syscall_push_head(struct scry_syscall_view *v,
 			    const struct scry_syscall_verdict *verdicts, size_t count)
 {
-	v->doc->ops->honesty(v->doc, &v->honesty);
+	v->doc->ops->quality(v->doc, &v->quality);
 	judge(v, verdicts, count);
 	note_missing(v);
-	scry_honesty_notes(&v->honesty, v->doc);
+	scry_data_quality_notes(&v->quality, v->doc);
 	push_totals(v);
 }

@@ -434,7 +434,7 @@ static void init(struct scry_syscall_view *v)
 	scry_intern_init(&v->texts, ROWS_MAX, 256u << 20);
 	scry_intern_init(&v->places.keys, ROWS_MAX, ROWS_MAX * 32u);
 	scry_intern_init(&v->shown.keys, ROWS_MAX, ROWS_MAX * 16u);
-	scry_honesty_init(&v->honesty, v->reader);
+	scry_data_quality_init(&v->quality, v->reader);
 }
 
 static void done_table(struct scry_syscall_table *t)
@@ -471,17 +471,17 @@ int scry_syscall_read(struct scry_syscall_view *v, struct scry_reader *reader,
 	v->doc = doc;
 	init(v);
 	while (r == 0 && (got = scry_reader_next(reader, &event)) > 0) {
-		scry_honesty_event(&v->honesty, event);
+		scry_data_quality_event(&v->quality, event);
 		r = on_event(v, event);
 	}
-	scry_honesty_close(&v->honesty);
-	v->honesty.has_own_errors = true;
-	v->honesty.noun = scry_syscall_is_exact(v) ? "system calls" : "samples in system calls";
-	v->honesty.shown = scry_syscall_is_exact(v) ? v->calls : v->inside;
+	scry_data_quality_close(&v->quality);
+	v->quality.has_own_errors = true;
+	v->quality.noun = scry_syscall_is_exact(v) ? "system calls" : "samples in system calls";
+	v->quality.shown = scry_syscall_is_exact(v) ? v->calls : v->inside;
 	if (!opts->pid) {
 		v->calls = v->sums.calls;
 		v->inside = v->sums.inside;
-		v->honesty.shown = scry_syscall_is_exact(v) ? v->calls - v->sums.nowhere
+		v->quality.shown = scry_syscall_is_exact(v) ? v->calls - v->sums.nowhere
 							    : v->inside - v->sums.unplaced;
 	}
 	return r ? r : got;

@@ -8,7 +8,7 @@
 #include "base/intern.h"
 #include "base/map.h"
 #include "view/grep.h"
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/native_frames.h"
 #include "view/syscall_patterns.h"
 #include "view/view.h"
@@ -54,7 +54,7 @@ struct scry_syscall_view {
 	struct scry_reader *reader;
 	const struct scry_view_opts *opts;
 	struct scry_doc *doc;
-	struct scry_honesty honesty;
+	struct scry_data_quality quality;
 	const struct scry_grep *grep;
 	struct scry_native_frames frames;
 	struct scry_ev_syscalls sums;

@@ -21,7 +21,7 @@
 #include "sys/elf_digest.h"
 #include "vm/ruby_cache.h"
 #include "vm/ruby_calib.h"
-#include "vm/ruby_learn.h"
+#include "vm/ruby_infer.h"
 #include "vm/ruby_learners.h" /* made by meson: SCRY_LEARNERS */
 
 #define BOOT_S 10 /* a Ruby older than that which seems not to have booted has another layout */
@@ -357,7 +357,7 @@ static bool may_keep(const struct scry_ruby *ruby)
 static bool is_same_layout(const struct scry_ruby_layout *a, const struct scry_ruby_layout *b)
 {
 	static const size_t parts[][2] = {
-		{0, offsetof(struct scry_ruby_layout, makers)},
+		{0, offsetof(struct scry_ruby_layout, alloc_functions)},
 		{offsetof(struct scry_ruby_layout, sizes), sizeof(struct scry_ruby_layout)},
 	};
 
@@ -378,7 +378,7 @@ void scry_ruby_keep(const struct scry_ruby *ruby)
 
 	if (!may_keep(ruby) || !make_key(ruby, &key) || scry_cache_load(&key, &known) != 0)
 		return;
-	known.layout.makers = ruby->layout.makers;
+	known.layout.alloc_functions = ruby->layout.alloc_functions;
 	known.layout.gvl = ruby->layout.gvl;
 	if (is_same_layout(&known.layout, &ruby->layout))
 		memcpy(known.layout.rehearsed, ruby->layout.rehearsed,
@@ -403,7 +403,7 @@ static void take_found(struct scry_ruby *ruby, const struct scry_cache_key *key)
 
 	if (!key || scry_cache_load(key, &known) != 0)
 		return;
-	ruby->layout.makers = known.layout.makers;
+	ruby->layout.alloc_functions = known.layout.alloc_functions;
 	ruby->layout.gvl = known.layout.gvl;
 	if (is_same_layout(&known.layout, &ruby->layout))
 		memcpy(ruby->layout.rehearsed, known.layout.rehearsed,
@@ -439,7 +439,7 @@ static int learn_now(struct scry_ruby *ruby, const struct scry_proc *proc,
 			"the same library, once; then try again",
 			(int)ruby->pid, proc->comm, ruby->module);
 	tell_source(ruby, "learned now", fresh.learned_s);
-	err = scry_ruby_learn(ruby, proc);
+	err = scry_ruby_infer(ruby, proc);
 	if (err)
 		return err == -ENOEXEC ? fail_old(ruby) : err;
 	take_found(ruby, key);

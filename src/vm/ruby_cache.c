@@ -118,14 +118,14 @@ static bool rules_hold(const uint8_t *bytes)
 
 static bool makers_hold(const uint8_t *bytes)
 {
-	struct scry_ruby_makers m;
+	struct scry_ruby_alloc_functions m;
 
-	if (!is_bool(bytes, offsetof(struct scry_ruby_makers, is_known)) ||
-	    !is_bool(bytes, offsetof(struct scry_ruby_makers, is_proven)) ||
-	    !is_bool(bytes, offsetof(struct scry_ruby_makers, has_ec)))
+	if (!is_bool(bytes, offsetof(struct scry_ruby_alloc_functions, is_known)) ||
+	    !is_bool(bytes, offsetof(struct scry_ruby_alloc_functions, is_proven)) ||
+	    !is_bool(bytes, offsetof(struct scry_ruby_alloc_functions, has_ec)))
 		return false;
 	memcpy(&m, bytes, sizeof(m));
-	return m.count <= SCRY_RUBY_MAKERS_MAX && m.end_argument < 6 && m.end_mask <= 6 &&
+	return m.count <= SCRY_RUBY_ALLOC_FUNCTIONS_MAX && m.end_argument < 6 && m.end_mask <= 6 &&
 	       is_text(m.why, sizeof(m.why));
 }
 
@@ -143,13 +143,15 @@ static bool gvl_holds(const uint8_t *bytes)
 
 uint64_t scry_cache_stamp(const void *layout, bool hooks)
 {
-	const size_t makers = offsetof(struct scry_ruby_layout, makers);
+	const size_t alloc_functions = offsetof(struct scry_ruby_layout, alloc_functions);
 	const size_t sizes = offsetof(struct scry_ruby_layout, sizes);
 	const uint8_t *bytes = layout;
 	uint64_t parts[3] = {
-		XXH3_64bits(bytes, makers),
+		XXH3_64bits(bytes, alloc_functions),
 		XXH3_64bits(bytes + sizes, sizeof(struct scry_ruby_layout) - sizes),
-		hooks ? XXH3_64bits(bytes + makers, sizeof(struct scry_ruby_makers)) : 0,
+		hooks ? XXH3_64bits(bytes + alloc_functions,
+				    sizeof(struct scry_ruby_alloc_functions))
+		      : 0,
 	};
 
 	return XXH3_64bits(parts, sizeof(parts));
@@ -184,7 +186,7 @@ static bool layout_holds(const uint8_t *bytes)
 	memcpy(&leaves, bytes + offsetof(struct scry_ruby_layout, leaf_count), sizeof(leaves));
 	memcpy(&afters, bytes + offsetof(struct scry_ruby_layout, after_count), sizeof(afters));
 	return rules_hold(bytes + offsetof(struct scry_ruby_layout, sizes)) &&
-	       makers_hold(bytes + offsetof(struct scry_ruby_layout, makers)) &&
+	       makers_hold(bytes + offsetof(struct scry_ruby_layout, alloc_functions)) &&
 	       gvl_holds(bytes + offsetof(struct scry_ruby_layout, gvl)) &&
 	       rehearsals_hold(bytes) &&
 	       leaves_hold(bytes, offsetof(struct scry_ruby_layout, leaf), leaves) &&

@@ -18,7 +18,7 @@
 
 #include "base/err.h"
 #include "vm/ruby_dwarf.h"
-#include "vm/ruby_learn.h"
+#include "vm/ruby_infer.h"
 
 #define CHAIN_MAX 4
 #define CODE_BYTES 96u

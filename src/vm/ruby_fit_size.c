@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "vm/ruby_learn_size.h"
+#include "vm/ruby_infer_size.h"
 
 #define LEAF_MIN 3u	/* samples that prove "nothing" or a constant */
 #define VALUES_MIN 5u	/* different sizes that prove a field */
@@ -148,7 +148,7 @@ static bool fit_field(const struct scry_size_set *set, fit_fn fits, struct scry_
 /* --- st_table ----------------------------------------------------------------------------------*/
 
 /* Does this byte select the size? Fills bytes for the powers that were seen. */
-static bool is_power(struct scry_learn *learn, const struct scry_size_set *set,
+static bool is_power(struct scry_infer *infer, const struct scry_size_set *set,
 		     const struct scry_size_rule *rule, int64_t bytes[2][SCRY_SIZE_POWERS])
 {
 	unsigned int n = 0;
@@ -162,8 +162,8 @@ static bool is_power(struct scry_learn *learn, const struct scry_size_set *set,
 		if (rule->via != SCRY_SIZE_DIRECT &&
 		    (!field_of(set->at[i], rule->via, 8, &base) || !scry_size_is_pointer(base)))
 			return false;
-		if (!scry_learn_word(learn, (base + rule->at) & ~7ull, &word) ||
-		    (rule->null_at && !scry_learn_word(learn, base + rule->null_at, &bins)))
+		if (!scry_infer_word(infer, (base + rule->at) & ~7ull, &word) ||
+		    (rule->null_at && !scry_infer_word(infer, base + rule->null_at, &bins)))
 			return false;
 		power = (uint8_t)(word >> (base + rule->at) % 8 * 8);
 		entry = &bytes[bins != 0][power % SCRY_SIZE_POWERS];
@@ -209,20 +209,20 @@ static void extend_powers(const int64_t small[SCRY_SIZE_POWERS], int64_t large[S
 
 /* With the table of a st_table given: by the power alone, or by the power and whether there are
  * bins, as a small table may have them too. */
-static bool fit_power(struct scry_learn *learn, const struct scry_size_set *set,
+static bool fit_power(struct scry_infer *infer, const struct scry_size_set *set,
 		      struct scry_size_rule *ret)
 {
 	int64_t bytes[2][SCRY_SIZE_POWERS];
 
 	for (uint32_t bins = 0; bins <= BINS_MAX; bins += 8) {
 		ret->null_at = (uint16_t)(bins ? (ret->at & ~7u) + bins : 0);
-		if (is_power(learn, set, ret, bytes))
+		if (is_power(infer, set, ret, bytes))
 			return true;
 	}
 	return false;
 }
 
-static bool fit_table(struct scry_learn *learn, const struct scry_size_set *set,
+static bool fit_table(struct scry_infer *infer, const struct scry_size_set *set,
 		      struct scry_size_rule *ret)
 {
 	if (different(set, POWERS_MIN) < POWERS_MIN)
@@ -231,40 +231,40 @@ static bool fit_table(struct scry_learn *learn, const struct scry_size_set *set,
 		.kind = SCRY_SIZE_TABLE, .width = 1, .via = SCRY_SIZE_DIRECT};
 	for (uint32_t at = FIELD_FIRST; at < set->at[0]->head_size; at++) {
 		ret->at = (uint16_t)at;
-		if (fit_power(learn, set, ret))
+		if (fit_power(infer, set, ret))
 			return true;
 	}
 	for (uint32_t via = FIELD_FIRST; via + 8 <= set->at[0]->head_size; via += 8) {
 		ret->via = (uint16_t)via;
 		for (uint32_t at = 0; at < 8; at++) {
 			ret->at = (uint16_t)at;
-			if (fit_power(learn, set, ret))
+			if (fit_power(infer, set, ret))
 				return true;
 		}
 	}
 	return false;
 }
 
-void scry_fit_table_bytes(struct scry_learn *learn, const struct scry_size_set *set,
+void scry_fit_table_bytes(struct scry_infer *infer, const struct scry_size_set *set,
 			  const struct scry_size_rule *rule, int64_t ret[2][SCRY_SIZE_POWERS])
 {
-	if (is_power(learn, set, rule, ret))
+	if (is_power(infer, set, rule, ret))
 		extend_powers(ret[0], ret[rule->null_at != 0]);
 }
 
 /* --- shapes ------------------------------------------------------------------------------------*/
 
 /* The capacities of the samples' shapes, with the list at `base`? */
-static bool is_capacity(struct scry_learn *learn, const struct scry_size_set *set, uint64_t base,
+static bool is_capacity(struct scry_infer *infer, const struct scry_size_set *set, uint64_t base,
 			const struct scry_size_rule *rule)
 {
-	const struct scry_size_rules *r = &learn->child->layout.sizes;
+	const struct scry_size_rules *r = &infer->child->layout.sizes;
 
 	for (size_t i = 0; i < set->count; i++) {
 		uint64_t id = set->at[i]->flags >> r->shape_shift & r->shape_mask;
 		uint64_t at = base + id * r->shape_stride + rule->at, word;
 
-		if (!scry_learn_word(learn, at & ~7ull, &word))
+		if (!scry_infer_word(infer, at & ~7ull, &word))
 			return false;
 		word = word >> at % 8 * 8 & ((1ull << rule->width * 8) - 1);
 		if ((int64_t)word * rule->scale != set->at[i]->extra)
@@ -274,16 +274,16 @@ static bool is_capacity(struct scry_learn *learn, const struct scry_size_set *se
 }
 
 /* Tries each way to cut an array of structs, and each field in it. */
-static bool is_shape_list(struct scry_learn *learn, const struct scry_size_set *set, uint64_t base,
+static bool is_shape_list(struct scry_infer *infer, const struct scry_size_set *set, uint64_t base,
 			  struct scry_size_rule *ret)
 {
-	struct scry_size_rules *r = &learn->child->layout.sizes;
+	struct scry_size_rules *r = &infer->child->layout.sizes;
 
 	*ret = (struct scry_size_rule){.kind = SCRY_SIZE_SHAPE, .scale = 8};
 	for (r->shape_stride = 16; r->shape_stride <= 96; r->shape_stride += 8) {
 		for (ret->width = 4; ret->width >= 2; ret->width /= 2) {
 			for (ret->at = 0; ret->at < r->shape_stride; ret->at += ret->width) {
-				if (is_capacity(learn, set, base, ret))
+				if (is_capacity(infer, set, base, ret))
 					return true;
 			}
 		}
@@ -293,7 +293,7 @@ static bool is_shape_list(struct scry_learn *learn, const struct scry_size_set *
 
 /* What a search for the list of shapes has seen. */
 struct shape_search {
-	struct scry_learn *learn;
+	struct scry_infer *infer;
 	const struct scry_size_set *set;
 	uint64_t used; /* bits that the numbers of the samples' shapes have */
 	uint64_t tried[TRIED_MAX];
@@ -315,7 +315,7 @@ static bool is_tried(struct shape_search *search, uint64_t base)
  * one. The number of the shape may have flags above it: as many bits as fit are the number. */
 static bool try_list(struct shape_search *search, uint64_t base, struct scry_size_rule *ret)
 {
-	struct scry_size_rules *r = &search->learn->child->layout.sizes;
+	struct scry_size_rules *r = &search->infer->child->layout.sizes;
 
 	if (!scry_size_is_pointer(base) || (base % 4096 && base % 4096 != 16) ||
 	    is_tried(search, base))
@@ -325,7 +325,7 @@ static bool try_list(struct shape_search *search, uint64_t base, struct scry_siz
 		if (bits < 32 && !(search->used >> bits & 1))
 			continue; /* the same numbers as with one bit more */
 		r->shape_mask = (uint32_t)((1ull << bits) - 1);
-		if (is_shape_list(search->learn, search->set, base, ret))
+		if (is_shape_list(search->infer, search->set, base, ret))
 			return true;
 	}
 	return false;
@@ -334,12 +334,12 @@ static bool try_list(struct shape_search *search, uint64_t base, struct scry_siz
 /* The word at `root`, or one of those behind it, as the list of shapes. */
 static bool try_root(struct shape_search *search, uint64_t root, struct scry_size_rule *ret)
 {
-	const struct scry_ruby *child = search->learn->child;
-	struct scry_size_rules *r = &search->learn->child->layout.sizes;
+	const struct scry_ruby *child = search->infer->child;
+	struct scry_size_rules *r = &search->infer->child->layout.sizes;
 	uint64_t struct_size = root == child->bias + child->layout.vm_root ? 8192 : 64;
 	uint64_t value, word;
 
-	if (!scry_learn_word(search->learn, root, &value) || !scry_size_is_pointer(value))
+	if (!scry_infer_word(search->infer, root, &value) || !scry_size_is_pointer(value))
 		return false;
 	r->shape_root = root - child->bias;
 	r->shape_inner = SCRY_SIZE_DIRECT;
@@ -347,19 +347,19 @@ static bool try_root(struct shape_search *search, uint64_t root, struct scry_siz
 		return true;
 	for (uint64_t inner = 0; inner < struct_size; inner += 8) {
 		r->shape_inner = (uint16_t)inner;
-		if (scry_learn_word(search->learn, value + inner, &word) &&
+		if (scry_infer_word(search->infer, value + inner, &word) &&
 		    try_list(search, word, ret))
 			return true;
 	}
 	return false;
 }
 
-bool scry_fit_shape(struct scry_learn *learn, const struct scry_size_set *set,
+bool scry_fit_shape(struct scry_infer *infer, const struct scry_size_set *set,
 		    struct scry_size_rule *ret)
 {
-	struct scry_size_rules *r = &learn->child->layout.sizes;
-	const struct scry_ruby *child = learn->child;
-	struct shape_search search = {.learn = learn, .set = set};
+	struct scry_size_rules *r = &infer->child->layout.sizes;
+	const struct scry_ruby *child = infer->child;
+	struct shape_search search = {.infer = infer, .set = set};
 
 	if (different(set, VALUES_MIN) < VALUES_MIN)
 		return false;
@@ -368,7 +368,7 @@ bool scry_fit_shape(struct scry_learn *learn, const struct scry_size_set *set,
 	for (size_t i = 0; i < child->maps.count; i++) {
 		const struct scry_map_entry *e = &child->maps.entries[i];
 
-		if (!scry_learn_is_data(child, i) || e->end - e->start > 64u << 20)
+		if (!scry_infer_is_data(child, i) || e->end - e->start > 64u << 20)
 			continue;
 		for (uint64_t at = e->start; at < e->end; at += 8) {
 			if (try_root(&search, at, ret))
@@ -381,14 +381,14 @@ bool scry_fit_shape(struct scry_learn *learn, const struct scry_size_set *set,
 
 /* --- which formula -----------------------------------------------------------------------------*/
 
-bool scry_fit_leaf(struct scry_learn *learn, const struct scry_size_set *set,
+bool scry_fit_leaf(struct scry_infer *infer, const struct scry_size_set *set,
 		   struct scry_size_rule *ret)
 {
 	*ret = (struct scry_size_rule){0};
 	if (set->count == 0)
 		return false;
 	return fit_none(set, ret) || fit_const(set, ret) || fit_field(set, is_affine, ret) ||
-	       fit_table(learn, set, ret);
+	       fit_table(infer, set, ret);
 }
 
 /* What is left of the sample's size after field * scale. */

@@ -188,7 +188,7 @@ void scry_ruby_gc_find(const struct scry_ruby *ruby, struct scry_ruby_gc *ret)
 {
 	struct follow during = {.ruby = ruby}, count = {.ruby = ruby};
 	struct follow marking = {.ruby = ruby, .wants_test = true};
-	const struct scry_ruby_makers *m = &ruby->layout.makers;
+	const struct scry_ruby_alloc_functions *m = &ruby->layout.alloc_functions;
 	uint32_t end;
 
 	*ret = (struct scry_ruby_gc){0};

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /*
- * Where a ractor (to 2.7 the vm) keeps its lock, the GVL (instrument/gvl/learn): offsets in bytes.
+ * Where a ractor (to 2.7 the vm) keeps its lock, the GVL (instrument/gvl/infer): offsets in bytes.
  * The lock is no mutex: it is a word that says whose it is, changed while a mutex is held.
  */
 struct scry_ruby_gvl {

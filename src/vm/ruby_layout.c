@@ -14,14 +14,14 @@
 
 #include "base/err.h"
 #include "sys/elf_digest.h"
-#include "vm/ruby_learn.h"
+#include "vm/ruby_infer.h"
 
-static int (*const steps[])(struct scry_learn *) = {
-	scry_learn_slots,   scry_learn_pages,	scry_learn_strings, scry_learn_arrays,
-	scry_learn_pieces,  scry_learn_code,	scry_learn_lines,   scry_learn_threads,
-	scry_learn_frames,  scry_learn_vm,	scry_learn_tids,    scry_learn_locks,
-	scry_learn_methods, scry_learn_classes, scry_learn_owners,  scry_learn_allocators,
-	scry_learn_trace,   scry_learn_sizes,
+static int (*const steps[])(struct scry_infer *) = {
+	scry_infer_slots,   scry_infer_pages,	scry_infer_strings, scry_infer_arrays,
+	scry_infer_pieces,  scry_infer_code,	scry_infer_lines,   scry_infer_threads,
+	scry_infer_frames,  scry_infer_vm,	scry_infer_tids,    scry_infer_locks,
+	scry_infer_methods, scry_infer_classes, scry_infer_owners,  scry_infer_allocators,
+	scry_infer_trace,   scry_infer_sizes,
 };
 
 void scry_ruby_add_check(struct scry_ruby *ruby, const struct scry_ruby_check *check)
@@ -54,7 +54,7 @@ static void print_value(const struct scry_pick *pick, char *buf, size_t size)
 		snprintf(buf, size, value < 4096 ? "%" PRIu64 : "0x%" PRIx64, value);
 }
 
-bool scry_learn_optional(struct scry_learn *learn, const char *item, const struct scry_pick *pick,
+bool scry_infer_optional(struct scry_infer *infer, const char *item, const struct scry_pick *pick,
 			 const char *proof, const char *without)
 {
 	struct scry_ruby_check check = {
@@ -64,11 +64,11 @@ bool scry_learn_optional(struct scry_learn *learn, const char *item, const struc
 	if (pick->hits == 1)
 		print_value(pick, check.value, sizeof(check.value));
 	snprintf(check.proof, sizeof(check.proof), "%s", pick->hits == 1 ? proof : without);
-	scry_ruby_add_check(learn->target, &check);
+	scry_ruby_add_check(infer->target, &check);
 	return pick->hits == 1;
 }
 
-int scry_learn_item(struct scry_learn *learn, const char *item, const struct scry_pick *pick,
+int scry_infer_item(struct scry_infer *infer, const char *item, const struct scry_pick *pick,
 		    const char *fmt, ...)
 {
 	struct scry_ruby_check check = {.how = "calibration child", .ok = pick->hits == 1};
@@ -87,17 +87,17 @@ int scry_learn_item(struct scry_learn *learn, const char *item, const struct scr
 		snprintf(check.proof, sizeof(check.proof), "%s",
 			 pick->hits ? "more than one place explains the facts"
 				    : "no place explains the facts");
-	scry_ruby_add_check(learn->target, &check);
+	scry_ruby_add_check(infer->target, &check);
 	if (check.ok)
 		return 0;
 	return scry_fail(-ENOTSUP, "cannot learn '%s' of the Ruby in '%s': %s (%u candidates)",
-			 item, learn->target->module, check.proof, pick->hits);
+			 item, infer->target->module, check.proof, pick->hits);
 }
 
 /* The module of the target in the child: same file, its own place. */
-int scry_learn_module(struct scry_learn *learn)
+int scry_infer_module(struct scry_infer *infer)
 {
-	struct scry_ruby *child = learn->child;
+	struct scry_ruby *child = infer->child;
 	size_t at;
 
 	if (scry_maps_read(child->pid, &child->maps) != 0)
@@ -124,18 +124,18 @@ int scry_ruby_is_same_module(const struct scry_ruby *a, const struct scry_ruby *
 			 a->module, (int)a->pid);
 }
 
-int scry_learn_all(struct scry_learn *learn)
+int scry_infer_all(struct scry_infer *infer)
 {
 	int err = 0;
 
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && !err; i++)
-		err = steps[i](learn);
-	return err ? err : scry_ruby_validate(learn->child);
+		err = steps[i](infer);
+	return err ? err : scry_ruby_validate(infer->child);
 }
 
-int scry_ruby_learn(struct scry_ruby *target, const struct scry_proc *proc)
+int scry_ruby_infer(struct scry_ruby *target, const struct scry_proc *proc)
 {
-	struct scry_learn *learn = calloc(1, sizeof(*learn));
+	struct scry_infer *infer = calloc(1, sizeof(*infer));
 	struct scry_ruby *child = calloc(1, sizeof(*child));
 	struct scry_mem live = {.fd = -1};
 	struct scry_calib calib = {0};
@@ -144,26 +144,26 @@ int scry_ruby_learn(struct scry_ruby *target, const struct scry_proc *proc)
 	if (err)
 		goto out;
 	err = -ENOMEM;
-	if (!learn || !child)
+	if (!infer || !child)
 		goto out;
 	err = scry_mem_open(&live, calib.pid, 0);
 	if (err)
 		goto out;
-	learn->still = scry_still_new(&live);
-	if (!learn->still) {
+	infer->still = scry_still_new(&live);
+	if (!infer->still) {
 		err = scry_fail(-ENOMEM, "no memory to learn");
 		goto out;
 	}
-	learn->calib = &calib;
-	learn->target = target;
-	learn->child = child;
+	infer->calib = &calib;
+	infer->target = target;
+	infer->child = child;
 	child->pid = calib.pid;
-	child->mem = scry_still_mem(learn->still);
-	err = scry_learn_module(learn);
+	child->mem = scry_still_mem(infer->still);
+	err = scry_infer_module(infer);
 	if (!err)
 		err = scry_ruby_is_same_module(target, child);
 	if (!err)
-		err = scry_learn_all(learn);
+		err = scry_infer_all(infer);
 	if (!err)
 		err = scry_ruby_cross_check(child, target);
 	if (!err) {
@@ -172,11 +172,11 @@ int scry_ruby_learn(struct scry_ruby *target, const struct scry_proc *proc)
 		target->whole = scry_fact_next(&calib, NULL, "leaf") != NULL;
 	}
 out:
-	if (learn)
-		scry_still_free(learn->still);
+	if (infer)
+		scry_still_free(infer->still);
 	scry_mem_close(&live);
 	scry_calib_stop(&calib);
 	scry_ruby_free(child);
-	free(learn);
+	free(infer);
 	return err;
 }

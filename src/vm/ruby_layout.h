@@ -36,19 +36,19 @@ struct scry_ruby_leaf {
 	bool pops_nothing; /* it takes no operand from the value stack */
 };
 
-#define SCRY_RUBY_MAKERS_MAX 24
+#define SCRY_RUBY_ALLOC_FUNCTIONS_MAX 24
 
 /*
  * The functions that make and free objects, found by counting calls of all functions
  * (instrument/objects/alloc_functions): each object is made by one call of one of `make`, and freed
  * by one of `end`. Entries are module-relative.
  */
-struct scry_ruby_makers {
+struct scry_ruby_alloc_functions {
 	bool is_known;		 /* it was tried: proven, or `why` says why not */
 	bool is_proven;		 /* the counts were the VM's own */
 	uint32_t count, called;	 /* functions; of them such as were seen to make objects */
 	uint32_t objects, freed; /* how many the counts were equal for */
-	uint64_t make[SCRY_RUBY_MAKERS_MAX];
+	uint64_t make[SCRY_RUBY_ALLOC_FUNCTIONS_MAX];
 	uint64_t end;
 	/* of `end`, arguments from 0: the object; or the first of slots in a row, and which of them
 	 * (6: none) is a mask of those that are freed */
@@ -139,7 +139,7 @@ struct scry_ruby_layout {
 	uint32_t leaf_count, after_count;
 	struct scry_ruby_leaf leaf[SCRY_RUBY_LEAF_MAX];
 	struct scry_ruby_leaf after[SCRY_RUBY_LEAF_MAX];
-	struct scry_ruby_makers makers;
+	struct scry_ruby_alloc_functions alloc_functions;
 	struct scry_ruby_gvl gvl;
 	struct scry_ruby_lock_place locks;
 	struct scry_ruby_rehearsal rehearsed[SCRY_RUBY_WAYS];

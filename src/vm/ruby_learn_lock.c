@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "vm/ruby_learn.h"
+#include "vm/ruby_infer.h"
 
 #define MUTEX_BYTES 64u /* its words are looked for in the first bytes of its struct */
 #define TH_BYTES 1024u
@@ -20,7 +20,7 @@
 
 struct lock {
 	uint64_t words[MUTEX_BYTES / 8];
-	const struct scry_learn_thread *by; /* NULL: nobody */
+	const struct scry_infer_thread *by; /* NULL: nobody */
 };
 
 struct locks {
@@ -28,28 +28,28 @@ struct locks {
 	size_t count, held;
 };
 
-static const struct scry_learn_thread *thread_of(const struct scry_learn *learn, uint64_t value)
+static const struct scry_infer_thread *thread_of(const struct scry_infer *infer, uint64_t value)
 {
-	for (size_t i = 0; i < learn->thread_count; i++)
-		if (learn->threads[i].value == value)
-			return &learn->threads[i];
+	for (size_t i = 0; i < infer->thread_count; i++)
+		if (infer->threads[i].value == value)
+			return &infer->threads[i];
 	return NULL;
 }
 
-static void read_locks(struct scry_learn *learn, const char *kind, struct locks *ret)
+static void read_locks(struct scry_infer *infer, const char *kind, struct locks *ret)
 {
 	const struct scry_fact *f = NULL;
 
-	while (ret->count < LOCKS_MAX && (f = scry_fact_next(learn->calib, f, kind))) {
+	while (ret->count < LOCKS_MAX && (f = scry_fact_next(infer->calib, f, kind))) {
 		struct lock *lock = &ret->all[ret->count];
 		uint64_t at;
 
-		lock->by = f->count > 2 ? thread_of(learn, scry_fact_addr(f, 2)) : NULL;
+		lock->by = f->count > 2 ? thread_of(infer, scry_fact_addr(f, 2)) : NULL;
 		if ((f->count > 2 && !lock->by) ||
-		    !scry_learn_word(learn, scry_fact_addr(f, 1) + learn->data_offset, &at))
+		    !scry_infer_word(infer, scry_fact_addr(f, 1) + infer->data_offset, &at))
 			continue;
 		for (size_t i = 0; i < MUTEX_BYTES / 8; i++)
-			if (!scry_learn_word(learn, at + 8 * i, &lock->words[i]))
+			if (!scry_infer_word(infer, at + 8 * i, &lock->words[i]))
 				lock->words[i] = 0; /* behind its end */
 		ret->count++;
 		ret->held += lock->by != NULL;
@@ -106,16 +106,16 @@ static bool find_locked(const struct locks *k, uint32_t *ret)
 	return false;
 }
 
-static void learn_owner(struct scry_learn *learn)
+static void learn_owner(struct scry_infer *infer)
 {
 	static const enum scry_ruby_owner_kind kinds[] = {SCRY_RUBY_OWNER_FIBER, SCRY_RUBY_OWNER_TH,
 							  SCRY_RUBY_OWNER_OBJECT};
-	struct scry_ruby_lock_place *place = &learn->child->layout.locks;
+	struct scry_ruby_lock_place *place = &infer->child->layout.locks;
 	struct locks k = {.count = 0};
 	struct scry_pick pick = {0};
 
-	read_locks(learn, "held", &k);
-	read_locks(learn, "free", &k);
+	read_locks(infer, "held", &k);
+	read_locks(infer, "free", &k);
 	place->kind = SCRY_RUBY_OWNER_NONE;
 	if (k.held >= HELD_LEAST && k.count - k.held >= FREE_LEAST &&
 	    find_locked(&k, &place->locked))
@@ -127,7 +127,7 @@ static void learn_owner(struct scry_learn *learn)
 			place->owner = (uint32_t)(pick.value >> 32);
 			place->fiber_ec = (uint32_t)pick.value;
 		}
-	scry_learn_optional(learn, "owner of a Mutex", &pick,
+	scry_infer_optional(infer, "owner of a Mutex", &pick,
 			    place->kind == SCRY_RUBY_OWNER_FIBER ? "a fiber, in all that are held"
 			    : place->kind == SCRY_RUBY_OWNER_OBJECT
 				    ? "a Thread, in all that are held"
@@ -136,41 +136,41 @@ static void learn_owner(struct scry_learn *learn)
 }
 
 /* Has every thread its name there? */
-static bool names_fit(struct scry_learn *learn, uint64_t at)
+static bool names_fit(struct scry_infer *infer, uint64_t at)
 {
 	const struct scry_fact *f = NULL;
 	size_t count = 0;
 
-	while ((f = scry_fact_next(learn->calib, f, "named"))) {
-		const struct scry_learn_thread *t = thread_of(learn, scry_fact_addr(f, 1));
+	while ((f = scry_fact_next(infer->calib, f, "named"))) {
+		const struct scry_infer_thread *t = thread_of(infer, scry_fact_addr(f, 1));
 		char name[64];
 		uint64_t word;
 
 		scry_fact_text(f, 2, name, sizeof(name));
-		if (!t || !scry_learn_word(learn, t->th + at, &word) ||
-		    !scry_learn_is_string(learn, word, name))
+		if (!t || !scry_infer_word(infer, t->th + at, &word) ||
+		    !scry_infer_is_string(infer, word, name))
 			return false;
 		count++;
 	}
 	return count >= 4;
 }
 
-static void learn_names(struct scry_learn *learn)
+static void learn_names(struct scry_infer *infer)
 {
 	struct scry_pick pick = {0};
 
 	for (uint64_t at = 8; at < TH_BYTES; at += 8)
-		if (names_fit(learn, at))
+		if (names_fit(infer, at))
 			scry_pick_add(&pick, at);
-	learn->child->layout.locks.th_name = pick.hits == 1 ? (uint32_t)pick.value : 0;
-	scry_learn_optional(learn, "name of a Thread", &pick, "the names of all threads",
+	infer->child->layout.locks.th_name = pick.hits == 1 ? (uint32_t)pick.value : 0;
+	scry_infer_optional(infer, "name of a Thread", &pick, "the names of all threads",
 			    "names are the kernel's, cut to 15 bytes");
 }
 
-int scry_learn_locks(struct scry_learn *learn)
+int scry_infer_locks(struct scry_infer *infer)
 {
-	learn->child->layout.locks.data = learn->data_offset;
-	learn_owner(learn);
-	learn_names(learn);
+	infer->child->layout.locks.data = infer->data_offset;
+	learn_owner(infer);
+	learn_names(infer);
 	return 0;
 }

@@ -320,7 +320,7 @@ static bool read_names(struct scry_symbols *s, const struct scry_ruby *ruby,
 static void compare(struct scry_symbols *s, const struct scry_symbol *read,
 		    const struct scry_born *born)
 {
-	struct scry_births_sums *sums = &s->births->sums;
+	struct scry_iseq_log_sums *sums = &s->births->sums;
 	bool same;
 
 	if (!born->label || born->code.body != read->code.body ||
@@ -362,15 +362,15 @@ static uint32_t make(struct scry_symbols *s, const struct scry_ruby *ruby,
 static struct birth birth_of(const struct scry_symbols *s, const struct scry_walk *w,
 			     const struct scry_walk_frame *f)
 {
-	struct scry_birth_ask ask = {f->iseq, f->pc, w->time_ns};
+	struct scry_iseq_event_ask ask = {f->iseq, f->pc, w->time_ns};
 	struct birth b = {NULL, true};
 
 	if (!s->births || !w->time_ns || !f->iseq)
 		return b;
-	b.born = scry_births_find(s->births, &ask, &b.is_newest);
+	b.born = scry_iseq_log_find(s->births, &ask, &b.is_newest);
 	if (b.born && f == w->frames && b.born->code.iseq != f->iseq) {
 		ask.pc = 0;
-		b.born = scry_births_find(s->births, &ask, &b.is_newest);
+		b.born = scry_iseq_log_find(s->births, &ask, &b.is_newest);
 	}
 	return b;
 }
@@ -599,8 +599,8 @@ size_t scry_symbols_name(struct scry_symbols *s, const struct scry_ruby *ruby, s
 	return unnamed;
 }
 
-bool scry_symbols_tell(struct scry_symbols *s, const struct scry_ruby *ruby,
-		       const struct scry_walk *w, size_t at, struct scry_named_frame *ret)
+bool scry_symbols_report(struct scry_symbols *s, const struct scry_ruby *ruby,
+			 const struct scry_walk *w, size_t at, struct scry_named_frame *ret)
 {
 	const struct scry_walk_frame *f = &w->frames[at];
 	struct birth b = birth_of(s, w, f);

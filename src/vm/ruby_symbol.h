@@ -8,9 +8,9 @@
  * of garbage (ruby_gc.h); a symbol whose words have changed is not used, but another one, with
  * names read anew.
  *
- * Where a probe tells of code that comes into being (ruby_births.h), a symbol is also of one birth:
- * the code that was there at the time of the walk. What is gone by now, or has other code in its
- * place, is named by what was told at its birth; then without its class, which nobody told.
+ * Where a probe tells of code that comes into being (ruby_iseq_log.h), a symbol is also of one
+ * birth: the code that was there at the time of the walk. What is gone by now, or has other code in
+ * its place, is named by what was told at its birth; then without its class, which nobody told.
  *
  * Names are as Ruby 3.4 prints them, in every Ruby: "Foo::Bar#baz", "Foo.baz", "block in Foo#baz",
  * "rescue in baz" where the class has no name. A method written in C has its caller's path and
@@ -21,7 +21,7 @@
 
 #include "base/intern.h"
 #include "base/map.h"
-#include "vm/ruby_births.h"
+#include "vm/ruby_iseq_log.h"
 #include "vm/ruby_iseq.h"
 #include "vm/ruby_walk.h"
 
@@ -47,9 +47,9 @@ struct scry_symbols {
 	struct scry_map entries; /* code -> the method entry with which it was seen */
 	uint64_t *checked;	 /* by id: turn in which it was last found unchanged */
 	uint64_t turn;
-	uint64_t renamed;	    /* symbols whose words had changed */
-	struct scry_births *births; /* the caller's; NULL: nobody tells of code */
-	uint64_t told;		    /* frames that only their birth could name */
+	uint64_t renamed;	      /* symbols whose words had changed */
+	struct scry_iseq_log *births; /* the caller's; NULL: nobody tells of code */
+	uint64_t told;		      /* frames that only their birth could name */
 };
 
 struct scry_named_frame {
@@ -75,8 +75,8 @@ size_t scry_symbols_name(struct scry_symbols *s, const struct scry_ruby *ruby, s
  * Names the frame at `at` anew by what was told at its code's birth, where what memory says may be
  * others' by now. False, and nothing changes: that is not known.
  */
-bool scry_symbols_tell(struct scry_symbols *s, const struct scry_ruby *ruby,
-		       const struct scry_walk *w, size_t at, struct scry_named_frame *ret);
+bool scry_symbols_report(struct scry_symbols *s, const struct scry_ruby *ruby,
+			 const struct scry_walk *w, size_t at, struct scry_named_frame *ret);
 
 const struct scry_symbol *scry_symbols_get(const struct scry_symbols *s, uint32_t id);
 /* Text of one of a symbol's names; "" for 0. */

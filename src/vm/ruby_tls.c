@@ -57,8 +57,8 @@ int scry_ruby_current_ec(const struct scry_ruby *ruby, uint64_t *ret_module, int
 		return r;
 	if (scry_elf_symbol(ruby->elf, "ruby_current_ec", &sym) == 0 && sym.type == STT_TLS)
 		*ret_offset = (int64_t)sym.value;
-	else if (ruby->layout.makers.has_ec)
-		*ret_offset = (int64_t)ruby->layout.makers.ec_offset;
+	else if (ruby->layout.alloc_functions.has_ec)
+		*ret_offset = (int64_t)ruby->layout.alloc_functions.ec_offset;
 	else
 		r = scry_fail(
 			-ENOTSUP,

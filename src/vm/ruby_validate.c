@@ -13,7 +13,7 @@
 
 #include "base/err.h"
 #include "vm/ruby_iseq.h"
-#include "vm/ruby_learn.h"
+#include "vm/ruby_infer.h"
 
 #define TRIES 5
 #define LOOKS 8 /* at one frame */

@@ -19,7 +19,7 @@ static void tell(const struct scry_watch *w, enum scry_news kind, const char *fm
 	if (!w->session)
 		return;
 	vsnprintf(text, sizeof(text), fmt, args);
-	scry_tell(w->session, kind, 0, text);
+	scry_send_news(w->session, kind, 0, text);
 }
 
 void scry_watch_say(const struct scry_watch *w, const char *fmt, ...)
@@ -101,7 +101,7 @@ bool scry_watch_is_asked_for(const struct scry_watch *w)
 
 uint64_t scry_watch_gap_ns(const struct scry_watch *w)
 {
-	return scry_pulse_gap_ns(w->session->pulse);
+	return scry_heartbeat_gap_ns(w->session->heartbeat);
 }
 
 const struct scry_pool *scry_watch_pool(const struct scry_watch *w)
@@ -146,9 +146,9 @@ void scry_watch_waited_in_vain(const struct scry_watch *w, uint64_t ns)
 		w->session->vain_ns += ns;
 }
 
-void scry_watch_take_up_lanes(const struct scry_watch *w)
+void scry_watch_take_up_child_buffers(const struct scry_watch *w)
 {
-	scry_follow_lanes(w->session);
+	scry_follow_child_buffers(w->session);
 }
 
 void scry_watch_let_others_on(const struct scry_watch *w)

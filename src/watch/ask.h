@@ -57,7 +57,7 @@ void scry_watch_end_other(struct scry_watch *other, const char *why);
 uint64_t scry_watch_patience_ns(const struct scry_watch *w);
 void scry_watch_waited_in_vain(const struct scry_watch *w, uint64_t ns);
 /* Takes up what fork children have taken lanes since the last turn. */
-void scry_watch_take_up_lanes(const struct scry_watch *w);
+void scry_watch_take_up_child_buffers(const struct scry_watch *w);
 /* Programs that are being started, and processes that make others, go on to where they are needed:
  * for a watch that is held while it waits for what they do. */
 void scry_watch_let_others_on(const struct scry_watch *w);

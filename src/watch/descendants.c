@@ -1,13 +1,13 @@
 /*
  * Children. Two ways lead to one.
  *
- * A fork child that makes an object takes a lane by itself (wire/lanes.h); we see the lane taken,
- * read it from then on, and look for whose it is. It may be gone before it is found: then nobody in
- * /proc says that the lane is his, and what was read is counted without a name.
+ * A fork child that makes an object takes a lane by itself (wire/child_buffers.h); we see the lane
+ * taken, read it from then on, and look for whose it is. It may be gone before it is found: then
+ * nobody in /proc says that the lane is his, and what was read is counted without a name.
  *
  * Whatever appears below a watched process and has no lane is a *candidate*: it may exec a Ruby. It
- * is polled (sys/kin); the first image that is a Ruby is entered, before its VM is up if it was
- * seen in time.
+ * is polled (sys/descendant_table); the first image that is a Ruby is entered, before its VM is up
+ * if it was seen in time.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -56,12 +56,12 @@ static void take_up_lane(struct scry_watch *root, uint32_t lane)
 	root->session->entered++;
 }
 
-void scry_follow_lanes(struct scry_session *s)
+void scry_follow_child_buffers(struct scry_session *s)
 {
 	for (size_t i = 0; i < s->count; i++) {
 		struct scry_watch *root = s->watches[i];
 
-		for (uint32_t lane = 0; root->pool.head && lane < SCRY_LANES; lane++)
+		for (uint32_t lane = 0; root->pool.head && lane < SCRY_CHILD_BUFFERS; lane++)
 			if (!root->in_lane[lane] && scry_pool_is_taken(&root->pool, lane))
 				take_up_lane(root, lane);
 	}
@@ -125,7 +125,7 @@ static void identify(struct scry_watch *w, pid_t pid)
 		scry_error_clear();
 		return;
 	}
-	scry_kin_forget(&s->kin, pid);
+	scry_descendant_table_forget(&s->descendants, pid);
 	scry_group_identified(w);
 	for (size_t i = 0; (one = scry_group_at(w, i)); i++)
 		scry_watch_introduce(one);
@@ -148,9 +148,9 @@ static void ask(void *arg, pid_t pid)
 			s->is_blind = true;
 		if (r < 0)
 			continue;
-		if (claim.trying && claim.trying <= SCRY_LANES)
+		if (claim.trying && claim.trying <= SCRY_CHILD_BUFFERS)
 			root->lanes_seen |= 1ull << (claim.trying - 1);
-		if (!claim.owned || claim.owned > SCRY_LANES)
+		if (!claim.owned || claim.owned > SCRY_CHILD_BUFFERS)
 			return;
 		root->lanes_seen |= 1ull << (claim.owned - 1);
 		w = root->in_lane[claim.owned - 1];
@@ -173,7 +173,7 @@ static void scan(struct scry_session *s)
 		s->watches[i]->is_sought = is_stray(s->watches[i]);
 	}
 	s->is_blind = false;
-	scry_kin_each_process(ask, s);
+	scry_descendant_table_each_process(ask, s);
 	for (size_t i = s->is_blind ? 0 : s->count; i-- > 0;) {
 		struct scry_watch *w = s->watches[i];
 
@@ -187,7 +187,7 @@ static void scan(struct scry_session *s)
 	s->scan_ns = scry_now_ns() + (10 * took > SCAN_NS ? 10 * took : SCAN_NS);
 }
 
-struct heirs {
+struct hooked_children {
 	const struct scry_watch *of;
 	pid_t after; /* their numbers are greater */
 	bool is_one;
@@ -208,35 +208,35 @@ static pid_t heirs_first(const struct scry_watch *w)
 
 static void look_for_heir(void *arg, pid_t pid)
 {
-	struct heirs *h = arg;
+	struct hooked_children *h = arg;
 	struct scry_claim claim;
 
 	if (!h->is_one && pid > h->after)
 		h->is_one = scry_pool_ask(&h->of->pool, pid, &claim) != -ENOENT;
 }
 
-bool scry_follow_has_heirs(struct scry_watch *w)
+bool scry_follow_has_hooked_children(struct scry_watch *w)
 {
-	struct heirs heirs = {.of = w, .after = heirs_first(w)};
+	struct hooked_children hooked_children = {.of = w, .after = heirs_first(w)};
 	uint64_t began = scry_now_ns();
 
 	if (!w->pool.head)
 		return false;
 	if (began < w->heirs_ns)
 		return true;
-	scry_kin_each_process(look_for_heir, &heirs);
+	scry_descendant_table_each_process(look_for_heir, &hooked_children);
 	w->heirs_ns = began + 20 * (scry_now_ns() - began) + SCAN_NS;
 	/* After that: who is gone by now may have left words in a lane that we have not seen yet.
 	 */
-	for (uint32_t lane = 0; lane < SCRY_LANES && !heirs.is_one; lane++)
-		heirs.is_one = scry_pool_is_taken(&w->pool, lane);
-	return heirs.is_one;
+	for (uint32_t lane = 0; lane < SCRY_CHILD_BUFFERS && !hooked_children.is_one; lane++)
+		hooked_children.is_one = scry_pool_is_taken(&w->pool, lane);
+	return hooked_children.is_one;
 }
 
 static bool is_crowded(const struct scry_session *s)
 {
 	for (size_t i = 0; i < s->count; i++)
-		if (s->watches[i]->lanes_taken > SCRY_LANES / 2)
+		if (s->watches[i]->lanes_taken > SCRY_CHILD_BUFFERS / 2)
 			return true;
 	return false;
 }
@@ -245,9 +245,9 @@ static void find_owners(struct scry_session *s)
 {
 	if (!count_strays(s))
 		return;
-	for (size_t i = s->kin.count; i-- > 0;)
-		if (i < s->kin.count)
-			ask(s, s->kin.rows[i]->pid);
+	for (size_t i = s->descendants.count; i-- > 0;)
+		if (i < s->descendants.count)
+			ask(s, s->descendants.rows[i]->pid);
 	if (count_strays(s) && (scry_now_ns() >= s->scan_ns || is_crowded(s)))
 		scan(s);
 }
@@ -382,7 +382,7 @@ static void look(void *arg, struct scry_relative *p, uint64_t now)
 	struct candidate *c = p->own;
 
 	c->is_followed |= scry_spawns_has(&s->spawns, p->pid);
-	p->look_ns = SCRY_KIN_KNOWN;
+	p->look_ns = SCRY_DESCENDANT_TABLE_KNOWN;
 	if (is_watched(s, p->pid)) {
 		p->is_taken = true;
 	} else if (is_family(s, p->pid)) { /* forked, or about to exec: its image tells */
@@ -398,7 +398,7 @@ static void look(void *arg, struct scry_relative *p, uint64_t now)
 	scry_error_clear();
 }
 
-static const struct scry_kin_kind kind = {
+static const struct scry_descendant_table_kind kind = {
 	.is_member = is_member,
 	.came = came,
 	.execed = execed,
@@ -409,20 +409,20 @@ static const struct scry_kin_kind kind = {
 
 void scry_follow_begin(struct scry_session *s)
 {
-	scry_kin_init(&s->kin, &kind, s);
+	scry_descendant_table_init(&s->descendants, &kind, s);
 }
 
 void scry_follow_exec(struct scry_session *s, pid_t pid)
 {
-	scry_kin_add(&s->kin, pid);
+	scry_descendant_table_add(&s->descendants, pid);
 }
 
 bool scry_follow_expects(const struct scry_session *s)
 {
 	uint64_t now = scry_now_ns();
 
-	for (size_t i = 0; i < s->kin.count; i++) {
-		const struct scry_relative *p = s->kin.rows[i];
+	for (size_t i = 0; i < s->descendants.count; i++) {
+		const struct scry_relative *p = s->descendants.rows[i];
 
 		if ((!p->was_there || p->execs) && now < p->since_ns + EXPECTED_NS)
 			return true;
@@ -437,10 +437,10 @@ bool scry_follow_is_busy(const struct scry_session *s)
 
 void scry_follow_turn(struct scry_session *s)
 {
-	scry_kin_scan(&s->kin);
-	scry_follow_lanes(s);
+	scry_descendant_table_scan(&s->descendants);
+	scry_follow_child_buffers(s);
 	find_owners(s);
-	scry_kin_turn(&s->kin, scry_now_ns());
+	scry_descendant_table_turn(&s->descendants, scry_now_ns());
 }
 
 void scry_follow_end(struct scry_session *s)
@@ -448,7 +448,7 @@ void scry_follow_end(struct scry_session *s)
 	for (size_t i = 0; i < s->count; i++)
 		if (s->watches[i]->pool.head)
 			scry_pool_follow(&s->watches[i]->pool, 0);
-	scry_follow_lanes(s);
+	scry_follow_child_buffers(s);
 	if (count_strays(s))
 		scan(s);
 }
@@ -464,7 +464,7 @@ static void leave_heir(void *arg, pid_t pid)
 	int r;
 
 	for (size_t i = 0; i < s->count && !root; i++)
-		if (s->watches[i]->pool.head && scry_pool_is_heir(&s->watches[i]->pool, pid))
+		if (s->watches[i]->pool.head && scry_pool_is_descendant(&s->watches[i]->pool, pid))
 			root = s->watches[i];
 	w = root && !is_watched(s, pid) ? scry_watch_new(s) : NULL;
 	if (!w)
@@ -492,7 +492,7 @@ static void leave_heir(void *arg, pid_t pid)
 	scry_error_clear();
 }
 
-void scry_follow_leave_heirs(struct scry_session *s)
+void scry_follow_leave_hooked_children(struct scry_session *s)
 {
-	scry_kin_each_process(leave_heir, s);
+	scry_descendant_table_each_process(leave_heir, s);
 }

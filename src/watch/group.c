@@ -131,7 +131,7 @@ void scry_group_close(struct scry_session *s)
 {
 	for (uint32_t i = 1; i < s->section_count; i++)
 		if (scry_writer_close(s->sections[i].writer) < 0)
-			scry_tell(s, SCRY_NEWS_SAY, 0, scry_error());
+			scry_send_news(s, SCRY_NEWS_SAY, 0, scry_error());
 }
 
 struct scry_watch *scry_group_at(struct scry_watch *first, size_t i)
@@ -251,7 +251,7 @@ static struct scry_channel channel_in(const struct scry_watch *w, const struct s
 
 	return (struct scry_channel){.number = w->instrument->channel,
 				     .address = pool->address + SCRY_PAGE +
-						lane * (uint64_t)SCRY_LANE_BYTES,
+						lane * (uint64_t)SCRY_CHILD_BUFFER_BYTES,
 				     .control = c,
 				     .ring = (uint64_t *)c + SCRY_SHARED_HEAD / 8};
 }
@@ -260,7 +260,7 @@ static struct scry_channel channel_in(const struct scry_watch *w, const struct s
  * of the gate (objects) is the first one. */
 static void say_distance(const struct scry_watch *w, struct scry_pool *pool, uint32_t number)
 {
-	const uint64_t bytes = scry_pool_lane(pool, 0, number) * SCRY_LANE_BYTES;
+	const uint64_t bytes = scry_pool_child_buffer(pool, 0, number) * SCRY_CHILD_BUFFER_BYTES;
 
 	if (w->instrument->has_table)
 		pool->table_at = bytes;
@@ -284,7 +284,7 @@ int scry_group_get_pages(struct scry_watch *first)
 	if (r == 0)
 		scry_pool_share(pool, (uint32_t)scry_group_count(first));
 	for (uint32_t i = 1; r == 0 && (w = scry_group_at(first, i)); i++) {
-		w->channel = channel_in(w, pool, scry_pool_lane(pool, 0, i));
+		w->channel = channel_in(w, pool, scry_pool_child_buffer(pool, 0, i));
 		w->watch = first->watch;
 		say_distance(w, pool, i);
 	}
@@ -303,7 +303,7 @@ int scry_group_adopt(struct scry_watch *w)
 		if (!one)
 			return -ENOMEM;
 		one->root = scry_group_at(root, i);
-		one->lane = scry_pool_lane(&root->pool, w->lane, i);
+		one->lane = scry_pool_child_buffer(&root->pool, w->lane, i);
 		one->watch = w->watch;
 		one->began_ns = w->began_ns;
 		one->channel = channel_in(one, &root->pool, one->lane);

@@ -5,7 +5,7 @@
  *
  * Its turn: the lease, orders of the front, programs that start (sys/spawn), children (follow.c),
  * then every watched process is drained, and ended when it is gone (watch.c). Where a recording may
- * have no holes a thread keeps the lease while a turn takes long (hook/pulse).
+ * have no holes a thread keeps the lease while a turn takes long (hook/heartbeat).
  */
 #include <errno.h>
 #include <poll.h>
@@ -59,7 +59,7 @@ static uint64_t tsc_after(uint64_t ns)
 
 void scry_session_lease(struct scry_session *s, uint64_t ns)
 {
-	scry_pulse_beat(s->pulse);
+	scry_heartbeat_beat(s->heartbeat);
 	if (!s->count) /* nobody needs it, and the rate of ticks need not be known yet */
 		return;
 	s->lease_end_tsc = tsc_after(LEASE_END_NS);
@@ -89,7 +89,7 @@ static void report_short_recording(struct scry_session *s)
 		 stats.error != -EFBIG ? strerror(-stats.error)
 		 : s->opts->max_size   ? "--max-size is reached"
 				       : "ulimit -f is reached");
-	scry_tell(s, SCRY_NEWS_SAY, 0, text);
+	scry_send_news(s, SCRY_NEWS_SAY, 0, text);
 }
 
 /* Orders of the front and the end of things. Returns NULL to go on, or the reason to stop. */
@@ -284,7 +284,7 @@ static int reap(struct scry_session *s, bool look_for_exec)
 		}
 		/* Its children may still be born into its pool while they live that share it. */
 		if (w->is_over && w != s->preload && !w->first && !scry_group_goes_on(w) &&
-		    !has_lanes(s, w) && !scry_follow_has_heirs(w)) {
+		    !has_lanes(s, w) && !scry_follow_has_hooked_children(w)) {
 			s->refused += w->pool.head ? w->pool.head->refused : 0;
 			scry_watch_free(w);
 		}
@@ -326,7 +326,7 @@ static void end_one(struct scry_session *s, struct scry_watch *w, const char *wh
 	snprintf(text, sizeof(text), "the watch of %s%sprocess %d ended before its time: %s",
 		 s->section_count > 1 ? w->instrument->name : "",
 		 s->section_count > 1 ? " in " : "", w->proc.pid, why);
-	scry_tell(s, SCRY_NEWS_SAY, 0, text);
+	scry_send_news(s, SCRY_NEWS_SAY, 0, text);
 	if (scry_watch_end_alone(w, why) < 0)
 		scry_error_clear();
 	if (!scry_group_goes_on(w))
@@ -490,7 +490,7 @@ static int start_turn(struct scry_session *s)
 		else if (r < 0 && s->entered && s->instrument->follows_exec)
 			r = 0; /* said; what was recorded until then is kept */
 		else if (r > 0 && s->entered == 1)
-			scry_tell(s, SCRY_NEWS_ENTERED, 0, "");
+			scry_send_news(s, SCRY_NEWS_ENTERED, 0, "");
 		if (r > 0 || s->opts->follow) /* a failure is counted, others may follow */
 			r = 0;
 	}
@@ -619,7 +619,7 @@ static int leave_all(struct scry_session *s, const char *why)
 				look_for_unknown(s, w);
 		}
 	if (s->opts->follow && !s->preload)
-		scry_follow_leave_heirs(s);
+		scry_follow_leave_hooked_children(s);
 	for (int roots = 0; roots < 2; roots++)
 		for (size_t i = s->count; i-- > 0;) {
 			struct scry_watch *w = i < s->count ? s->watches[i] : NULL;
@@ -652,7 +652,7 @@ static int preload(struct scry_session *s, pid_t child)
 	r = scry_preload_check(s->opts->command);
 	if (r < 0)
 		return r;
-	scry_tell(s, SCRY_NEWS_SAY, 0, text);
+	scry_send_news(s, SCRY_NEWS_SAY, 0, text);
 	scry_error_clear();
 	return scry_preload_start(s, child);
 }
@@ -666,7 +666,7 @@ static int start(struct scry_session *s, pid_t child)
 	s->leader_start = scry_proc_start_ticks(child);
 	r = s->opts->preload ? -EPERM : scry_spawns_add(&s->spawns, child);
 	if (r == 0)
-		scry_tell(s, SCRY_NEWS_GO, 0, "");
+		scry_send_news(s, SCRY_NEWS_GO, 0, "");
 	else if ((r == -EPERM || r == -EACCES) && s->instrument->preloads)
 		r = preload(s, child);
 	return r;
@@ -689,15 +689,15 @@ static int enter_all(struct scry_session *s)
 			continue;
 		if (w && pids->count > 1) {
 			scry_watch_note(w, "%s", scry_error());
-			scry_tell(s, SCRY_NEWS_SAY, 0, scry_error());
-			scry_tell(s, SCRY_NEWS_LACKS, e, "");
+			scry_send_news(s, SCRY_NEWS_SAY, 0, scry_error());
+			scry_send_news(s, SCRY_NEWS_LACKS, e, "");
 		}
 		if (w)
 			scry_watch_free(w);
 		r = e;
 	}
 	if (s->entered)
-		scry_tell(s, SCRY_NEWS_ENTERED, 0, "");
+		scry_send_news(s, SCRY_NEWS_ENTERED, 0, "");
 	return s->entered ? 0 : r;
 }
 
@@ -775,25 +775,26 @@ void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instr
 	if (r == 0)
 		r = scry_group_open(&s);
 	if (r == 0 && s.instrument->waits)
-		r = scry_pulse_new(SCRY_PATIENCE_NS, &s.pulse);
+		r = scry_heartbeat_new(SCRY_PATIENCE_NS, &s.heartbeat);
 	if (r == 0)
 		r = keep(&s, child);
-	scry_pulse_free(s.pulse);
+	scry_heartbeat_free(s.heartbeat);
 	if (r < 0)
-		scry_tell(&s, SCRY_NEWS_FAILED, r, *scry_error() ? scry_error() : strerror(-r));
+		scry_send_news(&s, SCRY_NEWS_FAILED, r,
+			       *scry_error() ? scry_error() : strerror(-r));
 	if (s.writer) {
 		report_short_recording(&s);
 		scry_group_close(&s);
 		if (scry_writer_close(s.writer) < 0) {
 			s.is_short = true;
-			scry_tell(&s, SCRY_NEWS_SAY, 0, scry_error());
+			scry_send_news(&s, SCRY_NEWS_SAY, 0, scry_error());
 		}
 	}
 	if (r == 0 && s.is_short && !opts->max_size)
-		scry_tell(&s, SCRY_NEWS_SHORT, 0, "");
+		scry_send_news(&s, SCRY_NEWS_SHORT, 0, "");
 	if (r == 0 && s.gone && !s.left)
-		scry_tell(&s, SCRY_NEWS_GONE, 0, "");
+		scry_send_news(&s, SCRY_NEWS_GONE, 0, "");
 	if (r == 0)
-		scry_tell(&s, SCRY_NEWS_DONE, 0, "");
+		scry_send_news(&s, SCRY_NEWS_DONE, 0, "");
 	_exit(r < 0 ? 1 : 0);
 }

@@ -166,7 +166,7 @@ void scry_loading_describe(const struct scry_hooks *h, size_t first, FILE *out)
 				scry_text_shown(h->requests[q]).text);
 }
 
-void scry_loading_tell_waiting(struct scry_watch *w, struct scry_hooks *h, size_t first)
+void scry_loading_report_waiting(struct scry_watch *w, struct scry_hooks *h, size_t first)
 {
 	char text[512];
 
@@ -176,12 +176,12 @@ void scry_loading_tell_waiting(struct scry_watch *w, struct scry_hooks *h, size_
 		snprintf(text, sizeof(text), "%s: no loaded object %s it yet; waiting%s",
 			 shown(h, q), missing(h, q),
 			 scry_symbols_ask(&h->objects, shown(h, q)).text);
-		scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+		scry_send_news(w->session, SCRY_NEWS_SAY, 0, text);
 	}
 }
 
-int scry_loading_tell_unmet(struct scry_watch *w, const struct scry_hooks *h, size_t first,
-			    const char *done)
+int scry_loading_report_unmet(struct scry_watch *w, const struct scry_hooks *h, size_t first,
+			      const char *done)
 {
 	size_t unmet = 0, asked = 0, last = 0;
 
@@ -201,7 +201,7 @@ int scry_loading_tell_unmet(struct scry_watch *w, const struct scry_hooks *h, si
 			 done, w->proc.pid, shown(h, last));
 }
 
-void scry_loading_tell(struct scry_watch *w, const struct scry_hooks *h)
+void scry_loading_report(struct scry_watch *w, const struct scry_hooks *h)
 {
 	struct scry_loads_stats stats;
 	char text[256];
@@ -223,5 +223,5 @@ void scry_loading_tell(struct scry_watch *w, const struct scry_hooks *h)
 		 "%llu times, for %.2f ms at most",
 		 w->proc.pid, (unsigned long long)stats.loaded, (unsigned long long)stats.unloaded,
 		 (unsigned long long)stats.asked, (double)stats.answer_max_ns / 1e6);
-	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
+	scry_send_news(w->session, SCRY_NEWS_DETAIL, 0, text);
 }

@@ -48,12 +48,12 @@ void scry_loading_look(struct scry_watch *w, const struct scry_hooks *h,
 /* For --dry-run: which of them wait for their library. */
 void scry_loading_describe(const struct scry_hooks *h, size_t first, FILE *out);
 /* Says which of the requests from `first` on wait for their library. */
-void scry_loading_tell_waiting(struct scry_watch *w, struct scry_hooks *h, size_t first);
+void scry_loading_report_waiting(struct scry_watch *w, struct scry_hooks *h, size_t first);
 /* In `finish`: which of them were never met. -ENOTSUP, none was: nothing was `done` ("counted"). */
-int scry_loading_tell_unmet(struct scry_watch *w, const struct scry_hooks *h, size_t first,
-			    const char *done);
+int scry_loading_report_unmet(struct scry_watch *w, const struct scry_hooks *h, size_t first,
+			      const char *done);
 
 /* In `finish`: libraries that came too early, or could not be hooked. */
-void scry_loading_tell(struct scry_watch *w, const struct scry_hooks *h);
+void scry_loading_report(struct scry_watch *w, const struct scry_hooks *h);
 
 #endif

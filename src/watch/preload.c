@@ -187,7 +187,7 @@ int scry_preload_start(struct scry_session *s, pid_t child)
 	scry_pool_follow(&w->pool, 1);
 	snprintf(text, sizeof(text), "%d:%d:%d:%d:%u\n%s", SCRY_PRELOAD_ABI, getpid(), w->pool.fd,
 		 s->opts->follow ? 0 : child, w->pool.head->nonce, object);
-	scry_tell(s, SCRY_NEWS_GO, 0, text);
+	scry_send_news(s, SCRY_NEWS_GO, 0, text);
 	return 0;
 }
 
@@ -219,7 +219,7 @@ static void introduce(struct scry_session *s, struct scry_watch *w)
 	w->instrument->identified(w);
 	scry_watch_introduce(w);
 	if (s->entered == 1)
-		scry_tell(s, SCRY_NEWS_ENTERED, 0, "");
+		scry_send_news(s, SCRY_NEWS_ENTERED, 0, "");
 	scry_pool_seen(&w->root->pool, w->lane, true);
 }
 
@@ -288,9 +288,9 @@ void scry_preload_turn(struct scry_session *s)
 {
 	size_t count;
 
-	scry_follow_lanes(s);
+	scry_follow_child_buffers(s);
 	count = s->count;
-	scry_follow_lanes(s);
+	scry_follow_child_buffers(s);
 	look_for_owners(s, count, true);
 	look_for_owners(s, count, false);
 	look_for_strangers(s);

@@ -9,8 +9,8 @@
 #define SCRY_WATCH_SESSION_H
 
 #include "base/map.h"
-#include "hook/pulse.h"
-#include "sys/kin.h"
+#include "hook/heartbeat.h"
+#include "sys/descendant_table.h"
 #include "sys/spawn.h"
 #include "watch/ask.h"
 #include "watch/news.h"
@@ -43,13 +43,14 @@ struct scry_session {
 	size_t gone;	/* processes that ended while they were watched */
 	size_t left;	/* processes that go on without us */
 	struct scry_spawns spawns;
-	struct scry_pulse *pulse;   /* while we cannot; NULL: the instrument does not wait */
+	struct scry_heartbeat *heartbeat; /* while we cannot; NULL: the instrument does not wait */
 	struct scry_watch *preload; /* has the pool that programs join; NULL: they are entered */
 	size_t nameless;	    /* joined it, and nobody knows who they are */
 	struct scry_map strangers;  /* pids that became programs which have not joined it */
 	pid_t leader;		    /* of `-- CMD` */
 	uint64_t leader_start;
-	struct scry_kin kin; /* fork children that made no object yet, and other programs */
+	struct scry_descendant_table
+		descendants; /* fork children that made no object yet, and other programs */
 	uint64_t began_ns;
 	uint64_t scan_ns;     /* next full look through /proc */
 	uint64_t late;	      /* Rubies that were entered after their start */
@@ -65,7 +66,7 @@ struct scry_session {
 };
 
 /* watch.c */
-void scry_tell(const struct scry_session *s, enum scry_news kind, int value, const char *text);
+void scry_send_news(const struct scry_session *s, enum scry_news kind, int value, const char *text);
 struct scry_watch *scry_watch_new(struct scry_session *s);
 /* Takes it out of the session and frees it. Nothing of it may stand in its process. */
 void scry_watch_free(struct scry_watch *w);
@@ -101,19 +102,19 @@ void scry_follow_turn(struct scry_session *s);
 /* A watched process became another program. */
 void scry_follow_exec(struct scry_session *s, pid_t pid);
 /* Takes up lanes that were taken since the last time. */
-void scry_follow_lanes(struct scry_session *s);
+void scry_follow_child_buffers(struct scry_session *s);
 /* Are there lanes whose owner is sought? Then come again soon. */
 bool scry_follow_is_busy(const struct scry_session *s);
 /* Of an ended one: do processes live that were forked from it, and may still take a lane of its
  * pool?
  */
-bool scry_follow_has_heirs(struct scry_watch *w);
+bool scry_follow_has_hooked_children(struct scry_watch *w);
 /* Has somebody appeared so lately that he may still become a Ruby? */
 bool scry_follow_expects(const struct scry_session *s);
 /* The last look, when children may take no more lanes. */
 void scry_follow_end(struct scry_session *s);
 /* After all are left: their children that made no object, too. */
-void scry_follow_leave_heirs(struct scry_session *s);
+void scry_follow_leave_hooked_children(struct scry_session *s);
 /* A started or exec'ed image stands still in `t`: entered if the instrument wants it. 1: entered;
  * 0: not wanted; -errno with a sentence. `t` is let go, but for 0. */
 int scry_session_image(struct scry_session *s, struct scry_tracee *t);

@@ -16,14 +16,14 @@
 #include "base/text.h"
 #include "sys/cgroup.h"
 #include "watch/group.h"
-#include "watch/heirs.h"
+#include "watch/hooked_children.h"
 #include "watch/preload.h"
 #include "watch/session.h"
 
 #define CPU_TICKS_TRUSTED_NS 200000000ull
 #define LEARNING_NS 20000000000ull /* to learn and rehearse a Ruby that is not known yet */
 
-void scry_tell(const struct scry_session *s, enum scry_news kind, int value, const char *text)
+void scry_send_news(const struct scry_session *s, enum scry_news kind, int value, const char *text)
 {
 	struct scry_news_head head = {.kind = kind, .value = value, .size = (uint32_t)strlen(text)};
 
@@ -140,9 +140,9 @@ void scry_watch_free(struct scry_watch *w)
 	if (w->state)
 		w->instrument->done(w);
 	if (w->pool.head)
-		scry_pulse_forget(s->pulse, scry_pool_control(&w->pool, 0));
+		scry_heartbeat_forget(s->heartbeat, scry_pool_control(&w->pool, 0));
 	if (w->channel.control && !w->root) /* a child's lies in that pool */
-		scry_pulse_forget(s->pulse, w->channel.control);
+		scry_heartbeat_forget(s->heartbeat, w->channel.control);
 	scry_pool_close(&w->pool);
 	scry_pool_close(&w->pages);
 	scry_execs_close(&w->execs);
@@ -187,14 +187,15 @@ void scry_watch_lease(struct scry_watch *w)
 
 int scry_watch_keep_fresh(struct scry_watch *w)
 {
-	const struct scry_pulse_controls own = {w->channel.control, 0, 1};
-	int r = own.first ? scry_pulse_keep(w->session->pulse, &own) : 0;
+	const struct scry_heartbeat_controls own = {w->channel.control, 0, 1};
+	int r = own.first ? scry_heartbeat_keep(w->session->heartbeat, &own) : 0;
 
 	if (r < 0 || !w->pool.head)
 		return r;
-	return scry_pulse_keep(w->session->pulse,
-			       &(struct scry_pulse_controls){scry_pool_control(&w->pool, 0),
-							     SCRY_LANE_BYTES, SCRY_LANES});
+	return scry_heartbeat_keep(w->session->heartbeat,
+				   &(struct scry_heartbeat_controls){scry_pool_control(&w->pool, 0),
+								     SCRY_CHILD_BUFFER_BYTES,
+								     SCRY_CHILD_BUFFERS});
 }
 
 void scry_watch_introduce(struct scry_watch *w)
@@ -249,7 +250,7 @@ static int bound_rings(struct scry_watch *w)
 	if (r < 0 || !w->pool.head)
 		return r;
 	most = scry_pool_bound(&w->pool, instruments, scry_cgroup_memory_left(w->proc.pid));
-	if (most < SCRY_LANES / instruments - (instruments > 1))
+	if (most < SCRY_CHILD_BUFFERS / instruments - (instruments > 1))
 		scry_watch_note(w,
 				"of the fork children of process %d no more than %u are watched at "
 				"a time, as the rings of more could fill the memory that its "
@@ -319,27 +320,28 @@ static int put_in(struct scry_watch *w)
 		(unsigned long long)w->inj->header.text,
 		(unsigned long long)scry_agent_bytes(&w->inj->header) / 1024,
 		(unsigned long long)w->near, (double)w->inj->pause_max_ns / 1e6);
-	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
+	scry_send_news(w->session, SCRY_NEWS_DETAIL, 0, text);
 	return r;
 }
 
 /* Whatever instrument changed it: a copy of changed code is in a fork child for life. */
-static void note_heirs(struct scry_watch *w, const struct scry_agent_header *of)
+static void note_hooked_children(struct scry_watch *w, const struct scry_agent_header *of)
 {
-	const struct scry_heirs heirs = scry_heirs_find(w, of);
+	const struct scry_hooked_children hooked_children = scry_hooked_children_find(w, of);
 	char text[160];
 
-	if (!heirs.count)
+	if (!hooked_children.count)
 		return;
 	snprintf(text, sizeof(text),
 		 w->target_gone ? "%zu fork child%s of process %d keep%s changed code, without "
 				  "effect; fix: scry undo -p %d (scry ps lists all)"
 				: "%zu fork child%s of process %d keep%s changed code, without "
 				  "effect; fix: scry undo -f -p %d",
-		 heirs.count, heirs.count == 1 ? "" : "ren", w->proc.pid,
-		 heirs.count == 1 ? "s" : "", w->target_gone ? heirs.first : w->proc.pid);
+		 hooked_children.count, hooked_children.count == 1 ? "" : "ren", w->proc.pid,
+		 hooked_children.count == 1 ? "s" : "",
+		 w->target_gone ? hooked_children.first : w->proc.pid);
 	scry_watch_note(w, "%s", text);
-	scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+	scry_send_news(w->session, SCRY_NEWS_SAY, 0, text);
 }
 
 void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint64_t *ret_left)
@@ -366,10 +368,10 @@ void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint6
 		w->target_gone = true;
 		*ret_left = 0;
 	} else if (r < 0) {
-		scry_tell(w->session, SCRY_NEWS_SAY, 0, scry_error());
+		scry_send_news(w->session, SCRY_NEWS_SAY, 0, scry_error());
 	}
 	scry_error_clear();
-	note_heirs(w, &header);
+	note_hooked_children(w, &header);
 }
 
 /* What stays in the process, for who reads it. */
@@ -469,7 +471,7 @@ static void back_out(struct scry_watch *w)
 	audit(w, "detach", &undo);
 	if (left) {
 		describe_left(w, left, text, sizeof(text));
-		scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+		scry_send_news(w->session, SCRY_NEWS_SAY, 0, text);
 	}
 	for (size_t i = 0; (one = scry_group_at(w, i)); i++) {
 		one->ended_ns = scry_now_ns();
@@ -569,7 +571,7 @@ void scry_watch_seccomp(struct scry_watch *w)
 	if (!scry_calling_turn(&w->calling, w->inj))
 		return;
 	snprintf(text, sizeof(text), "process %d put itself under seccomp", w->proc.pid);
-	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
+	scry_send_news(w->session, SCRY_NEWS_DETAIL, 0, text);
 	scry_watch_note(w, "the program has put itself under seccomp: since then scry makes "
 			   "no system call in it, so that a thread that finds no room for a "
 			   "record loses it, and memory that functions are not known to "
@@ -586,7 +588,7 @@ static void begin_end(struct scry_watch *w, const char *why)
 	w->is_over = true;
 	w->ended_ns = scry_now_ns();
 	snprintf(text, sizeof(text), "process %d ended: %s", w->proc.pid, why);
-	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
+	scry_send_news(w->session, SCRY_NEWS_DETAIL, 0, text);
 }
 
 struct ending {

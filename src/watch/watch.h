@@ -14,7 +14,7 @@
 
 #include "base/opt.h"
 #include "hook/calling.h"
-#include "hook/lanes.h"
+#include "hook/child_buffers.h"
 #include "hook/threads.h"
 #include "rec/writer.h"
 #include "sys/execs.h"
@@ -67,7 +67,7 @@ struct scry_watch {
 	struct scry_watch *root; /* a fork child: who was entered, whose pool it uses */
 	uint32_t lane;		 /* there */
 	struct scry_pool pool;	 /* of an entered process, when its children are followed */
-	struct scry_watch *in_lane[SCRY_LANES]; /* who has which lane of it */
+	struct scry_watch *in_lane[SCRY_CHILD_BUFFERS]; /* who has which lane of it */
 	uint32_t lanes_taken;
 	uint64_t lanes_seen;	 /* bits: somebody has it, in this look through /proc */
 	bool is_sought;		 /* its owner, in this look */
@@ -108,7 +108,7 @@ struct scry_instrument {
 	bool (*wants)(pid_t pid, const struct scry_maps *maps);
 	const char *wanted, *unseen; /* "Ruby"; what is said when there was none */
 	bool follows_exec;	     /* the program of `-- CMD` is watched on, whatever it execs */
-	bool waits;		     /* handlers wait for a keeper that lives: hook/pulse.h */
+	bool waits;		     /* handlers wait for a keeper that lives: hook/heartbeat.h */
 	uint32_t parts;		     /* of the agent, that each watch needs: enum scry_agent_part */
 	enum scry_agent_channels channel; /* of its handlers, that record into tracks */
 	bool has_table;			  /* they count in its pages instead: agent's `table` */

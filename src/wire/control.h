@@ -18,7 +18,7 @@
 #ifndef SCRY_WIRE_CONTROL_H
 #define SCRY_WIRE_CONTROL_H
 
-#include "wire/gate.h"
+#include "wire/state_page.h"
 #include "wire/header.h"
 #include "wire/journal.h"
 
@@ -60,7 +60,7 @@ struct scry_control {
 	uint64_t lease_end_tsc; /* beyond this nobody comes back: the handler takes itself off */
 	uint64_t target_pid, target_start;
 	char owner_does[16]; /* "objects", NUL terminated */
-	uint64_t turn;	     /* whose stamps may be repeated: wire/tracks.h */
+	uint64_t turn;	     /* whose stamps may be repeated: wire/thread_buffers.h */
 	uint64_t pad0[52];
 
 	uint64_t head;	     /* from here on the agent writes: words ever put into the ring */
@@ -73,7 +73,7 @@ struct scry_control {
 	uint64_t load_late;	/* how many went on without having been answered */
 	uint32_t load_seq;	/* tickets given out; a futex */
 	uint32_t load_given_up; /* the newest ticket whose owner no longer waits */
-	uint32_t track_waiting; /* 1: wake me, I wait for a track (wire/tracks.h) */
+	uint32_t track_waiting; /* 1: wake me, I wait for a track (wire/thread_buffers.h) */
 	uint32_t track_over;	/* 1: the lease's end went by: nothing was recorded from then on */
 	uint64_t track_waits;	/* how often one had to wait */
 	uint64_t lane_pid;	/* whose lane it is, in that process's own pid namespace */

@@ -1,5 +1,5 @@
 /*
- * What the agent writes into tracks (wire/tracks.h) while it records the malloc family. One
+ * What the agent writes into tracks (wire/thread_buffers.h) while it records the malloc family. One
  * thread's words, two a call and a third for what is rare:
  *
  *   word 0   op : 4 | address / 8 : 44 | size : 16        size 0xffff: it is in the third word

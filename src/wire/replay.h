@@ -46,7 +46,7 @@
 #define SCRY_REPLAY_MAGIC UINT64_C(0x79616c7065722079)
 #define SCRY_REPLAY_VERSION 4u
 
-#define SCRY_REPLAY_LANES 8192u
+#define SCRY_REPLAY_STREAMS 8192u
 #define SCRY_REPLAY_SLOTS (1u << 26)
 #define SCRY_REPLAY_BLOCK 512u	  /* words */
 #define SCRY_REPLAY_BLOCKS 32768u /* 128 MiB: all memory that a recording of any length takes */

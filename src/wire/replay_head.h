@@ -53,11 +53,11 @@ struct scry_replay_head {
 	uint64_t address_max; /* bytes, RLIMIT_AS */
 	char allocator[1024]; /* path of the object that must serve malloc; "": libc */
 	/* the feeder's, before each window */
-	uint32_t turn;		/* futex; enum scry_replay_turn */
-	uint32_t window;	/* 1, 2, ... */
-	uint32_t lanes, blocks; /* in use */
-	uint32_t slots;		/* ever used */
-	uint32_t is_building;	/* what was there before: not measured */
+	uint32_t turn;		  /* futex; enum scry_replay_turn */
+	uint32_t window;	  /* 1, 2, ... */
+	uint32_t streams, blocks; /* in use */
+	uint32_t slots;		  /* ever used */
+	uint32_t is_building;	  /* what was there before: not measured */
 	/* scry-replay's */
 	uint64_t position;  /* words done, a block of 512 late */
 	uint64_t cpu_ns;    /* of its threads in windows, without what waited */
@@ -81,7 +81,8 @@ struct scry_replay_head {
 
 struct scry_replay_memory {
 	struct scry_replay_head head;
-	uint32_t lanes[SCRY_REPLAY_LANES] __attribute__((aligned(4096))); /* first block or NONE */
+	uint32_t streams[SCRY_REPLAY_STREAMS]
+		__attribute__((aligned(4096))); /* first block or NONE */
 	uint64_t words[SCRY_REPLAY_BLOCKS][SCRY_REPLAY_BLOCK] __attribute__((aligned(4096)));
 	uint64_t pad[SCRY_REPLAY_BLOCK]; /* may be prefetched */
 };

@@ -10,11 +10,11 @@
  * the agent's scratch memory. */
 enum { SCRY_PROBE_OFF, SCRY_PROBE_ARGUMENTS, SCRY_PROBE_COUNT };
 #define SCRY_NO_MASK 6u
-#define SCRY_PROBE_BIRTHS 8192u
+#define SCRY_PROBE_ISEQ_EVENTS 8192u
 #define SCRY_PROBE_ENDS 4000u
 struct scry_agent_probe {
 	uint64_t births, ends; /* objects, or with ARGUMENTS calls; the first are kept */
-	uint64_t returned[SCRY_PROBE_BIRTHS];
+	uint64_t returned[SCRY_PROBE_ISEQ_EVENTS];
 	uint64_t given[SCRY_PROBE_ENDS][6];
 };
 

@@ -1,7 +1,7 @@
 /*
  * How many bytes a Ruby object has outside its slot: rules as data, and the one evaluator of them.
  *
- * The rules are learned (vm/ruby_learn_size.c); nothing here knows a version. The evaluator gets
+ * The rules are learned (vm/ruby_infer_size.c); nothing here knows a version. The evaluator gets
  * its loads from the caller: the agent loads in place, inside the FREEOBJ event; the host reads
  * another process. With a constant `load` all of it is inlined, so it makes no call and needs no
  * relocation.

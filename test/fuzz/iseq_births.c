@@ -1,11 +1,11 @@
 /*
- * Fuzzer of vm/ruby_births: what a probe tells is of foreign bytes. Two ways as rec_reader.c:
+ * Fuzzer of vm/ruby_iseq_log: what a probe tells is of foreign bytes. Two ways as rec_reader.c:
  * libFuzzer, or a main that makes 2,000 inputs from a fixed seed.
  *
  * The input is a row of records: two bytes of size, then as many bytes; each begins with a head
  * whose address and rooms are made small, so that addresses meet and rooms are met.
  */
-#include "vm/ruby_births.h"
+#include "vm/ruby_iseq_log.h"
 
 #include <string.h>
 
@@ -14,11 +14,11 @@
 static const struct scry_ruby_layout layout = {
 	.insns_entry_size = 12, .insns_positions = 8, .insns_count = 16, .insns_succ = 24};
 
-static void ask(const struct scry_births *b, uint64_t iseq, uint64_t pc, uint64_t time_ns)
+static void ask(const struct scry_iseq_log *b, uint64_t iseq, uint64_t pc, uint64_t time_ns)
 {
 	bool newest;
 	const struct scry_born *born =
-		scry_births_find(b, &(struct scry_birth_ask){iseq, pc, time_ns}, &newest);
+		scry_iseq_log_find(b, &(struct scry_iseq_event_ask){iseq, pc, time_ns}, &newest);
 	uint32_t line;
 
 	if (!born)
@@ -35,14 +35,14 @@ static void ask(const struct scry_births *b, uint64_t iseq, uint64_t pc, uint64_
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct scry_births b;
+	struct scry_iseq_log b;
 	uint64_t taken = 0;
 
-	scry_births_init(&b, &layout);
+	scry_iseq_log_init(&b, &layout);
 	while (size > 2) {
 		size_t part = (size_t)(data[0] | data[1] << 8) % (size - 2) + 1;
 		uint8_t *record = malloc(part); /* of just this size: overruns are seen */
-		struct scry_birth head;
+		struct scry_iseq_event head;
 
 		must(record != NULL, "memory");
 		memcpy(record, data + 2, part);
@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			head.line_room %= 8;
 			memcpy(record, &head, sizeof(head));
 		}
-		must(scry_births_add(&b, record, part) == 0, "memory");
+		must(scry_iseq_log_add(&b, record, part) == 0, "memory");
 		taken++;
 		free(record);
 		for (uint64_t iseq = 0; iseq < 32; iseq += 8)
@@ -66,9 +66,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		data += 2 + part;
 		size -= 2 + part;
 	}
-	must(b.count <= 3 * SCRY_BIRTHS_DEEP, "rows beyond the limit");
+	must(b.count <= 3 * SCRY_ISEQ_LOG_DEEP, "rows beyond the limit");
 	must(b.sums.born + b.sums.bad == taken, "a record that is not counted");
-	scry_births_done(&b);
+	scry_iseq_log_done(&b);
 	return 0;
 }
 

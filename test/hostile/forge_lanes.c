@@ -1,9 +1,9 @@
 /*
- * Forges lanes of fork children (wire/lanes.h) as any process of their family could: forge_lanes
- * free|taken PID SECONDS [NAME]. It takes lanes that are free, in the name of nobody, or all in
- * that of process NAME, or waits for those of children; what it has taken holds, a moment later,
- * more words than there can be. The process that it does so to is none of its own, so that it may
- * go on. "forged N", all of them; without one it goes on for longer.
+ * Forges lanes of fork children (wire/child_buffers.h) as any process of their family could:
+ * forge_lanes free|taken PID SECONDS [NAME]. It takes lanes that are free, in the name of nobody,
+ * or all in that of process NAME, or waits for those of children; what it has taken holds, a moment
+ * later, more words than there can be. The process that it does so to is none of its own, so that
+ * it may go on. "forged N", all of them; without one it goes on for longer.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "wire/lanes.h"
+#include "wire/child_buffers.h"
 
 #define LONGER 30 /* seconds, until one of them stood: on a busy machine it is seen too soon */
 
@@ -32,7 +32,7 @@ static uint64_t find_lanes(const char *pid)
 	maps = fopen(path, "re");
 	while (maps && fgets(line, sizeof(line), maps))
 		if (sscanf(line, "%" SCNx64 "-%" SCNx64, &start, &end) == 2 &&
-		    strstr(line, "memfd:scry-") && end - start == SCRY_LANES_BYTES)
+		    strstr(line, "memfd:scry-") && end - start == SCRY_CHILD_BUFFERS_BYTES)
 			lanes = start;
 	if (maps)
 		fclose(maps);
@@ -47,11 +47,11 @@ static int put(uint64_t at, const void *value, size_t size)
 
 static int forge(uint64_t lanes, uint32_t lane, int is_free)
 {
-	const uint64_t taken = lanes + offsetof(struct scry_lanes, taken) + 4ull * lane,
-		       head = lanes + SCRY_PAGE + lane * SCRY_LANE_BYTES +
+	const uint64_t taken = lanes + offsetof(struct scry_child_buffers, taken) + 4ull * lane,
+		       head = lanes + SCRY_PAGE + lane * SCRY_CHILD_BUFFER_BYTES +
 			      offsetof(struct scry_control, head),
 		       many = 1ull << 40,
-		       whose = lanes + SCRY_PAGE + lane * SCRY_LANE_BYTES +
+		       whose = lanes + SCRY_PAGE + lane * SCRY_CHILD_BUFFER_BYTES +
 			       offsetof(struct scry_control, lane_pid);
 	uint32_t is_taken = 1;
 

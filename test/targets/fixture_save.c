@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "vm/ruby_learn.h"
+#include "vm/ruby_infer.h"
 
 #define CODE_KEPT 256u
 
@@ -202,7 +202,7 @@ static void save_maps(FILE *out, pid_t pid)
 int main(int argc, char **argv)
 {
 	static struct scry_ruby target, child;
-	static struct scry_learn learn;
+	static struct scry_infer infer;
 	struct scry_calib calib;
 	struct scry_proc proc;
 	struct scry_mem live;
@@ -212,12 +212,12 @@ int main(int argc, char **argv)
 	    scry_mem_open(&live, calib.pid, 0))
 		die("usage: fixture_save PID OUT");
 	child.pid = calib.pid;
-	learn = (struct scry_learn){.calib = &calib,
+	infer = (struct scry_infer){.calib = &calib,
 				    .still = scry_still_new(&live),
 				    .child = &child,
 				    .target = &target};
-	child.mem = scry_still_mem(learn.still);
-	if (scry_learn_module(&learn) || scry_learn_all(&learn))
+	child.mem = scry_still_mem(infer.still);
+	if (scry_infer_module(&infer) || scry_infer_all(&infer))
 		die("cannot learn");
 	out = fopen(argv[2], "we");
 	if (!out)
@@ -226,7 +226,7 @@ int main(int argc, char **argv)
 	save_facts(out, &calib);
 	save_maps(out, calib.pid);
 	save_elf(out, child.module);
-	save_pages(out, learn.still);
+	save_pages(out, infer.still);
 	if (fclose(out) != 0)
 		die(argv[2]);
 	scry_calib_stop(&calib);

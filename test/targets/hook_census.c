@@ -15,7 +15,7 @@
 #include <time.h>
 
 #include "base/err.h"
-#include "sys/spring.h"
+#include "sys/short_jump.h"
 #include "sys/text.h"
 
 #define JUMP_BYTES 5
@@ -51,10 +51,10 @@ static void take_window(struct census *c, const struct scry_x86_window *w)
 static void take_refused(struct census *c, struct scry_text *object,
 			 const struct scry_text_range *range, const char *why)
 {
-	struct scry_spring_request request = {.text = object, .range = range};
+	struct scry_short_jump_request request = {.text = object, .range = range};
 	struct scry_x86_code code;
-	struct scry_spring spring;
-	bool reached = scry_spring_plan(&request, &spring) == SCRY_X86_OK;
+	struct scry_short_jump short_jump;
+	bool reached = scry_short_jump_plan(&request, &short_jump) == SCRY_X86_OK;
 
 	c->springs += reached;
 	if (!verbose)

@@ -19,8 +19,8 @@
 
 struct scry_agent_vm scry_agent_vm;			     /* in the agent: code.c */
 struct scry_agent_thread scry_agent_call_rows[SCRY_THREADS]; /* in the agent: shadow.c */
-int scry_lane_claim(struct scry_gate *g,
-		    void (*moved)(struct scry_gate *g)) /* in the agent: lane.c */
+int scry_child_buffer_claim(struct scry_state_page *g,
+			    void (*moved)(struct scry_state_page *g)) /* in the agent: lane.c */
 {
 	(void)moved;
 	(void)g;
@@ -42,7 +42,7 @@ void scry_code_at(const struct scry_agent_code *code, uint64_t pc, struct scry_r
 	def->path_size = code->path_size;
 }
 
-static struct scry_gate gate;
+static struct scry_state_page gate;
 static struct scry_shared_head shared;
 static struct scry_control *const control = &shared.control;
 static uint64_t *ring;
@@ -58,9 +58,9 @@ static __thread void *current_ec;
 /* What the last call told: its stack's number, and how many records of each kind came. */
 static uint64_t number, told[8], pcs[SCRY_CALL_RUBY_FRAMES + 1], pc_count;
 
-static struct scry_track *track_at(size_t i)
+static struct scry_thread_buffer *track_at(size_t i)
 {
-	return (struct scry_track *)(ring + i * SCRY_TRACK_WORDS);
+	return (struct scry_thread_buffer *)(ring + i * SCRY_THREAD_BUFFER_WORDS);
 }
 
 static int set_up(void **state)
@@ -71,8 +71,8 @@ static int set_up(void **state)
 	if (!ring)
 		ring = mmap(NULL, 8 * SCRY_RING_WORDS, PROT_READ | PROT_WRITE,
 			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	for (size_t i = 0; i < SCRY_TRACKS; i++)
-		memset(track_at(i), 0, sizeof(struct scry_track));
+	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
+		memset(track_at(i), 0, sizeof(struct scry_thread_buffer));
 	memset(&scry_agent, 0, sizeof(scry_agent));
 	memset(scry_agent_call_rows, 0, sizeof(scry_agent_call_rows));
 	memset(&scry_agent_lines, 0, sizeof(scry_agent_lines));
@@ -80,12 +80,12 @@ static int set_up(void **state)
 	memset(&scry_agent_vm, 0, sizeof(scry_agent_vm));
 	memset(frames, 0, sizeof(frames));
 	*control = (struct scry_control){.lease_tsc = UINT64_MAX, .lease_end_tsc = UINT64_MAX};
-	gate = (struct scry_gate){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
+	gate = (struct scry_state_page){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
 	scry_agent.gate = &gate;
 	scry_agent.control = control;
 	scry_agent.tracking = (struct scry_agent_tracking){
 		.channels[SCRY_CHANNEL_CALLS] = {.control = control,
-						 .pool = (struct scry_track *)ring,
+						 .pool = (struct scry_thread_buffer *)ring,
 						 .rows = scry_agent_call_rows,
 						 .time_op = SCRY_CALL_TIME,
 						 .is_on = 1}};
@@ -106,17 +106,17 @@ static int set_up(void **state)
 static void call_from(const uint64_t *newest, size_t count)
 {
 	static uint64_t slot;
-	uint64_t before[SCRY_TRACKS];
+	uint64_t before[SCRY_THREAD_BUFFERS];
 
 	ec.cfp = &frames[DEEP - count];
 	for (size_t i = 0; i < count; i++)
 		ec.cfp[i] = (struct frame){newest[i], 0x1000};
-	for (size_t i = 0; i < SCRY_TRACKS; i++)
+	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
 		before[i] = track_at(i)->head;
 	scry_call_ruby(&slot);
 	memset(told, 0, sizeof(told));
 	number = pc_count = 0;
-	for (size_t i = 0; i < SCRY_TRACKS; i++)
+	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
 		for (const uint64_t *w = (uint64_t *)(track_at(i) + 1) + before[i],
 				    *end = (uint64_t *)(track_at(i) + 1) + track_at(i)->head;
 		     w < end;) {

@@ -18,13 +18,13 @@
 
 #include "agent/agent.h"
 #include "agent/gvl.h"
-#include "agent/track.h"
+#include "agent/thread_buffer.h"
 #include "wire/gvl_wait.h"
 
 void scry_gvl_let_go(uint64_t mutex, uint32_t waits);
 
-int scry_lane_claim(struct scry_gate *g,
-		    void (*moved)(struct scry_gate *)) /* in the agent: lane.c */
+int scry_child_buffer_claim(struct scry_state_page *g,
+			    void (*moved)(struct scry_state_page *)) /* in the agent: lane.c */
 {
 	(void)g;
 	(void)moved;
@@ -54,7 +54,7 @@ static struct {
 } vm;
 static uint32_t mutex[10]; /* glibc's: at 2 the tid of who has it */
 static uint64_t threads[THREADS][16];
-static struct scry_gate gate = {.open = 1};
+static struct scry_state_page gate = {.open = 1};
 static struct scry_control control = {.lease_end_tsc = INT64_MAX};
 
 static uint64_t th(int i)
@@ -211,7 +211,7 @@ static int set_up(void **state)
 	vm.head[0] = vm.head[1] = (uint64_t)vm.head;
 	mutex[2] = (uint32_t)gettid();
 	plan->gate = (uint64_t)&gate;
-	gate.gvl = (struct scry_gate_gvl){0};
+	gate.gvl = (struct scry_state_page_gvl){0};
 	plan->watch = 1;
 	plan->owner = (uint64_t)&vm.owner;
 	plan->queue = (uint64_t)vm.head;

@@ -14,13 +14,13 @@
 
 #include "agent/agent.h"
 #include "agent/gvl.h"
-#include "agent/track.h"
+#include "agent/thread_buffer.h"
 #include "wire/gvl_wait.h"
 
 void scry_gvl_let_go(uint64_t mutex, uint32_t waits);
 
-int scry_lane_claim(struct scry_gate *g,
-		    void (*moved)(struct scry_gate *)) /* in the agent: lane.c */
+int scry_child_buffer_claim(struct scry_state_page *g,
+			    void (*moved)(struct scry_state_page *)) /* in the agent: lane.c */
 {
 	(void)g;
 	(void)moved;
@@ -32,7 +32,7 @@ static struct {
 	uint64_t owner;
 } vm;
 static uint32_t mutex[10]; /* glibc's: at 2 the tid of who has it */
-static struct scry_gate gate = {.open = 1};
+static struct scry_state_page gate = {.open = 1};
 static struct scry_control control = {.lease_end_tsc = INT64_MAX};
 
 static const struct scry_gvl_table *table(void)
@@ -55,7 +55,7 @@ static int set_up(void **state)
 {
 	struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
 
-	gate.gvl = (struct scry_gate_gvl){0};
+	gate.gvl = (struct scry_state_page_gvl){0};
 	gate.table = (uint64_t)calloc(SCRY_GVL_RING_AT + SCRY_GVL_RING, 8);
 	assert_int_not_equal(gate.table, 0);
 	scry_agent.gate = &gate;

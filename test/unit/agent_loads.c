@@ -15,7 +15,7 @@
 
 void scry_agent_load(uint64_t arg);
 
-static struct scry_gate gate = {.open = 1, .loads = 1};
+static struct scry_state_page gate = {.open = 1, .loads = 1};
 static struct scry_control control = {.lease_tsc = UINT64_MAX, .load_busy = 1};
 static bool is_over;
 

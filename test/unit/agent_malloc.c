@@ -6,7 +6,7 @@
 #include "agent/code.h"
 #include "agent/lines.h"
 #include "agent/malloc.h"
-#include "agent/track.h"
+#include "agent/thread_buffer.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -30,15 +30,15 @@
 
 struct scry_agent_vm scry_agent_vm;   /* in the agent: code.c */
 struct scry_shadow scry_agent_shadow; /* in the agent: shadow.c */
-int scry_lane_claim(struct scry_gate *g,
-		    void (*moved)(struct scry_gate *g)) /* in the agent: lane.c */
+int scry_child_buffer_claim(struct scry_state_page *g,
+			    void (*moved)(struct scry_state_page *g)) /* in the agent: lane.c */
 {
 	(void)moved;
 	(void)g;
 	return 0;
 }
 
-static struct scry_gate *gate;
+static struct scry_state_page *gate;
 static struct scry_shared_head shared;
 static struct scry_control *const control = &shared.control;
 static uint64_t *ring;
@@ -85,9 +85,9 @@ void scry_code_at(const struct scry_agent_code *code, uint64_t pc, struct scry_r
 	def->label_size = 0;
 }
 
-static struct scry_track *track_at(size_t i)
+static struct scry_thread_buffer *track_at(size_t i)
 {
-	return (struct scry_track *)(ring + i * SCRY_TRACK_WORDS);
+	return (struct scry_thread_buffer *)(ring + i * SCRY_THREAD_BUFFER_WORDS);
 }
 
 /* The records of all tracks, one behind the other: op, address, size as asked for. */
@@ -95,17 +95,17 @@ struct seen {
 	uint64_t op, address, size, tsc, slack, caller;
 	uint32_t tid, serial;
 };
-static struct seen seen[SCRY_TRACKS * SCRY_TRACK_WORDS / 2];
+static struct seen seen[SCRY_THREAD_BUFFERS * SCRY_THREAD_BUFFER_WORDS / 2];
 
 static size_t see(void)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < SCRY_TRACKS; i++) {
-		const struct scry_track *track = track_at(i);
+	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++) {
+		const struct scry_thread_buffer *track = track_at(i);
 		const uint64_t *w = (const uint64_t *)(track + 1), *end = w + track->head;
 
-		assert_true(track->head <= SCRY_TRACK_ROOM);
+		assert_true(track->head <= SCRY_THREAD_BUFFER_ROOM);
 		assert_int_equal(track->stamping, 0);
 		while (w < end) {
 			struct seen *s = &seen[n++];
@@ -143,28 +143,28 @@ static int set_up(void **state)
 		gate = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		madvise(gate, 4096, MADV_WIPEONFORK);
 	}
-	for (size_t i = 0; i < SCRY_TRACKS; i++)
-		memset(track_at(i), 0, sizeof(struct scry_track));
+	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
+		memset(track_at(i), 0, sizeof(struct scry_thread_buffer));
 	memset(&scry_agent, 0, sizeof(scry_agent));
 	memset(&scry_agent_rows, 0, sizeof(scry_agent_rows));
-	memset(&scry_agent_family, 0, sizeof(scry_agent_family));
+	memset(&scry_agent_malloc_functions, 0, sizeof(scry_agent_malloc_functions));
 	memset(&scry_agent_callers, 0, sizeof(scry_agent_callers));
 	memset(&scry_agent_lines, 0, sizeof(scry_agent_lines));
 	memset(&scry_agent_walks, 0, sizeof(scry_agent_walks));
 	memset(&scry_agent_vm, 0, sizeof(scry_agent_vm));
 	memset(&shared, 0, sizeof(shared));
 	control->lease_tsc = control->lease_end_tsc = UINT64_MAX;
-	*gate = (struct scry_gate){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
+	*gate = (struct scry_state_page){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
 	scry_agent.gate = gate;
 	scry_agent.control = control;
 	scry_agent.tracking = (struct scry_agent_tracking){
 		.tid_offset = TID_AT_GLIBC,
 		.channels[SCRY_CHANNEL_CORE] = {.control = control,
-						.pool = (struct scry_track *)ring,
+						.pool = (struct scry_thread_buffer *)ring,
 						.rows = scry_agent_rows.threads,
 						.time_op = SCRY_MALLOC_OP_TIME,
 						.is_on = 1}};
-	scry_agent_family = (struct scry_agent_malloc){
+	scry_agent_malloc_functions = (struct scry_agent_malloc){
 		.usable = (uint64_t)(uintptr_t)malloc_usable_size, .is_glibc = 1};
 	in_malloc = malloc;
 	in_calloc = calloc;
@@ -251,7 +251,7 @@ static void calls_within_are_none(void **state)
 	assert_int_equal(seen[0].op, SCRY_MALLOC_OP_MALLOC);
 	assert_int_equal(control->busy, 3); /* nobody has said that they are the allocator's */
 	control->busy = 0;
-	scry_agent_family.end = UINT64_MAX;
+	scry_agent_malloc_functions.end = UINT64_MAX;
 	free(hooked_malloc(50));
 	assert_int_equal(control->busy, 0);
 }
@@ -298,7 +298,7 @@ static void threads_come_and_go(void **state)
 		pthread_join(thread, NULL);
 	}
 	assert_int_equal(see(), 20 * 200);
-	for (size_t i = 0; i < SCRY_TRACKS; i++)
+	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
 		if (track_at(i)->head)
 			births[count++] = track_at(i)->birth;
 	assert_int_equal(count, 20);
@@ -306,7 +306,7 @@ static void threads_come_and_go(void **state)
 		for (size_t k = 0; k < i; k++)
 			assert_true(births[i] != births[k]);
 	assert_int_equal(control->lost, 0);
-	assert_true(control->head >= 20 * SCRY_TRACK_WORDS);
+	assert_true(control->head >= 20 * SCRY_THREAD_BUFFER_WORDS);
 }
 
 /* The same where the libc's own tid is not known: then the keeper says who has ended. */
@@ -319,9 +319,10 @@ static void ended_by_the_keeper(void **state)
 
 		pthread_create(&thread, NULL, hundred_calls, NULL);
 		pthread_join(thread, NULL);
-		for (size_t k = 0; k < SCRY_TRACKS; k++)
-			if ((track_at(k)->state & 3) == SCRY_TRACK_OPEN)
-				track_at(k)->state ^= SCRY_TRACK_OPEN ^ SCRY_TRACK_DEAD;
+		for (size_t k = 0; k < SCRY_THREAD_BUFFERS; k++)
+			if ((track_at(k)->state & 3) == SCRY_THREAD_BUFFER_OPEN)
+				track_at(k)->state ^=
+					SCRY_THREAD_BUFFER_OPEN ^ SCRY_THREAD_BUFFER_DEAD;
 	}
 	assert_int_equal(see(), 10 * 200);
 	for (size_t i = 0; i < 10 * 200; i++)
@@ -337,11 +338,11 @@ static void *drain(void *arg)
 	while (shall_drain && !__atomic_load_n(&control->track_waiting, __ATOMIC_SEQ_CST))
 		usleep(100); /* until somebody waits */
 	while (shall_drain) {
-		for (size_t i = 0; i < SCRY_TRACKS; i++) {
-			struct scry_track *track = track_at(i);
+		for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++) {
+			struct scry_thread_buffer *track = track_at(i);
 
 			if ((__atomic_load_n(&track->state, __ATOMIC_ACQUIRE) & 3) !=
-			    SCRY_TRACK_CLOSED)
+			    SCRY_THREAD_BUFFER_CLOSED)
 				continue;
 			*taken += track->head;
 			track->head = 0;
@@ -366,7 +367,7 @@ static void full_pool_is_waited_for(void **state)
 		hooked_free(hooked_malloc(10));
 	shall_drain = false;
 	pthread_join(keeper, NULL);
-	for (size_t i = 0; i < SCRY_TRACKS; i++)
+	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
 		taken += track_at(i)->head;
 	assert_int_equal(control->lost, 0);
 	assert_true(control->track_waits > 0);
@@ -380,8 +381,8 @@ static void nobody_waits_without_a_lease(void **state)
 	control->lease_tsc = 1; /* long over */
 	hooked_free(hooked_malloc(10));
 	assert_int_equal(see(), 2);
-	for (size_t i = 0; i < SCRY_TRACKS; i++)
-		track_at(i)->state = SCRY_TRACK_CLOSED;
+	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
+		track_at(i)->state = SCRY_THREAD_BUFFER_CLOSED;
 	hooked_free(hooked_malloc(10));
 	assert_int_equal(control->lost_lease, 2);
 	assert_int_equal(control->track_waits, 0);
@@ -401,12 +402,12 @@ static void nobody_waits_without_a_lease(void **state)
 static void nobody_waits_for_nothing(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < SCRY_TRACKS; i++) /* all are other threads' */
-		track_at(i)->state = SCRY_TRACK_OPEN;
+	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++) /* all are other threads' */
+		track_at(i)->state = SCRY_THREAD_BUFFER_OPEN;
 	hooked_free(hooked_malloc(10));
 	assert_int_equal(control->lost, 2);
 	assert_int_equal(control->track_waits, 0);
-	track_at(3)->state = SCRY_TRACK_FREE;
+	track_at(3)->state = SCRY_THREAD_BUFFER_FREE;
 	control->track_freed++;
 	hooked_free(hooked_malloc(10));
 	assert_int_equal(control->lost, 2);
@@ -417,13 +418,13 @@ static void nobody_waits_for_nothing(void **state)
 static void a_keeper_that_takes_nothing(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < SCRY_TRACKS; i++)
-		track_at(i)->state = SCRY_TRACK_CLOSED;
+	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
+		track_at(i)->state = SCRY_THREAD_BUFFER_CLOSED;
 	for (int i = 0; i < 100; i++)
 		hooked_free(hooked_malloc(10));
 	assert_int_equal(control->lost, 200);
 	assert_int_equal(control->track_waits, 1);
-	track_at(3)->state = SCRY_TRACK_FREE;
+	track_at(3)->state = SCRY_THREAD_BUFFER_FREE;
 	control->track_freed++;
 	hooked_free(hooked_malloc(10));
 	assert_int_equal(control->lost, 200);
@@ -590,15 +591,15 @@ static void signals(void **state)
 	(void)state;
 	in_malloc = no_memory_is_touched;
 	in_free = nothing;
-	scry_agent_family.is_glibc = 0;
-	scry_agent_family.usable = 0;
+	scry_agent_malloc_functions.is_glibc = 0;
+	scry_agent_malloc_functions.usable = 0;
 	interrupted = 0;
 	signal(SIGALRM, on_alarm);
 	ualarm(500, 500);
 	while (interrupted < 300) {
 		if (calls % 100 == 0) { /* before its track is full: nobody else empties it */
 			recorded += see();
-			for (size_t i = 0; i < SCRY_TRACKS; i++)
+			for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
 				track_at(i)->head = 0;
 		}
 		hooked_free(hooked_malloc(10));
@@ -703,7 +704,7 @@ static uint32_t told_line(void)
 {
 	uint32_t line = 0;
 
-	for (size_t i = 0; i < SCRY_TRACKS; i++) {
+	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++) {
 		const uint64_t *w = (const uint64_t *)(track_at(i) + 1),
 			       *end = w + track_at(i)->head;
 

@@ -24,8 +24,8 @@ void scry_agent_timed(void), scry_agent_return(void);
 #define HOOKS 8
 
 struct scry_agent_vm scry_agent_vm; /* in the agent: code.c */
-int scry_lane_claim(struct scry_gate *g,
-		    void (*moved)(struct scry_gate *g)) /* in the agent: lane.c */
+int scry_child_buffer_claim(struct scry_state_page *g,
+			    void (*moved)(struct scry_state_page *g)) /* in the agent: lane.c */
 {
 	(void)moved;
 	(void)g;
@@ -46,7 +46,7 @@ void scry_code_at(const struct scry_agent_code *code, uint64_t pc, struct scry_r
 	def->path_size = code->path_size;
 }
 
-static struct scry_gate gate;
+static struct scry_state_page gate;
 static struct scry_control control;
 static struct scry_shadow_stats stats[HOOKS];
 static struct scry_shadow *const shadow = &scry_agent_shadow;
@@ -82,7 +82,7 @@ static int set_up(void **state)
 	}
 	memset(shadow, 0, sizeof(*shadow));
 	memset(stats, 0, sizeof(stats));
-	gate = (struct scry_gate){.open = 1};
+	gate = (struct scry_state_page){.open = 1};
 	control.lease_tsc = UINT64_MAX;
 	scry_agent.gate = &gate;
 	scry_agent.control = &control;

@@ -3,7 +3,7 @@
  * say anything at all, where it must end and never fault.
  */
 #include "agent/calls.h"
-#include "agent/track.h"
+#include "agent/thread_buffer.h"
 #include "agent/walk.h"
 
 #include <alloca.h>
@@ -32,15 +32,15 @@
 #define MAP_WORDS (1u << 20)
 
 struct scry_shadow scry_agent_shadow; /* in the agent: shadow.c */
-int scry_lane_claim(struct scry_gate *g,
-		    void (*moved)(struct scry_gate *g)) /* in the agent: lane.c */
+int scry_child_buffer_claim(struct scry_state_page *g,
+			    void (*moved)(struct scry_state_page *g)) /* in the agent: lane.c */
 {
 	(void)moved;
 	(void)g;
 	return 0;
 }
 
-static struct scry_gate *gate;
+static struct scry_state_page *gate;
 static struct scry_shared_head shared;
 static struct scry_control *const control = &shared.control;
 static uint64_t *ring;
@@ -70,12 +70,12 @@ static __attribute__((noinline)) uint32_t walk_from_here(uint64_t bp, uint64_t b
 {
 	const struct scry_walk_from from = {
 		.slot = (const uint64_t *)__builtin_frame_address(0) + 1, .bp = bp, .bx = bx};
-	struct scry_agent_thread *t = scry_track_enter();
+	struct scry_agent_thread *t = scry_thread_buffer_enter();
 	uint32_t id;
 
 	assert_non_null(t);
 	id = scry_walk_stack(t, &from, tell);
-	scry_track_leave(t);
+	scry_thread_buffer_leave(t);
 	return id;
 }
 
@@ -154,13 +154,13 @@ static int set_up(void **state)
 	memset(&scry_agent_walks, 0, sizeof(scry_agent_walks));
 	memset(&shared, 0, sizeof(shared));
 	control->lease_tsc = control->lease_end_tsc = UINT64_MAX;
-	*gate = (struct scry_gate){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
+	*gate = (struct scry_state_page){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
 	scry_agent.gate = gate;
 	scry_agent.control = control;
 	scry_agent.tracking = (struct scry_agent_tracking){
 		.tid_offset = TID_AT_GLIBC,
 		.channels[SCRY_CHANNEL_CORE] = {.control = control,
-						.pool = (struct scry_track *)ring,
+						.pool = (struct scry_thread_buffer *)ring,
 						.rows = scry_agent_rows.threads,
 						.is_on = 1}};
 	scry_agent.unwinding = (struct scry_agent_unwinding){.map = (uint64_t)(uintptr_t)&area,

@@ -82,7 +82,7 @@ static int objects(pid_t pid, char *ret, size_t room)
 }
 
 /* Learns the layout, which is then in the cache without a verdict. */
-static void learn(pid_t pid)
+static void infer(pid_t pid)
 {
 	struct scry_ruby *r = NULL;
 
@@ -136,7 +136,7 @@ static void test_bent(void **state)
 	}
 	pid = start();
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-		learn(pid);
+		infer(pid);
 		bend(fields[i].at);
 		if (objects(pid, said, sizeof(said)) == 0 ||
 		    !strstr(said, "in a child of the same Ruby"))
@@ -145,7 +145,7 @@ static void test_bent(void **state)
 		assert_int_not_equal(objects(pid, said, sizeof(said)), 0);
 		assert_non_null(strstr(said, "in a child of the same Ruby"));
 	}
-	learn(pid);
+	infer(pid);
 	if (objects(pid, said, sizeof(said)) != 0)
 		fail_msg("%s", said);
 	end(pid);

@@ -39,7 +39,8 @@ struct model { /* of one process */
 
 #define SIZE_MAX48 ((1ull << 48) - 1) /* of an inherited block, at most */
 
-static struct model *heirs[8]; /* by pid: fork children that have not made a call, as they began */
+static struct model
+	*hooked_children[8]; /* by pid: fork children that have not made a call, as they began */
 static struct told *told;
 static size_t told_count;
 static uint64_t rng;
@@ -169,15 +170,15 @@ static void fork_of(const struct model *parent, struct model *child, uint32_t pi
 	*child = *parent;
 	child->producer = (struct scry_producer){pid, 0, ticks};
 	assert_int_equal(scry_malloc_pack_fork(parent->pack, &child->producer, &child->pack), 0);
-	heirs[pid] = malloc(sizeof(*child));
-	assert_non_null(heirs[pid]);
-	*heirs[pid] = *child;
+	hooked_children[pid] = malloc(sizeof(*child));
+	assert_non_null(hooked_children[pid]);
+	*hooked_children[pid] = *child;
 }
 
 /* A block that a fork child has of its parent, each once, before its first call. */
 static bool is_inherited(const struct scry_ev_malloc *call)
 {
-	struct model *heir = heirs[call->pid];
+	struct model *heir = hooked_children[call->pid];
 	uint64_t size;
 	uint32_t at = 0;
 
@@ -185,7 +186,7 @@ static bool is_inherited(const struct scry_ev_malloc *call)
 		return false;
 	if (!heir->live_count) {
 		free(heir);
-		heirs[call->pid] = NULL;
+		hooked_children[call->pid] = NULL;
 		return false;
 	}
 	assert_int_equal(call->function, SCRY_MALLOC_OLDER);
@@ -346,8 +347,8 @@ static void forked(void **state)
 	write_out(&parent, w);
 	assert_int_equal(scry_writer_close(w), 0);
 	must_read_back(fd);
-	assert_null(heirs[5]);
-	assert_null(heirs[6]);
+	assert_null(hooked_children[5]);
+	assert_null(hooked_children[6]);
 	scry_malloc_pack_free(parent.pack);
 	scry_malloc_pack_free(child.pack);
 	scry_malloc_pack_free(grandchild.pack);

@@ -219,15 +219,15 @@ static void any_calls(void **state)
 }
 
 /* Words of a kind that a lane has in the window that stands in memory. */
-static uint32_t words_of(struct scry_malloc_feed *f, uint32_t lane, enum scry_replay_op which)
+static uint32_t words_of(struct scry_malloc_feed *f, uint32_t stream, enum scry_replay_op which)
 {
 	const struct scry_replay_memory *m = scry_malloc_feed_memory(f);
 	uint32_t count = 0, op;
 	const uint64_t *w;
 
-	if (m->lanes[lane] == SCRY_REPLAY_NONE)
+	if (m->streams[stream] == SCRY_REPLAY_NONE)
 		return 0;
-	w = m->words[m->lanes[lane]];
+	w = m->words[m->streams[stream]];
 	while ((op = *w & 31) != SCRY_REPLAY_END && op != SCRY_REPLAY_STOP) {
 		count += op == which;
 		w = op == SCRY_REPLAY_LINK ? m->words[SCRY_REPLAY_SLOT(*w)] : w + 1 + (*w >> 5 & 1);
@@ -239,8 +239,8 @@ static uint32_t gates(struct scry_malloc_feed *f)
 {
 	uint32_t count = 0;
 
-	for (uint32_t lane = 0; lane < scry_malloc_feed_memory(f)->head.lanes; lane++)
-		count += words_of(f, lane, SCRY_REPLAY_GATE);
+	for (uint32_t stream = 0; stream < scry_malloc_feed_memory(f)->head.streams; stream++)
+		count += words_of(f, stream, SCRY_REPLAY_GATE);
 	return count;
 }
 
@@ -443,11 +443,11 @@ static void swappers(void **state)
 
 	for (swap_rounds = 4; swap_rounds <= 40; swap_rounds *= 10) {
 		f = feed_of_script(&t, false);
-		for (uint32_t lane = 1; lane < 3; lane++) {
-			assert_true(words_of(f, lane, SCRY_REPLAY_MARK) > 10);
-			assert_int_equal(words_of(f, lane, SCRY_REPLAY_GATE) > 10,
+		for (uint32_t stream = 1; stream < 3; stream++) {
+			assert_true(words_of(f, stream, SCRY_REPLAY_MARK) > 10);
+			assert_int_equal(words_of(f, stream, SCRY_REPLAY_GATE) > 10,
 					 swap_rounds == 40);
-			assert_int_equal(words_of(f, lane, SCRY_REPLAY_GATE) == 0,
+			assert_int_equal(words_of(f, stream, SCRY_REPLAY_GATE) == 0,
 					 swap_rounds == 4);
 		}
 		scry_malloc_feed_free(f);

@@ -78,7 +78,7 @@ static void *fresh(void)
 
 static void set_head(enum scry_replay_mode mode, uint32_t blocks)
 {
-	uint32_t lanes = m->head.lanes, slots = m->head.slots;
+	uint32_t streams = m->head.streams, slots = m->head.slots;
 
 	memset(&m->head, 0, sizeof(m->head));
 	m->head.magic = SCRY_REPLAY_MAGIC;
@@ -89,7 +89,7 @@ static void set_head(enum scry_replay_mode mode, uint32_t blocks)
 	m->head.live_max = LIVE_MAX;
 	m->head.address_max = UINT64_C(8) << 30;
 	m->head.window = 1;
-	m->head.lanes = lanes;
+	m->head.streams = streams;
 	m->head.blocks = blocks;
 	m->head.slots = slots;
 	m->head.turn = SCRY_TURN_WINDOW;
@@ -143,7 +143,7 @@ static int end_of(pid_t pid, uint64_t *ret_bytes)
 }
 
 /* One, some or many words are others; now and then the head or a lane is. */
-static void spoil(uint32_t blocks, uint32_t lanes)
+static void spoil(uint32_t blocks, uint32_t streams)
 {
 	uint64_t count = 1 + draw(draw(4) ? 4 : 40), words = (uint64_t)blocks * SCRY_REPLAY_BLOCK;
 
@@ -170,7 +170,7 @@ static void spoil(uint32_t blocks, uint32_t lanes)
 			*w = draw(UINT64_MAX);
 			break;
 		case 6:
-			m->lanes[draw(lanes)] = (uint32_t)draw(blocks + 2);
+			m->streams[draw(streams)] = (uint32_t)draw(blocks + 2);
 			break;
 		default:
 			if (draw(4) == 0)
@@ -182,25 +182,25 @@ static void spoil(uint32_t blocks, uint32_t lanes)
 static void hostile(void **state)
 {
 	unsigned int tries = getenv("SCRY_SOAK") ? 5000 : 250, refused = 0;
-	uint32_t lanes[64], blocks, lane_count, slots;
+	uint32_t streams[64], blocks, stream_count, slots;
 	void *copy = fresh();
 
 	blocks = m->head.blocks;
-	lane_count = m->head.lanes;
+	stream_count = m->head.streams;
 	slots = m->head.slots;
-	assert_true(lane_count <= 64);
-	memcpy(lanes, m->lanes, lane_count * sizeof(lanes[0]));
+	assert_true(stream_count <= 64);
+	memcpy(streams, m->streams, stream_count * sizeof(streams[0]));
 	for (unsigned int i = 0; i < tries; i++) {
 		uint64_t bytes;
 		int status;
 
 		memcpy(m->words, copy, (size_t)blocks * sizeof(m->words[0]));
-		memcpy(m->lanes, lanes, lane_count * sizeof(lanes[0]));
-		m->head.lanes = lane_count;
+		memcpy(m->streams, streams, stream_count * sizeof(streams[0]));
+		m->head.streams = stream_count;
 		m->head.slots = slots;
 		set_head((enum scry_replay_mode)(i % SCRY_REPLAY_MODES), blocks);
 		if (i >= 3) /* the first are as they were made */
-			spoil(blocks, lane_count);
+			spoil(blocks, stream_count);
 		status = end_of(start(), &bytes);
 		if (status != 0 && status != 3)
 			fail_msg("try %u: status %d, %s", i, status, m->head.why);

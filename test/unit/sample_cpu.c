@@ -32,7 +32,7 @@ static void meet(uint64_t ran_ns)
 {
 	struct scry_task_now now = {.run_ns = 5 * MS};
 
-	assert_int_equal(scry_samples_cpu_meet(&cpu, 77, &now), 0);
+	assert_int_equal(scry_samples_cpu_hit(&cpu, 77, &now), 0);
 	now.run_ns += ran_ns;
 	scry_samples_cpu_ran(&cpu, (uint32_t)cpu.count, &now);
 }
@@ -90,26 +90,26 @@ static void comes_again(void **state)
 	struct scry_task_now now = {.run_ns = 50 * MS};
 
 	(void)state;
-	assert_int_equal(scry_samples_cpu_meet(&cpu, getpid(), &now), 0);
+	assert_int_equal(scry_samples_cpu_hit(&cpu, getpid(), &now), 0);
 	assert_int_equal(scry_samples_cpu_unknown(&cpu, 1), 0); /* it ran before the watch */
 	cpu.has_begun = true;
 	now.run_ns = 60 * MS;
 	scry_samples_cpu_ran(&cpu, 1, &now);
 	scry_samples_cpu_leave(&cpu, 1, getpid());
 	now.run_ns = 63 * MS;
-	assert_int_equal(scry_samples_cpu_meet(&cpu, getpid(), &now), 0);
+	assert_int_equal(scry_samples_cpu_hit(&cpu, getpid(), &now), 0);
 	assert_int_equal(scry_samples_cpu_unknown(&cpu, 1), 10 * MS);
 	assert_int_equal(scry_samples_cpu_unknown(&cpu, 2), 3 * MS);
 	/* another one, that is as old as this process, and was idle: it is not known for whom it
 	 * ran */
 	scry_map_done(&cpu.ran);
-	assert_int_equal(scry_samples_cpu_meet(&cpu, getpid(), &now), 0);
+	assert_int_equal(scry_samples_cpu_hit(&cpu, getpid(), &now), 0);
 	assert_int_equal(scry_samples_cpu_unknown(&cpu, 3), 0);
 	cpu.began_ticks = 0; /* and one that was born since */
-	assert_int_equal(scry_samples_cpu_meet(&cpu, getpid(), &now), 0);
+	assert_int_equal(scry_samples_cpu_hit(&cpu, getpid(), &now), 0);
 	assert_int_equal(scry_samples_cpu_unknown(&cpu, 4), 63 * MS);
 	now = (struct scry_task_now){.is_gone = true};
-	assert_int_equal(scry_samples_cpu_meet(&cpu, 1, &now), 0);
+	assert_int_equal(scry_samples_cpu_hit(&cpu, 1, &now), 0);
 	assert_int_equal(scry_samples_cpu_unknown(&cpu, 5), 0);
 }
 

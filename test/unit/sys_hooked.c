@@ -29,7 +29,7 @@
 
 #include "base/err.h"
 #include "sys/maps.h"
-#include "sys/spring.h"
+#include "sys/short_jump.h"
 
 #define JUMP_BYTES 5
 #define JUMP_FAR_BYTES 14
@@ -41,7 +41,7 @@ struct change {
 	uint8_t jump[JUMP_FAR_BYTES];
 	uint8_t size;
 	uint8_t *pad; /* of a springboard, or NULL */
-	uint8_t pad_jump[SCRY_SPRING_LONG];
+	uint8_t pad_jump[SCRY_SHORT_JUMP_LONG];
 };
 
 struct hooked {
@@ -51,7 +51,7 @@ struct hooked {
 	uint8_t *stubs;
 	uint32_t *counters; /* one a function */
 	uint8_t *text, *text_end;
-	struct scry_spring_taken *taken;
+	struct scry_short_jump_taken *taken;
 	size_t taken_count, springs;
 };
 
@@ -120,7 +120,7 @@ static bool plan_jump(struct hooked *h, struct scry_text *text, struct scry_x86_
 		return false;
 	if (w.has & SCRY_X86_FILLER)
 		h->taken[h->taken_count++] =
-			(struct scry_spring_taken){start + w.code, start + w.bytes};
+			(struct scry_short_jump_taken){start + w.code, start + w.bytes};
 	code->address += bias;
 	stub = write_stub(h, code, &w);
 	if (!stub)
@@ -138,29 +138,29 @@ static bool plan_jump(struct hooked *h, struct scry_text *text, struct scry_x86_
 static void plan_spring(struct hooked *h, struct scry_text *text,
 			const struct scry_text_range *range, uint64_t bias)
 {
-	struct scry_spring_request request = {
+	struct scry_short_jump_request request = {
 		.text = text, .range = range, .taken = h->taken, .count = h->taken_count};
 	struct change *change = &h->changes[h->count];
-	struct scry_spring spring;
+	struct scry_short_jump short_jump;
 	struct scry_x86_code code;
 	uint8_t *stub;
 
-	if (scry_spring_plan(&request, &spring))
+	if (scry_short_jump_plan(&request, &short_jump))
 		return;
 	scry_text_bytes(text, range, &code);
 	code.address += bias;
-	stub = write_stub(h, &code, &spring.window);
+	stub = write_stub(h, &code, &short_jump.window);
 	assert_non_null(stub);
-	h->taken[h->taken_count++] =
-		(struct scry_spring_taken){spring.pad, spring.pad + SCRY_SPRING_LONG};
-	h->taken[h->taken_count++] =
-		(struct scry_spring_taken){spring.entry, spring.entry + spring.window.bytes};
-	change->at = (uint8_t *)(uintptr_t)(spring.entry + bias); /* NOLINT */
-	change->size = SCRY_SPRING_SHORT;
-	memcpy(change->jump, spring.jump, SCRY_SPRING_SHORT);
-	change->pad = (uint8_t *)(uintptr_t)(spring.pad + bias); /* NOLINT */
-	assert_int_equal(scry_x86_jump(spring.pad + bias, (uintptr_t)stub, change->pad_jump),
-			 SCRY_SPRING_LONG);
+	h->taken[h->taken_count++] = (struct scry_short_jump_taken){
+		short_jump.pad, short_jump.pad + SCRY_SHORT_JUMP_LONG};
+	h->taken[h->taken_count++] = (struct scry_short_jump_taken){
+		short_jump.entry, short_jump.entry + short_jump.window.bytes};
+	change->at = (uint8_t *)(uintptr_t)(short_jump.entry + bias); /* NOLINT */
+	change->size = SCRY_SHORT_JUMP_SHORT;
+	memcpy(change->jump, short_jump.jump, SCRY_SHORT_JUMP_SHORT);
+	change->pad = (uint8_t *)(uintptr_t)(short_jump.pad + bias); /* NOLINT */
+	assert_int_equal(scry_x86_jump(short_jump.pad + bias, (uintptr_t)stub, change->pad_jump),
+			 SCRY_SHORT_JUMP_LONG);
 	h->count++;
 	h->springs++;
 }
@@ -233,7 +233,7 @@ static void apply(const struct hooked *h)
 			 0);
 	for (size_t i = 0; i < h->count; i++) {
 		if (h->changes[i].pad)
-			store(h->changes[i].pad, h->changes[i].pad_jump, SCRY_SPRING_LONG);
+			store(h->changes[i].pad, h->changes[i].pad_jump, SCRY_SHORT_JUMP_LONG);
 		store(h->changes[i].at, h->changes[i].jump, h->changes[i].size);
 	}
 }

@@ -35,7 +35,7 @@
 #include "sys/mem.h"
 #include "sys/proc.h"
 #include "sys/tracee.h"
-#include "sys/world.h"
+#include "sys/stop_the_world.h"
 
 #define ROUNDS 20
 
@@ -318,7 +318,7 @@ static bool sleeps(pid_t pid)
 	return false;
 }
 
-static void call_in(struct scry_world *w, const struct scry_mem *mem)
+static void call_in(struct scry_stw *w, const struct scry_mem *mem)
 {
 	const uint64_t getppid_call[7] = {SYS_getppid};
 	struct scry_gadgets gadgets;
@@ -329,7 +329,7 @@ static void call_in(struct scry_world *w, const struct scry_mem *mem)
 
 	assert_int_equal(scry_maps_read(w->pid, &maps), 0);
 	assert_int_equal(scry_gadgets_find(mem, &maps, &gadgets), 0);
-	t = scry_world_caller(w, mem, &maps, &how.stack);
+	t = scry_stw_caller(w, mem, &maps, &how.stack);
 	assert_non_null(t);
 	how.deadline_ns = scry_now_ns() + 10000000000;
 	assert_int_equal(scry_tracee_syscall(t, &how, getppid_call, &got), 0);
@@ -340,7 +340,7 @@ static void call_in(struct scry_world *w, const struct scry_mem *mem)
 
 static void know_nothing_of_stops(void **state)
 {
-	struct scry_world w;
+	struct scry_stw w;
 	struct scry_mem mem;
 
 	(void)state;
@@ -350,10 +350,10 @@ static void know_nothing_of_stops(void **state)
 		assert_int_equal(scry_mem_open(&mem, pid, 1), 0);
 		for (int round = 0; round < ROUNDS; round++) {
 			assert_true(sleeps(pid));
-			assert_int_equal(scry_world_stop(&w, pid, 1000000000), 0);
+			assert_int_equal(scry_stw_stop(&w, pid, 1000000000), 0);
 			if (round >= ROUNDS / 2)
 				call_in(&w, &mem);
-			scry_world_release(&w);
+			scry_stw_release(&w);
 		}
 		assert_true(sleeps(pid));
 		if (shared[CAME] && shared[ERROR])

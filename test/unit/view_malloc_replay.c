@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "view/honesty.h"
+#include "view/data_quality.h"
 #include "view/malloc_replay.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -148,9 +148,9 @@ static void one_run_is_disturbed(void **state)
 static void much_was_lost(void **state)
 {
 	struct scry_replay_row rows[] = {row("glibc", 100, 100, 1), row("a", 80, 98, 1)};
-	struct scry_honesty honesty = {.lost = 11};
+	struct scry_data_quality quality = {.lost = 11};
 	struct scry_replay_report r = {
-		.rows = rows, .count = 2, .calls = 10000, .honesty = &honesty};
+		.rows = rows, .count = 2, .calls = 10000, .quality = &quality};
 	struct scry_replay_verdict v;
 
 	(void)state;
@@ -165,11 +165,11 @@ static void much_was_lost(void **state)
 	}
 	scry_replay_judge_real(&r, &v);
 	assert_int_equal(v.winner, 1);
-	honesty = (struct scry_honesty){.lost = 1, .has_lost_more = true};
+	quality = (struct scry_data_quality){.lost = 1, .has_lost_more = true};
 	scry_replay_judge(&r, &v);
 	assert_non_null(strstr(v.sentence, "cannot tell: at least 1 calls were lost"));
-	honesty.has_lost_more = false;
-	honesty.lost = 10;
+	quality.has_lost_more = false;
+	quality.lost = 10;
 	scry_replay_judge(&r, &v);
 	assert_int_equal(v.winner, 1);
 }

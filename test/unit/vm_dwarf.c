@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "base/err.h"
-#include "vm/ruby_learn.h"
+#include "vm/ruby_infer.h"
 
 struct scry_test_inner {
 	char c;

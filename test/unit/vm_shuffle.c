@@ -116,7 +116,7 @@ static void add_code(struct image *m, uint64_t iseq)
 	add(m, BODY, body);
 }
 
-static void add_thread(struct image *m, const struct scry_learn_thread *t)
+static void add_thread(struct image *m, const struct scry_infer_thread *t)
 {
 	uint64_t cfp = get(m, t->ec + m->l.ec_cfp);
 	uint64_t end = get(m, t->ec + m->l.ec_stack) + 8 * get(m, t->ec + m->l.ec_stack_size);
@@ -160,18 +160,18 @@ static void load(const char *name, struct image *m)
 	if (fixture_learn(&m->f, &learned) != 0)
 		fail_msg("%s: %s", name, scry_error());
 	m->l = learned.child.layout;
-	for (size_t i = 0; i < learned.learn.thread_count; i++)
-		add_thread(m, &learned.learn.threads[i]);
-	add_thread(m, &learned.learn.main);
-	add_thread(m, &learned.learn.other);
-	m->ractors[0] = learned.learn.ractor;
-	m->ractors[1] = learned.learn.other_ractor;
-	m->vm = learned.learn.vm;
+	for (size_t i = 0; i < learned.infer.thread_count; i++)
+		add_thread(m, &learned.infer.threads[i]);
+	add_thread(m, &learned.infer.main);
+	add_thread(m, &learned.infer.other);
+	m->ractors[0] = learned.infer.ractor;
+	m->ractors[1] = learned.infer.other_ractor;
+	m->vm = learned.infer.vm;
 	add(m, RACTOR, m->ractors[0]);
 	add(m, RACTOR, m->ractors[1]);
 	add(m, VM, m->vm);
-	for (size_t i = 0; i < learned.learn.piece_count; i++)
-		add_code(m, learned.learn.pieces[i].iseq);
+	for (size_t i = 0; i < learned.infer.piece_count; i++)
+		add_code(m, learned.infer.pieces[i].iseq);
 	learned_done(&learned);
 	find_pointers(m);
 	m->page_count = m->f.page_count;

@@ -11,19 +11,19 @@
 #include <cmocka.h>
 
 #include "base/err.h"
-#include "vm/ruby_learn.h"
+#include "vm/ruby_infer.h"
 
 /* Learns from libtrace_NAME.so. */
 static int learn_from(const char *name, struct scry_ruby_layout *ret)
 {
 	struct scry_ruby child = {0}, target = {0};
-	struct scry_learn learn = {.child = &child, .target = &target};
+	struct scry_infer infer = {.child = &child, .target = &target};
 	char path[512];
 	int err;
 
 	snprintf(path, sizeof(path), SCRY_TARGET_DIR "/libtrace_%s.so", name);
 	assert_int_equal(scry_elf_open_path(path, &child.elf), 0);
-	err = scry_learn_trace(&learn);
+	err = scry_infer_trace(&infer);
 	if (err)
 		print_message("%s: %s\n", name, scry_error());
 	*ret = child.layout;

@@ -28,7 +28,7 @@ static const char *base_label(const char *label)
 }
 
 /* Walks a thread; returns how many frames agree with what was told of it. */
-static size_t walk_one(struct learned *l, const struct scry_learn_thread *t, struct scry_walk *w,
+static size_t walk_one(struct learned *l, const struct scry_infer_thread *t, struct scry_walk *w,
 		       struct scry_symbols *s)
 {
 	static struct scry_named_frame named[SCRY_WALK_FRAMES_MAX];
@@ -157,8 +157,8 @@ static void frames_are_those_told(void **state)
 		size_t frames = 0, taken = 0;
 
 		begin(*name, &f, &learned, &walk, &symbols);
-		for (size_t i = 0; i < learned.learn.thread_count; i++) {
-			frames += walk_one(&learned, &learned.learn.threads[i], &walk, &symbols);
+		for (size_t i = 0; i < learned.infer.thread_count; i++) {
+			frames += walk_one(&learned, &learned.infer.threads[i], &walk, &symbols);
 			taken += take_one(&learned, &walk);
 		}
 		print_message("%s: %zu frames, %zu of copies\n", *name, frames, taken);
@@ -188,10 +188,10 @@ struct changed {
 static struct changed damage(const struct fixture *f, const struct learned *l)
 {
 	struct changed changed = {0};
-	const struct scry_learn_thread *t =
-		&l->learn.threads[random_number() % l->learn.thread_count];
+	const struct scry_infer_thread *t =
+		&l->infer.threads[random_number() % l->infer.thread_count];
 	uint64_t at = f->pages[random_number() % f->page_count].addr, word, size = 4096;
-	const uint64_t near[] = {t->ec, t->th, l->learn.ractor};
+	const uint64_t near[] = {t->ec, t->th, l->infer.ractor};
 	uint32_t where = random_number() % 8;
 	uint8_t *byte = fixture_at(f, t->ec + l->child.layout.ec_cfp);
 
@@ -252,18 +252,18 @@ static void read_all(struct damaged *d)
 {
 	static struct scry_named_frame named[SCRY_WALK_FRAMES_MAX];
 	const struct learned *l = &d->learned;
-	struct scry_ruby_thread threads[SCRY_LEARN_THREADS], *list = NULL;
-	bool waits[SCRY_LEARN_THREADS];
+	struct scry_ruby_thread threads[SCRY_INFER_THREADS], *list = NULL;
+	bool waits[SCRY_INFER_THREADS];
 	ssize_t n;
 
 	scry_symbols_turn(&d->symbols);
-	for (size_t i = 0; i < l->learn.thread_count; i++) {
+	for (size_t i = 0; i < l->infer.thread_count; i++) {
 		enum scry_walk_verdict verdict;
 
 		threads[i] = (struct scry_ruby_thread){
-			.th = l->learn.threads[i].th,
-			.ec = l->learn.threads[i].ec,
-			.ractor = l->learn.ractor,
+			.th = l->infer.threads[i].th,
+			.ec = l->infer.threads[i].ec,
+			.ractor = l->infer.ractor,
 		};
 		verdict = scry_walk_collect(&d->walk, &l->child, &threads[i], NULL);
 		count(&d->counted);
@@ -272,7 +272,7 @@ static void read_all(struct damaged *d)
 			d->unnamed += scry_symbols_name(&d->symbols, &l->child, &d->walk, named);
 		count(&d->counted);
 	}
-	scry_ruby_gvl_waiters(&l->child, threads, l->learn.thread_count, waits);
+	scry_ruby_gvl_waiters(&l->child, threads, l->infer.thread_count, waits);
 	count(&d->counted);
 	n = scry_ruby_threads(&l->child, &list);
 	count(&d->counted);
@@ -311,7 +311,7 @@ static size_t damage_one(const char *name, int rounds, struct damaged *d)
 			if (changed[i - 1].at)
 				memcpy(changed[i - 1].at, &changed[i - 1].was, 8);
 	}
-	all = (size_t)(rounds + 1) * d->learned.learn.thread_count;
+	all = (size_t)(rounds + 1) * d->learned.infer.thread_count;
 	assert_int_equal(d->verdicts[0] + d->verdicts[1] + d->verdicts[2] + d->verdicts[3], all);
 	print_message("%s: valid %zu, repaired %zu, rejected %zu, empty %zu; %zu frames unnamed, "
 		      "%llu symbols renamed; %zu lists and %zu heaps found; %zu reads at most\n",
@@ -342,7 +342,7 @@ static void damaged_memory(void **state)
 static void freed_code_lends_no_name(void **state)
 {
 	static struct scry_named_frame named[SCRY_WALK_FRAMES_MAX];
-	const struct scry_learn_thread *t;
+	const struct scry_infer_thread *t;
 	struct scry_ruby_thread thread;
 	struct scry_symbols symbols;
 	struct learned learned;
@@ -353,7 +353,7 @@ static void freed_code_lends_no_name(void **state)
 	uint8_t *word;
 
 	begin(fixture_names()[0], &f, &learned, &walk, &symbols);
-	t = &learned.learn.threads[0];
+	t = &learned.infer.threads[0];
 	thread = (struct scry_ruby_thread){.th = t->th, .ec = t->ec};
 	assert_int_equal(scry_walk_collect(&walk, &learned.child, &thread, NULL), SCRY_WALK_VALID);
 	assert_int_equal(scry_symbols_name(&symbols, &learned.child, &walk, named), 0);
@@ -423,8 +423,8 @@ static void neighbours_are_none_of_it(void **state)
 		size_t changed = 0;
 
 		begin(*name, &f, &learned, &walk, &symbols);
-		for (size_t i = 0; i < learned.learn.thread_count; i++) {
-			const struct scry_learn_thread *t = &learned.learn.threads[i];
+		for (size_t i = 0; i < learned.infer.thread_count; i++) {
+			const struct scry_infer_thread *t = &learned.infer.threads[i];
 
 			thread = (struct scry_ruby_thread){.th = t->th, .ec = t->ec};
 			if (scry_walk_collect(&walk, &learned.child, &thread, NULL) !=

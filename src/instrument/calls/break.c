@@ -26,7 +26,7 @@
 #include "proto/fetch.h"
 #include "sys/unwinder.h"
 #include "trace/breaks.h"
-#include "trace/stops.h"
+#include "trace/ptrace_stops.h"
 #include "watch/ask.h"
 
 #define TURN_NS 5000000ull
@@ -45,7 +45,7 @@ struct waiting {	     /* a slot whose calls have not returned */
 struct scry_calls_break {
 	struct scry_calls_break_opts opts;
 	struct scry_breaks breaks;
-	struct scry_stops *stops;
+	struct scry_ptrace_stops *stops;
 	struct scry_map waiting; /* slot -> index */
 	struct waiting *slots;
 	uint32_t slot_count, slot_room, free_slot; /* free: from 1, 0: none */
@@ -85,7 +85,7 @@ void scry_calls_break_free(struct scry_calls_break *b)
 {
 	if (!b)
 		return;
-	scry_stops_free(b->stops);
+	scry_ptrace_stops_free(b->stops);
 	scry_breaks_done(&b->breaks);
 	scry_map_done(&b->waiting);
 	scry_map_done(&b->addresses);
@@ -436,7 +436,7 @@ static enum entered wait_for_return(struct scry_calls_break *b, struct scry_trac
 	uint64_t slot = t->regs.rsp, back = 0;
 	struct waiting *w = waiting_at(b, slot);
 	enum entered how = ENTERED_NEW;
-	ssize_t to = scry_stops_word(t, slot, &back) == 0 ? return_to(b, back, t) : -1;
+	ssize_t to = scry_ptrace_stops_word(t, slot, &back) == 0 ? return_to(b, back, t) : -1;
 
 	if (w && to >= 0 && w->to == (uint32_t)to)
 		how = entered_how(b, row, w, back);
@@ -480,7 +480,7 @@ static size_t fetch_parts(const struct scry_tracee *t, struct scry_fetch_from *f
 			  const struct scry_plan *plan, uint64_t *words)
 {
 	if (plan->head.vectors || plan->head.named_vectors || plan->head.back_vectors)
-		scry_stops_vectors(t, from->vectors);
+		scry_ptrace_stops_vectors(t, from->vectors);
 	words[0] = scry_plan_fetch(from, &plan->head, plan->ops, words + 1);
 	return words[0] ? words[0] + 1 : 0;
 }
@@ -678,7 +678,7 @@ static void execed(void *arg)
 	b->opts.watch->may_have_execed = true;
 }
 
-static const struct scry_stops_handlers handlers = {
+static const struct scry_ptrace_stops_handlers handlers = {
 	.next = next, .met = met, .forked = forked, .execed = execed};
 
 /* What this engine may do to the program, before it does. */
@@ -716,7 +716,7 @@ int scry_calls_break_enter(struct scry_calls_break *b)
 	if (r == 0 && b->opts.stacks)
 		r = open_unwinder(b);
 	if (r == 0)
-		r = scry_stops_new(w->proc.pid, &handlers, b, w->held, &b->stops);
+		r = scry_ptrace_stops_new(w->proc.pid, &handlers, b, w->held, &b->stops);
 	if (r == 0)
 		r = scry_breaks_on(&b->breaks, 0);
 	if (r < 0)
@@ -728,7 +728,7 @@ int scry_calls_break_enter(struct scry_calls_break *b)
 				"the loader's own function cannot have a breakpoint");
 	if (!w->held)
 		renew(b, NULL);
-	scry_stops_go(b->stops);
+	scry_ptrace_stops_go(b->stops);
 	return 0;
 }
 
@@ -745,7 +745,7 @@ void scry_calls_break_turn(struct scry_calls_break *b, bool is_full)
 	if (is_full && !b->is_dropping)
 		nanosleep(&(struct timespec){.tv_nsec = TURN_NS}, NULL);
 	else
-		scry_stops_turn(TURN_NS);
+		scry_ptrace_stops_turn(TURN_NS);
 }
 
 void scry_calls_break_leave(struct scry_calls_break *b)
@@ -753,13 +753,13 @@ void scry_calls_break_leave(struct scry_calls_break *b)
 	if (!b->stops)
 		return;
 	scry_breaks_lift_all(&b->breaks);
-	scry_stops_leave(b->stops);
+	scry_ptrace_stops_leave(b->stops);
 }
 
-void scry_calls_break_tell(const struct scry_calls_break *b)
+void scry_calls_break_report(const struct scry_calls_break *b)
 {
 	struct scry_watch *w = b->opts.watch;
-	struct scry_stops_stats stats;
+	struct scry_ptrace_stops_stats stats;
 
 	scry_watch_lost(w, b->lost, "entries and returns that no keeper took");
 	scry_watch_lost(w, b->missed, "calls whose return could not be traced");
@@ -771,7 +771,7 @@ void scry_calls_break_tell(const struct scry_calls_break *b)
 				(unsigned long long)b->unclean);
 	if (!b->stops)
 		return;
-	scry_stops_stats(b->stops, &stats);
+	scry_ptrace_stops_stats(b->stops, &stats);
 	scry_watch_detail(
 		w, "process %d: %llu stops, %llu threads and %llu children made, %zu breakpoints",
 		w->proc.pid, (unsigned long long)stats.stops, (unsigned long long)stats.threads,

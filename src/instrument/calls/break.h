@@ -53,6 +53,6 @@ void scry_calls_break_turn(struct scry_calls_break *b, bool is_full);
 void scry_calls_break_leave(struct scry_calls_break *b);
 
 /* In `finish`: what is missing. */
-void scry_calls_break_tell(const struct scry_calls_break *b);
+void scry_calls_break_report(const struct scry_calls_break *b);
 
 #endif

@@ -188,10 +188,10 @@ static int start_recording(struct scry_watch *w, struct scry_calls_watch *t)
 	int r = scry_threads_start(w->inj, &w->channel, w->held, SCRY_CALL_TIME);
 
 	if (r == 0)
-		r = scry_tracks_new(w->channel.control, w->channel.ring, w->proc.pid, false,
-				    &t->tracks);
+		r = scry_thread_buffers_new(w->channel.control, w->channel.ring, w->proc.pid, false,
+					    &t->tracks);
 	if (r == 0)
-		scry_tracks_ask(t->tracks, scry_threads_tid, w->inj);
+		scry_thread_buffers_ask(t->tracks, scry_threads_tid, w->inj);
 	if (r == 0)
 		r = scry_shadow_start(w->inj, w->held, &t->hooks, &t->stats);
 	if (r == 0)
@@ -201,7 +201,7 @@ static int start_recording(struct scry_watch *w, struct scry_calls_watch *t)
 	if (r == 0 && cli->depth)
 		r = scry_unwind_start(&t->unwinding, w->inj, w->held, (uint32_t)cli->depth);
 	if (r == 0 && t->ruby.stacks)
-		r = scry_calls_ruby_tell(&t->ruby);
+		r = scry_calls_ruby_report(&t->ruby);
 	if (r == 0)
 		r = scry_call_plans_write(&t->plans, w->inj);
 	if (r == 0)
@@ -214,7 +214,7 @@ static int enter_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 	int r = start_recording(w, t);
 
 	if (r == 0 && w->pool.head)
-		r = scry_pool_tell(&w->pool, w->inj, &(struct scry_agent_frames){0});
+		r = scry_pool_announce(&w->pool, w->inj, &(struct scry_agent_frames){0});
 	if (r < 0)
 		return r;
 	if (scry_watch_is_late(w))
@@ -233,10 +233,10 @@ static int enter(struct scry_watch *w)
 	scry_stream_look(scry_calls_stream(t->calls));
 	r = t->breaks ? scry_calls_break_enter(t->breaks) : enter_hooks(w, t);
 	if (r == 0) {
-		scry_patch_tell_refused(w, &t->hooks, "traced");
-		scry_calls_requests_tell_slots(w, &t->hooks);
+		scry_patch_report_refused(w, &t->hooks, "traced");
+		scry_calls_requests_report_slots(w, &t->hooks);
 		if (!cli->is_default && !is_held)
-			scry_loading_tell_waiting(w, &t->hooks, t->first);
+			scry_loading_report_waiting(w, &t->hooks, t->first);
 		if (t->kernel)
 			scry_calls_kernel_switch(t->kernel, true);
 	}
@@ -280,8 +280,8 @@ static int tell_functions(struct scry_watch *w, struct scry_calls_watch *t)
 	int r = 0;
 
 	for (; t->told < t->count && r == 0; t->told++)
-		r = scry_calls_functions_tell(w, &t->functions[t->told], opts.pid,
-					      opts.first_function + t->told);
+		r = scry_calls_functions_report(w, &t->functions[t->told], opts.pid,
+						opts.first_function + t->told);
 	return r;
 }
 
@@ -304,9 +304,9 @@ static int adopt(struct scry_watch *w)
 	t->watch = w;
 	t->root = w->root->state;
 	w->state = t;
-	r = scry_tracks_new(w->channel.control, w->channel.ring, 0, false, &t->tracks);
+	r = scry_thread_buffers_new(w->channel.control, w->channel.ring, 0, false, &t->tracks);
 	if (r == 0)
-		scry_tracks_ask(t->tracks, scry_threads_tid, w->inj);
+		scry_thread_buffers_ask(t->tracks, scry_threads_tid, w->inj);
 	return r;
 }
 
@@ -322,7 +322,7 @@ static void identified(struct scry_watch *w)
 				"process %u records in the name of process %u: what is shown of "
 				"that one may be either's",
 				pid, t->lane_pid);
-	scry_tracks_identify(t->tracks, w->proc.pid);
+	scry_thread_buffers_identify(t->tracks, w->proc.pid);
 	t->is_identified = true;
 }
 
@@ -363,8 +363,8 @@ static int meet(void *arg, uint32_t function)
 	const struct scry_calls_opts opts = scry_calls_functions_opts(w, t->lane_pid, w->image);
 
 	return function < t->root->count
-		       ? scry_calls_functions_tell(w, &t->root->functions[function], opts.pid,
-						   opts.first_function + function)
+		       ? scry_calls_functions_report(w, &t->root->functions[function], opts.pid,
+						     opts.first_function + function)
 		       : 0;
 }
 
@@ -383,13 +383,13 @@ static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 			scry_ruby_stacks_ruby(t->ruby.stacks, t->root->ruby.lines.ruby);
 	}
 	t->stacks = t->root->native ? scry_native_stacks_new(t->root->native) : NULL;
-	if (t->root->kernel && !scry_calls_children_has_lane(t->root, t->lane_pid)) {
+	if (t->root->kernel && !scry_calls_children_has_buffer(t->root, t->lane_pid)) {
 		t->calls = scry_calls_children_of(t->root, t->lane_pid);
 		t->is_of_root = t->calls != NULL;
 	}
 	if (t->is_of_root) {
 		scry_calls_stacks(t->calls, t->stacks, t->ruby.stacks);
-		scry_calls_children_lane(t->root, t->calls, true);
+		scry_calls_children_buffer(t->root, t->calls, true);
 		return t->root->count ? scry_calls_functions_upto(t->calls, t->root->count - 1) : 0;
 	}
 	w->image = scry_watch_part(w, t->lane_pid);
@@ -462,7 +462,7 @@ static int write_children(const struct scry_watch *w, struct scry_calls_watch *t
 	uint64_t now = __rdtsc();
 
 	if (!w->is_over && !t->is_leaving)
-		scry_watch_take_up_lanes(w);
+		scry_watch_take_up_child_buffers(w);
 	for (size_t i = 0; (other = scry_watch_beside(w, i)); i++) {
 		struct scry_calls_watch *child = other->state;
 
@@ -510,7 +510,7 @@ static int write_calls(const struct scry_watch *w, struct scry_calls_watch *t, u
 static int drain(struct scry_watch *w)
 {
 	struct scry_calls_watch *t = w->state;
-	struct scry_tracks_taken taken = {0};
+	struct scry_thread_buffers_taken taken = {0};
 	int r = 0, e;
 
 	if (t->breaks)
@@ -520,10 +520,11 @@ static int drain(struct scry_watch *w)
 	if (r < 0 || !t->tracks || !t->calls || is_ahead(w, t))
 		return r;
 	if (t->is_left || w->target_gone)
-		scry_tracks_end(t->tracks);
+		scry_thread_buffers_end(t->tracks);
 	if (!w->target_gone && !t->root)
 		scry_unwind_turn(&t->unwinding);
-	r = scry_tracks_take(t->tracks, scry_stream_add, scry_calls_stream(t->calls), &taken);
+	r = scry_thread_buffers_take(t->tracks, scry_stream_add, scry_calls_stream(t->calls),
+				     &taken);
 	e = t->kernel ? take_syscalls(w, t, &taken.watermark) : 0;
 	r = r ? r : e;
 	if (t->is_of_root && !t->is_left && t->root->kernel_until < taken.watermark)
@@ -579,11 +580,11 @@ static void leave(struct scry_watch *w)
 static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-	struct scry_tracks_stats tracks;
+	struct scry_thread_buffers_stats tracks;
 	uint64_t refused;
 	char lacks[512];
 
-	scry_tracks_stats(t->tracks, &tracks);
+	scry_thread_buffers_stats(t->tracks, &tracks);
 	w->cost_ns = w->events * (CALL_NS + (cli->ruby_stacks ? RUBY_STACK_NS : 0));
 	w->errors += tracks.bad;
 	scry_watch_lost(w, w->channel.control->lost,
@@ -606,7 +607,7 @@ static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 		scry_watch_note(w, "%s", lacks);
 	scry_calls_ruby_note(&t->ruby);
 	if (!t->root)
-		scry_loading_tell(w, &t->hooks);
+		scry_loading_report(w, &t->hooks);
 }
 
 static int finish(struct scry_watch *w)
@@ -633,12 +634,12 @@ static int finish(struct scry_watch *w)
 	w->errors += calls.bad + calls.strange;
 	if (t->breaks) {
 		w->cost_ns = w->events * BREAK_NS;
-		scry_calls_break_tell(t->breaks);
+		scry_calls_break_report(t->breaks);
 	} else {
 		finish_hooks(w, t);
 	}
 	if (!t->root && !t->breaks)
-		kept = scry_patch_tell_kept(w, &t->hooks, "traced");
+		kept = scry_patch_report_kept(w, &t->hooks, "traced");
 	if (!t->root && !w->events && t->count && !w->opts->follow && !kept)
 		scry_watch_note(
 			w,
@@ -669,7 +670,7 @@ static void done(struct scry_watch *w)
 
 	if (!t)
 		return;
-	scry_tracks_free(t->tracks);
+	scry_thread_buffers_free(t->tracks);
 	scry_calls_kernel_close(t->kernel);
 	scry_calls_break_free(t->breaks);
 	if (!t->root)
@@ -680,7 +681,7 @@ static void done(struct scry_watch *w)
 	scry_calls_ruby_done(&t->ruby);
 	if (t->is_of_root) {
 		scry_calls_stacks(t->calls, NULL, NULL);
-		scry_calls_children_lane(t->root, t->calls, false);
+		scry_calls_children_buffer(t->root, t->calls, false);
 		t->calls = NULL;
 	}
 	scry_calls_children_free(t);

@@ -31,9 +31,10 @@ static int meet(void *arg, uint32_t function)
 	const struct child *c = arg;
 	const struct scry_calls_watch *t = c->watch->state;
 
-	return function < t->count ? scry_calls_functions_tell(c->watch, &t->functions[function],
-							       c->pid, c->first_function + function)
-				   : 0;
+	return function < t->count
+		       ? scry_calls_functions_report(c->watch, &t->functions[function], c->pid,
+						     c->first_function + function)
+		       : 0;
 }
 
 /* Entered by itself, as what it runs now was: then it has its own tap. */
@@ -108,7 +109,7 @@ struct scry_calls *scry_calls_children_of(void *root, uint32_t pid)
 	return c && (c->has_lane || !is_entered(w, pid)) ? c->calls : NULL;
 }
 
-bool scry_calls_children_has_lane(const struct scry_calls_watch *root, uint32_t pid)
+bool scry_calls_children_has_buffer(const struct scry_calls_watch *root, uint32_t pid)
 {
 	uint64_t i;
 
@@ -116,8 +117,8 @@ bool scry_calls_children_has_lane(const struct scry_calls_watch *root, uint32_t 
 	       root->children->rows[i - 1]->has_lane;
 }
 
-void scry_calls_children_lane(struct scry_calls_watch *root, const struct scry_calls *calls,
-			      bool has_lane)
+void scry_calls_children_buffer(struct scry_calls_watch *root, const struct scry_calls *calls,
+				bool has_lane)
 {
 	struct scry_calls_stats stats;
 

@@ -16,10 +16,10 @@
 struct scry_calls *scry_calls_children_of(void *root, uint32_t pid);
 /* Does another lane say already that it is `pid`'s? Then one of the two lies, or its number was
  * given out again: they share nothing. */
-bool scry_calls_children_has_lane(const struct scry_calls_watch *root, uint32_t pid);
+bool scry_calls_children_has_buffer(const struct scry_calls_watch *root, uint32_t pid);
 /* Its functions come by a lane from now on, or no longer: then the root writes its calls. */
-void scry_calls_children_lane(struct scry_calls_watch *root, const struct scry_calls *calls,
-			      bool has_lane);
+void scry_calls_children_buffer(struct scry_calls_watch *root, const struct scry_calls *calls,
+				bool has_lane);
 /* Writes what is stamped up to there, of those that have no lane. */
 int scry_calls_children_merge(struct scry_calls_watch *root, uint64_t watermark);
 /* How many calls were written of children while they had no lane, and how many children found no

@@ -172,8 +172,8 @@ int scry_calls_functions_fill(struct scry_calls_watch *t, struct scry_hooks *h,
 	return 0;
 }
 
-int scry_calls_functions_tell(struct scry_watch *w, const struct scry_calls_traced *f, uint32_t pid,
-			      uint32_t number)
+int scry_calls_functions_report(struct scry_watch *w, const struct scry_calls_traced *f,
+				uint32_t pid, uint32_t number)
 {
 	struct scry_hook row = {
 		.symbol = f->symbol, .module = f->module, .address = f->address, .way = f->way};

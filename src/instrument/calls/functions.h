@@ -7,7 +7,7 @@
 
 #include "hook/call_plans.h"
 #include "hook/shadow.h"
-#include "hook/tracks.h"
+#include "hook/thread_buffers.h"
 #include "hook/unwind.h"
 #include "instrument/calls/break.h"
 #include "instrument/calls/calls.h"
@@ -31,7 +31,7 @@ struct scry_calls_children;
 struct scry_calls_watch {
 	struct scry_watch *watch;
 	struct scry_hooks hooks;
-	struct scry_tracks *tracks;
+	struct scry_thread_buffers *tracks;
 	struct scry_calls *calls;
 	struct scry_calls_kernel *kernel;     /* -S; NULL */
 	uint64_t kernel_until;		      /* TSC: system calls are taken up to there */
@@ -74,8 +74,8 @@ int scry_calls_functions_fill(struct scry_calls_watch *t, struct scry_hooks *h,
 /* As struct scry_calls_kernel_take wants it; `arg` is the watch's. */
 int scry_calls_functions_syscall(void *arg, const char *symbol, const char *prototype);
 /* A FUNCTION event. 0 or the writer's error. */
-int scry_calls_functions_tell(struct scry_watch *w, const struct scry_calls_traced *f, uint32_t pid,
-			      uint32_t number);
+int scry_calls_functions_report(struct scry_watch *w, const struct scry_calls_traced *f,
+				uint32_t pid, uint32_t number);
 /* All, with what was recorded of their calls. */
 void scry_calls_functions_forget(struct scry_calls_watch *t);
 

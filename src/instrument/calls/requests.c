@@ -68,7 +68,7 @@ int scry_calls_requests_want(const struct scry_calls_cli *cli, struct scry_hooks
 	return r;
 }
 
-void scry_calls_requests_tell_slots(struct scry_watch *w, const struct scry_hooks *h)
+void scry_calls_requests_report_slots(struct scry_watch *w, const struct scry_hooks *h)
 {
 	const struct scry_hook *first = NULL;
 	size_t count = 0;

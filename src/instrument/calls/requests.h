@@ -11,7 +11,7 @@
 /* Wants all of them, in their order. As scry_hooks_want. */
 int scry_calls_requests_want(const struct scry_calls_cli *cli, struct scry_hooks *h);
 /* Says which functions are followed only where they are called through slots. */
-void scry_calls_requests_tell_slots(struct scry_watch *w, const struct scry_hooks *h);
+void scry_calls_requests_report_slots(struct scry_watch *w, const struct scry_hooks *h);
 /* A process ends whose requests from `first` on are these: which it had is noted. */
 void scry_calls_requests_note(struct scry_calls_cli *cli, const struct scry_hooks *h, size_t first);
 /* Says what nobody had. -ENOTSUP with a sentence: nothing at all. */

@@ -72,9 +72,9 @@ void scry_calls_ruby_check(struct scry_calls_ruby *k, const struct scry_hooks *h
 		scry_ruby_stacks_ruby(k->stacks, NULL);
 }
 
-int scry_calls_ruby_tell(struct scry_calls_ruby *k)
+int scry_calls_ruby_report(struct scry_calls_ruby *k)
 {
-	int r = scry_ruby_lines_tell(&k->lines);
+	int r = scry_ruby_lines_report(&k->lines);
 
 	if (!k->lines.ruby)
 		scry_ruby_stacks_ruby(k->stacks, NULL);

@@ -30,7 +30,7 @@ uint32_t scry_calls_ruby_guard(const struct scry_calls_ruby *k, const struct scr
 /* Hooks are planned: where code could end unseen, lines are left out. */
 void scry_calls_ruby_check(struct scry_calls_ruby *k, const struct scry_hooks *h);
 /* Before the first hook is on. 0 or -errno. */
-int scry_calls_ruby_tell(struct scry_calls_ruby *k);
+int scry_calls_ruby_report(struct scry_calls_ruby *k);
 /* May calls be written now? `is_last`: they must. */
 bool scry_calls_ruby_turn(struct scry_calls_ruby *k, bool is_last);
 /* At the end: what the stacks lack. */

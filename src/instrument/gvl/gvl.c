@@ -366,7 +366,7 @@ static int prepare(struct scry_watch *w)
 
 	if (r < 0)
 		return r;
-	r = scry_gvl_learn(ruby, &w->proc);
+	r = scry_gvl_infer(ruby, &w->proc);
 	if (r < 0) {
 		scry_ruby_free(ruby);
 		return r;
@@ -512,7 +512,7 @@ static int enter(struct scry_watch *w)
 	memset(g->table, 0, sizeof(*g->table));
 	g->has_stacks = opts && opts->stacks;
 	if (r == 0 && w->pool.head)
-		r = scry_pool_tell(&w->pool, w->inj, &(struct scry_agent_frames){0});
+		r = scry_pool_announce(&w->pool, w->inj, &(struct scry_agent_frames){0});
 	if (r == 0)
 		r = scry_hooks_on(&g->hooks, w->inj, w->held);
 	if (r == 0 && g->is_booting && w->writer)

@@ -86,7 +86,7 @@ const char *scry_gvl_judge(const struct scry_gvl_table *t);
 
 /* learn.c: fills ruby->layout.gvl, unless that is known, and keeps it. 0, or -ENOTSUP with a
  * sentence. */
-int scry_gvl_learn(struct scry_ruby *ruby, const struct scry_proc *proc);
+int scry_gvl_infer(struct scry_ruby *ruby, const struct scry_proc *proc);
 
 /* blame.c: samples who holds it while others want it. NULL: no memory. Its timer is readable when a
  * look is due. */

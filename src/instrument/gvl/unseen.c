@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "instrument/gvl/gvl.h"
-#include "sys/kin.h"
+#include "sys/descendant_table.h"
 #include "watch/ask.h"
 
 #define SCAN_NS 20000000ull
@@ -20,7 +20,7 @@ struct own {
 };
 
 struct scry_gvl_unseen {
-	struct scry_kin kin;
+	struct scry_descendant_table descendants;
 	const struct scry_watch *watch;
 	uint64_t scan_ns, count;
 	bool is_early;	       /* with -f: those that were forked before anything was counted */
@@ -72,7 +72,7 @@ static void look(void *arg, struct scry_relative *row, uint64_t now)
 	row->look_ns = now;
 	if (scry_proc_share_memory(u->watch->proc.pid, row->pid))
 		return;
-	row->look_ns = SCRY_KIN_KNOWN;
+	row->look_ns = SCRY_DESCENDANT_TABLE_KNOWN;
 	own->is_ruby = is_ruby(row->pid);
 	u->count += own->is_ruby;
 	for (int i = 0; i < NAMED_MAX && own->is_ruby; i++)
@@ -82,7 +82,7 @@ static void look(void *arg, struct scry_relative *row, uint64_t now)
 		}
 }
 
-static const struct scry_kin_kind kind = {
+static const struct scry_descendant_table_kind kind = {
 	.is_member = is_member,
 	.execed = execed,
 	.look = look,
@@ -96,14 +96,14 @@ struct scry_gvl_unseen *scry_gvl_unseen_new(const struct scry_watch *w)
 	if (!u)
 		return NULL;
 	u->watch = w;
-	scry_kin_init(&u->kin, &kind, u);
+	scry_descendant_table_init(&u->descendants, &kind, u);
 	return u;
 }
 
 void scry_gvl_unseen_free(struct scry_gvl_unseen *u)
 {
 	if (u)
-		scry_kin_done(&u->kin);
+		scry_descendant_table_done(&u->descendants);
 	free(u);
 }
 
@@ -113,8 +113,8 @@ static void scan(struct scry_gvl_unseen *u)
 
 	if (now < u->scan_ns)
 		return;
-	scry_kin_scan(&u->kin);
-	scry_kin_turn(&u->kin, now);
+	scry_descendant_table_scan(&u->descendants);
+	scry_descendant_table_turn(&u->descendants, now);
 	u->scan_ns = scry_now_ns() + SCAN_NS;
 }
 

@@ -107,7 +107,8 @@ void scry_malloc_children_next(struct scry_watch *w)
 		if (i)
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 		scry_watch_let_others_on(w); /* its parent may stand in a stop of ours */
-		scry_watch_take_up_lanes(w); /* it may have one that nobody has looked at yet */
+		scry_watch_take_up_child_buffers(
+			w); /* it may have one that nobody has looked at yet */
 		for (size_t k = 0; (other = scry_watch_beside(w, k)); k++) {
 			if (other == w || other->is_over || other->proc.pid ||
 			    lane_pid(other) != pid)
@@ -241,7 +242,7 @@ static bool will_not_come(const struct scry_watch *w, const struct scry_malloc_c
 
 	if (scry_proc_is_running((pid_t)child->pid, child->start_ticks))
 		return false;
-	for (uint32_t i = 0; pool && i < SCRY_LANES; i++)
+	for (uint32_t i = 0; pool && i < SCRY_CHILD_BUFFERS; i++)
 		if (scry_pool_owner(pool, i) == (pid_t)child->pid)
 			return false;
 	return true;
@@ -323,9 +324,9 @@ int scry_malloc_child_adopt(struct scry_watch *w)
 	if (!w->root) /* of a pool that others join */
 		return 0;
 	m->looked_ns = scry_now_ns();
-	r = scry_tracks_new(w->channel.control, w->channel.ring, 0, false, &m->tracks);
+	r = scry_thread_buffers_new(w->channel.control, w->channel.ring, 0, false, &m->tracks);
 	if (r == 0)
-		scry_tracks_ask(m->tracks, scry_threads_tid, w->inj);
+		scry_thread_buffers_ask(m->tracks, scry_threads_tid, w->inj);
 	return r;
 }
 

@@ -1,7 +1,7 @@
 /*
  * `scry malloc record`: every call of malloc functions, of all threads, in an order that a replay
- * can follow. The agent writes (agent/malloc.c), the keeper takes it (hook/tracks) and makes calls
- * of it (name/malloc).
+ * can follow. The agent writes (agent/malloc.c), the keeper takes it (hook/thread_buffers) and
+ * makes calls of it (name/malloc).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "hook/calling.h"
-#include "hook/pulse.h"
+#include "hook/heartbeat.h"
 #include "hook/threads.h"
 #include "hook/unwind.h"
 #include "instrument/instruments.h"
@@ -34,7 +34,7 @@ static bool has_stacks(const struct scry_watch *w)
 
 static void tell_allocator(struct scry_watch *w, const struct scry_malloc_watch *m)
 {
-	const struct scry_malloc_family *f = &m->family;
+	const struct scry_malloc_functions *f = &m->family;
 	const struct scry_ev_allocator ev = {.older_blocks = m->older.blocks,
 					     .older_bytes = m->older.bytes};
 
@@ -66,8 +66,8 @@ static void tell_preloaded(struct scry_watch *w)
 	struct scry_elf *elf = NULL;
 	char exe[32];
 
-	if (scry_malloc_family_at(&m->family, w->proc.pid,
-				  scry_account_of(w->inj->control)->malloc.preloaded) < 0) {
+	if (scry_malloc_functions_at(&m->family, w->proc.pid,
+				     scry_account_of(w->inj->control)->malloc.preloaded) < 0) {
 		scry_error_clear();
 		return;
 	}
@@ -90,7 +90,7 @@ static void identified(struct scry_watch *w)
 {
 	struct scry_malloc_watch *m = w->state;
 
-	scry_tracks_identify(m->tracks, w->proc.pid);
+	scry_thread_buffers_identify(m->tracks, w->proc.pid);
 	if (!scry_preload_has(w) || !scry_account_of(w->inj->control)->malloc.preloaded)
 		return;
 	scry_malloc_children_next(w);
@@ -116,9 +116,9 @@ static int prepare(struct scry_watch *w)
 		scry_ruby_lines_plan(&m->lines, w);
 	r = scry_loading_open(w, &m->hooks);
 	if (r == 0)
-		r = scry_malloc_family_want(
+		r = scry_malloc_functions_want(
 			&m->family, &m->hooks,
-			&(const struct scry_malloc_family_opts){opts->prefix, w->opts->follow});
+			&(const struct scry_malloc_functions_opts){opts->prefix, w->opts->follow});
 	if (r == 0)
 		r = scry_malloc_lines_want(&m->lines, &m->hooks);
 	if (r == 0)
@@ -126,7 +126,7 @@ static int prepare(struct scry_watch *w)
 	if (r == 0)
 		r = scry_hooks_plan(&m->hooks);
 	if (r == 0)
-		r = scry_malloc_family_check(&m->family, &m->hooks);
+		r = scry_malloc_functions_check(&m->family, &m->hooks);
 	if (r == 0)
 		scry_ruby_lines_check(&m->lines, &m->hooks);
 	if (r == 0)
@@ -147,13 +147,13 @@ static int start_keeping(struct scry_watch *w, struct scry_malloc_watch *m)
 {
 	struct scry_malloc_opts opts =
 		scry_malloc_children_opts(w, (uint32_t)w->proc.pid, w->proc.start_ticks);
-	int r = scry_tracks_new(w->channel.control, w->channel.ring, w->proc.pid, false,
-				&m->tracks);
+	int r = scry_thread_buffers_new(w->channel.control, w->channel.ring, w->proc.pid, false,
+					&m->tracks);
 
 	opts.producer.ring = w->image;
 	w->channel.control->track_over = 0; /* of an older watch */
 	if (r == 0)
-		scry_tracks_ask(m->tracks, scry_threads_tid, w->inj);
+		scry_thread_buffers_ask(m->tracks, scry_threads_tid, w->inj);
 	if (r == 0)
 		r = scry_malloc_new(&opts, &m->calls);
 	if (r == 0)
@@ -184,17 +184,17 @@ static int enter(struct scry_watch *w)
 			(uint32_t)((const struct scry_malloc_record_opts *)w->opts->instrument_opts)
 				->depth);
 	if (r == 0)
-		r = scry_ruby_lines_tell(&m->lines);
+		r = scry_ruby_lines_report(&m->lines);
 	if (r == 0)
 		scry_malloc_lines_read(&m->lines, m->calls);
 	if (r == 0)
-		r = scry_malloc_family_tell(&m->family, &m->hooks, w->inj, false);
+		r = scry_malloc_functions_report(&m->family, &m->hooks, w->inj, false);
 	if (r == 0 && w->pool.head)
-		r = scry_pool_tell(&w->pool, w->inj, &(struct scry_agent_frames){0});
+		r = scry_pool_announce(&w->pool, w->inj, &(struct scry_agent_frames){0});
 	if (r == 0)
 		r = scry_hooks_on(&m->hooks, w->inj, w->held);
 	if (r == 0)
-		r = scry_malloc_family_tell(&m->family, &m->hooks, w->inj, true);
+		r = scry_malloc_functions_report(&m->family, &m->hooks, w->inj, true);
 	if (r == 0) /* before the first call: what is older than the recording */
 		r = scry_malloc_memory(m->calls, scry_now_ns(), true);
 	if (r == 0)
@@ -208,7 +208,7 @@ static int enter(struct scry_watch *w)
 		return r;
 	scry_watch_hurry();
 	tell_allocator(w, m);
-	scry_patch_tell_refused(w, &m->hooks, "recorded");
+	scry_patch_report_refused(w, &m->hooks, "recorded");
 	return 0;
 }
 
@@ -223,7 +223,7 @@ static void tell_full(struct scry_watch *w, const char *why)
 /* All that is there, up to its watermark. */
 static int take(struct scry_watch *w, struct scry_malloc_watch *m)
 {
-	struct scry_tracks_taken taken = {0};
+	struct scry_thread_buffers_taken taken = {0};
 	struct scry_writer_stats written;
 	struct scry_stream *stream = scry_malloc_stream(m->calls);
 	uint64_t now = scry_now_ns();
@@ -235,8 +235,9 @@ static int take(struct scry_watch *w, struct scry_malloc_watch *m)
 		scry_malloc_lines_turn(&m->lines, m->calls);
 	if (!w->root && !w->target_gone)
 		scry_unwind_turn(&m->unwinding);
-	scry_tracks_spare(m->tracks, scry_malloc_waiting(m->calls) > SCRY_MALLOC_WAITING_MAX);
-	r = scry_tracks_take(m->tracks, scry_stream_add, stream, &taken);
+	scry_thread_buffers_spare(m->tracks,
+				  scry_malloc_waiting(m->calls) > SCRY_MALLOC_WAITING_MAX);
+	r = scry_thread_buffers_take(m->tracks, scry_stream_add, stream, &taken);
 	scry_stream_look(stream); /* later than what has just been copied */
 	if (m->end_tsc && taken.watermark > m->end_tsc)
 		taken.watermark = m->end_tsc;
@@ -280,7 +281,7 @@ static void leave(struct scry_watch *w)
 	struct scry_malloc_watch *m = w->state;
 
 	if (!m->end_tsc && m->tracks)
-		m->end_tsc = scry_tracks_stamp(m->tracks);
+		m->end_tsc = scry_thread_buffers_stamp(m->tracks);
 	if (scry_preload_has(w)) { /* it goes by at its next segment */
 		w->inj->control->lease_end_tsc = 0;
 		__atomic_store_n(&w->inj->control->lease_tsc, 0, __ATOMIC_RELEASE);
@@ -296,7 +297,7 @@ static int finish_calls(struct scry_watch *w, struct scry_malloc_watch *m)
 {
 	int r;
 
-	scry_tracks_end(m->tracks);
+	scry_thread_buffers_end(m->tracks);
 	scry_malloc_end(m->calls);
 	r = drain(w);
 	if (r >= 0)
@@ -323,7 +324,7 @@ static void tell_over(struct scry_watch *w, uint64_t lost)
 
 /* Who had no room has waited for us; what was lost all the same nobody shall replay unawares. */
 static void tell_held_up(struct scry_watch *w, const struct scry_malloc_stats *calls,
-			 const struct scry_tracks_stats *tracks)
+			 const struct scry_thread_buffers_stats *tracks)
 {
 	const uint64_t lost = w->channel.control->lost, gap_ns = scry_watch_gap_ns(w);
 	const bool is_over = w->channel.control->track_over;
@@ -348,7 +349,7 @@ static void tell_held_up(struct scry_watch *w, const struct scry_malloc_stats *c
 
 /* Blocks may then end before they begin in it. */
 static void tell_disorder(struct scry_watch *w, const struct scry_malloc_stats *calls,
-			  const struct scry_tracks_stats *tracks)
+			  const struct scry_thread_buffers_stats *tracks)
 {
 	const uint64_t late = calls->late + tracks->overdue;
 
@@ -366,7 +367,7 @@ static void tell_disorder(struct scry_watch *w, const struct scry_malloc_stats *
 }
 
 static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *calls,
-		      const struct scry_tracks_stats *tracks)
+		      const struct scry_thread_buffers_stats *tracks)
 {
 	const struct scry_control *c = w->channel.control;
 	char text[512];
@@ -410,7 +411,7 @@ static int finish(struct scry_watch *w)
 	struct scry_malloc_watch *m = w->state;
 	struct scry_ruby_lines child = {0};
 	struct scry_malloc_stats calls;
-	struct scry_tracks_stats tracks;
+	struct scry_thread_buffers_stats tracks;
 	int r = 0;
 
 	if (m && m->tracks && !m->calls && w->root)
@@ -419,7 +420,7 @@ static int finish(struct scry_watch *w)
 		return r;
 	r = finish_calls(w, m);
 	scry_malloc_stats(m->calls, &calls);
-	scry_tracks_stats(m->tracks, &tracks);
+	scry_thread_buffers_stats(m->tracks, &tracks);
 	w->events = calls.calls;
 	w->cost_ns = w->events * CALL_NS;
 	w->frees_older = calls.unknown;
@@ -462,7 +463,7 @@ static void done(struct scry_watch *w)
 		scry_malloc_free(m->calls);
 		if (!w->root)
 			scry_ruby_lines_done(&m->lines);
-		scry_tracks_free(m->tracks);
+		scry_thread_buffers_free(m->tracks);
 	}
 	free(m);
 	w->state = NULL;

@@ -5,9 +5,9 @@
 #ifndef SCRY_INSTRUMENT_MALLOC_MALLOC_H
 #define SCRY_INSTRUMENT_MALLOC_MALLOC_H
 
-#include "hook/tracks.h"
+#include "hook/thread_buffers.h"
 #include "hook/unwind.h"
-#include "instrument/malloc/family.h"
+#include "instrument/malloc/functions.h"
 #include "instrument/malloc/late.h"
 #include "instrument/malloc/lines.h"
 #include "instrument/malloc/older.h"
@@ -23,9 +23,9 @@ struct scry_malloc_child;
 
 struct scry_malloc_watch {
 	struct scry_hooks hooks;
-	struct scry_malloc_family family;
+	struct scry_malloc_functions family;
 	struct scry_ruby_lines lines;
-	struct scry_tracks *tracks;
+	struct scry_thread_buffers *tracks;
 	struct scry_malloc *calls;
 	struct scry_malloc_older older;
 	struct scry_malloc_late late;

@@ -7,7 +7,7 @@
 
 #include "base/err.h"
 #include "name/glibc_arenas.h"
-#include "sys/world.h"
+#include "sys/stop_the_world.h"
 #include "watch/ask.h"
 
 #define TRIES 4 /* a thread held in the midst of a call may hold a heap that does not fit */
@@ -30,7 +30,7 @@ void scry_malloc_older_foreign(struct scry_watch *w)
 static int hold_and_read(struct scry_watch *w, int (*on)(struct scry_watch *w), bool is_last,
 			 bool is_glibc, struct scry_glibc_arenas *ret)
 {
-	struct scry_world world;
+	struct scry_stw world;
 	struct scry_maps maps = {0};
 	int r = scry_maps_read(w->proc.pid, &maps), e;
 

@@ -155,7 +155,8 @@ void scry_alloc_counts_free(struct scry_alloc_counts *c)
 
 int scry_alloc_counts_no(struct scry_alloc_counts *c, const char *why)
 {
-	snprintf(c->ruby->layout.makers.why, sizeof(c->ruby->layout.makers.why), "%s", why);
+	snprintf(c->ruby->layout.alloc_functions.why, sizeof(c->ruby->layout.alloc_functions.why),
+		 "%s", why);
 	return -ENOENT;
 }
 

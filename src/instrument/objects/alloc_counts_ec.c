@@ -34,7 +34,7 @@ static ssize_t read_threads(struct scry_alloc_counts *c, uint64_t module, struct
 			    size_t room)
 {
 	struct scry_ruby_thread *ruby;
-	struct scry_world w;
+	struct scry_stw w;
 	ssize_t n = scry_ruby_threads(c->child, &ruby), found = 0;
 	int r = n < 0 ? (int)n : scry_inject_stop(&c->inj, &w);
 
@@ -53,7 +53,7 @@ static ssize_t read_threads(struct scry_alloc_counts *c, uint64_t module, struct
 
 int scry_alloc_counts_find_ec(struct scry_alloc_counts *c)
 {
-	struct scry_ruby_makers *m = &c->ruby->layout.makers;
+	struct scry_ruby_alloc_functions *m = &c->ruby->layout.alloc_functions;
 	struct thread *threads = calloc(4, sizeof(*threads));
 	uint64_t module;
 	size_t found = 0;

@@ -55,7 +55,7 @@ static uint32_t find_word(const struct look looks[2], size_t i, const uint64_t v
 static void compare_structs(struct scry_alloc_counts *c, const struct look looks[2],
 			    const struct scry_alloc_counts_reported told[2])
 {
-	struct scry_ruby_makers *m = &c->ruby->layout.makers;
+	struct scry_ruby_alloc_functions *m = &c->ruby->layout.alloc_functions;
 
 	for (uint32_t i = 0; i < STRUCT_BYTES / 8; i++) {
 		uint32_t made, freed, gcs;

@@ -170,7 +170,7 @@ static bool trim(const struct scry_alloc_counts *c, bool *counted, bool *hooked)
 /* Functions that nobody called prove nothing: only those stay of which ruby.h says what they do. */
 static void drop_uncalled(const struct scry_alloc_counts *c, bool *hooked)
 {
-	static const char *const makers[] = {
+	static const char *const alloc_functions[] = {
 		"rb_newobj",
 		"rb_newobj_of",
 		"rb_wb_protected_newobj_of",
@@ -185,8 +185,9 @@ static void drop_uncalled(const struct scry_alloc_counts *c, bool *hooked)
 		struct scry_sym sym;
 		bool stays = !hooked[i] || is_called(c, i);
 
-		for (size_t k = 0; !stays && k < sizeof(makers) / sizeof(makers[0]); k++)
-			stays = scry_elf_symbol(c->child->elf, makers[k], &sym) == 0 &&
+		for (size_t k = 0;
+		     !stays && k < sizeof(alloc_functions) / sizeof(alloc_functions[0]); k++)
+			stays = scry_elf_symbol(c->child->elf, alloc_functions[k], &sym) == 0 &&
 				sym.value == c->addresses[i];
 		hooked[i] &= stays;
 	}
@@ -279,7 +280,7 @@ static int find_freers(struct scry_alloc_counts *c)
 
 static int take_set(struct scry_alloc_counts *c, const bool *set)
 {
-	struct scry_ruby_makers *m = &c->ruby->layout.makers;
+	struct scry_ruby_alloc_functions *m = &c->ruby->layout.alloc_functions;
 
 	m->count = m->called = 0;
 	for (size_t i = 0; i < c->count; i++) {
@@ -287,7 +288,7 @@ static int take_set(struct scry_alloc_counts *c, const bool *set)
 
 		if (!set[i])
 			continue;
-		if (m->count == SCRY_RUBY_MAKERS_MAX)
+		if (m->count == SCRY_RUBY_ALLOC_FUNCTIONS_MAX)
 			return scry_alloc_counts_no(c, "too many functions make objects");
 		for (size_t k = 0; k < SCRY_ALLOC_COUNTS_KINDS; k++)
 			sum += c->off[k].calls[i];
@@ -304,7 +305,7 @@ static int try_freers(struct scry_alloc_counts *c, const bool *set, struct scry_
 	int r = take_set(c, set);
 
 	for (size_t i = 0; i < c->freer_count && r == 0; i++) {
-		c->ruby->layout.makers.end = c->freers[i];
+		c->ruby->layout.alloc_functions.end = c->freers[i];
 		r = scry_alloc_functions_probe(c, p);
 	}
 	return r;
@@ -313,7 +314,7 @@ static int try_freers(struct scry_alloc_counts *c, const bool *set, struct scry_
 /* The one set whose functions return the objects, and the one function that is given them. */
 static int choose_set(struct scry_alloc_counts *c)
 {
-	struct scry_ruby_makers *m = &c->ruby->layout.makers, right = *m;
+	struct scry_ruby_alloc_functions *m = &c->ruby->layout.alloc_functions, right = *m;
 	struct scry_agent_probe *p = calloc(1, sizeof(*p));
 	size_t found = 0;
 	int r = p ? 0 : scry_fail(-ENOMEM, "not enough memory for allocation functions");
@@ -351,7 +352,7 @@ static int count_all(struct scry_alloc_counts *c)
 
 static void tell(struct scry_ruby *ruby)
 {
-	const struct scry_ruby_makers *m = &ruby->layout.makers;
+	const struct scry_ruby_alloc_functions *m = &ruby->layout.alloc_functions;
 	struct scry_ruby_check check = {.item = "allocation functions", .ok = true};
 
 	snprintf(check.how, sizeof(check.how), "calls of all functions counted in a child");
@@ -386,7 +387,7 @@ static int not_tried(const struct scry_ruby *ruby, int err)
 
 int scry_alloc_functions_find(struct scry_ruby *ruby, const struct scry_proc *proc)
 {
-	struct scry_ruby_makers *m = &ruby->layout.makers;
+	struct scry_ruby_alloc_functions *m = &ruby->layout.alloc_functions;
 	struct scry_alloc_counts *c;
 	int r;
 
@@ -404,7 +405,7 @@ int scry_alloc_functions_find(struct scry_ruby *ruby, const struct scry_proc *pr
 	c = scry_alloc_counts_new(ruby);
 	if (!c)
 		return -ENOMEM;
-	*m = (struct scry_ruby_makers){0};
+	*m = (struct scry_ruby_alloc_functions){0};
 	r = scry_alloc_counts_open(c, proc);
 	if (r == 0)
 		r = count_all(c);

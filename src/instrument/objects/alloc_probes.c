@@ -17,7 +17,7 @@
 
 static bool is_returned(const struct scry_agent_probe *p, uint64_t object)
 {
-	for (uint64_t i = 0; i < p->births && i < SCRY_PROBE_BIRTHS; i++)
+	for (uint64_t i = 0; i < p->births && i < SCRY_PROBE_ISEQ_EVENTS; i++)
 		if (p->returned[i] == object)
 			return true;
 	return false;
@@ -47,7 +47,7 @@ static bool are_all_returned(const struct scry_calib *told, const struct scry_ag
 static bool is_in_mask(const struct scry_alloc_counts *c, const struct scry_agent_probe *p,
 		       uint64_t object)
 {
-	const struct scry_ruby_makers *m = &c->ruby->layout.makers;
+	const struct scry_ruby_alloc_functions *m = &c->ruby->layout.alloc_functions;
 
 	for (uint64_t i = 0; i < p->ends && i < SCRY_PROBE_ENDS; i++) {
 		uint64_t first = p->given[i][m->end_argument];
@@ -64,7 +64,7 @@ static bool is_in_mask(const struct scry_alloc_counts *c, const struct scry_agen
 static size_t explained(const struct scry_alloc_counts *c, const struct scry_calib *told,
 			const struct scry_agent_probe *p)
 {
-	const struct scry_ruby_makers *m = &c->ruby->layout.makers;
+	const struct scry_ruby_alloc_functions *m = &c->ruby->layout.alloc_functions;
 	const struct scry_fact *f = NULL;
 	size_t hits = 0;
 
@@ -83,7 +83,7 @@ static uint64_t scratch_at(const struct scry_alloc_counts *c)
 
 static int set_probe(struct scry_alloc_counts *c, uint16_t probe)
 {
-	const struct scry_ruby_makers *m = &c->ruby->layout.makers;
+	const struct scry_ruby_alloc_functions *m = &c->ruby->layout.alloc_functions;
 	const struct scry_agent_hooks plan = {.probe = probe,
 					      .end_argument = (uint16_t)m->end_argument,
 					      .end_mask = (uint16_t)m->end_mask,
@@ -105,7 +105,7 @@ static int hook_set(struct scry_alloc_counts *c)
 		.kind = SCRY_HOOK_REPLACE, .way = SCRY_WAY_ENTRY, .handler = "scry_agent_born"};
 	const struct scry_hook_to freed = {
 		.kind = SCRY_HOOK_CALL, .way = SCRY_WAY_ENTRY, .handler = "scry_agent_called"};
-	const struct scry_ruby_makers *m = &c->ruby->layout.makers;
+	const struct scry_ruby_alloc_functions *m = &c->ruby->layout.alloc_functions;
 	int r = scry_hooks_off(&c->hooks, &c->inj);
 
 	scry_hooks_close(&c->hooks);
@@ -133,7 +133,7 @@ static int read_probe(struct scry_alloc_counts *c, struct scry_agent_probe *ret)
  * -errno. */
 static int count_again(struct scry_alloc_counts *c, struct scry_agent_probe *p)
 {
-	struct scry_ruby_makers *m = &c->ruby->layout.makers;
+	struct scry_ruby_alloc_functions *m = &c->ruby->layout.alloc_functions;
 	int r = set_probe(c, SCRY_PROBE_COUNT);
 
 	if (r == 0)
@@ -166,7 +166,7 @@ static int count_again(struct scry_alloc_counts *c, struct scry_agent_probe *p)
 /* Where slots have several sizes a mask's slots cannot be told from these arguments alone. */
 static bool may_be(const struct scry_alloc_counts *c)
 {
-	const struct scry_ruby_makers *m = &c->ruby->layout.makers;
+	const struct scry_ruby_alloc_functions *m = &c->ruby->layout.alloc_functions;
 
 	return m->end_mask != m->end_argument &&
 	       (m->end_mask == SCRY_NO_MASK || !c->child->layout.page_mask);
@@ -174,9 +174,10 @@ static bool may_be(const struct scry_alloc_counts *c)
 
 /* The best guess with this mask: which argument explains most, more than any other. */
 static size_t best_argument(struct scry_alloc_counts *c, const struct scry_calib *told,
-			    const struct scry_agent_probe *p, struct scry_ruby_makers *best)
+			    const struct scry_agent_probe *p,
+			    struct scry_ruby_alloc_functions *best)
 {
-	struct scry_ruby_makers *m = &c->ruby->layout.makers;
+	struct scry_ruby_alloc_functions *m = &c->ruby->layout.alloc_functions;
 	size_t most = 0, next = 0;
 
 	for (m->end_argument = 0; m->end_argument < 6; m->end_argument++) {
@@ -203,7 +204,8 @@ static size_t best_argument(struct scry_alloc_counts *c, const struct scry_calib
 static int find_arguments(struct scry_alloc_counts *c, const struct scry_calib *told,
 			  struct scry_agent_probe *p)
 {
-	struct scry_ruby_makers *m = &c->ruby->layout.makers, best = *m, guess = *m;
+	struct scry_ruby_alloc_functions *m = &c->ruby->layout.alloc_functions, best = *m,
+					 guess = *m;
 	size_t most, next = 0;
 
 	m->end_mask = SCRY_NO_MASK;

@@ -199,17 +199,17 @@ static int enter(struct scry_watch *w)
 				   w->inj->data + offsetof(struct scry_agent_data, line_plan.on),
 				   &no, sizeof(no));
 	if (r == 0)
-		r = scry_objects_tell_source(w, &o->hooks);
+		r = scry_objects_report_source(w, &o->hooks);
 	if (r == 0)
 		r = scry_edit_poke(w->inj->mem.fd,
-				   w->inj->gate + offsetof(struct scry_gate, by_bytes), &by_bytes,
-				   sizeof(by_bytes));
+				   w->inj->gate + offsetof(struct scry_state_page, by_bytes),
+				   &by_bytes, sizeof(by_bytes));
 	if (r == 0)
 		r = scry_edit_poke(w->inj->mem.fd,
-				   w->inj->gate + offsetof(struct scry_gate, frames), &frames,
+				   w->inj->gate + offsetof(struct scry_state_page, frames), &frames,
 				   sizeof(frames));
 	if (r == 0 && w->pool.head)
-		r = scry_pool_tell(&w->pool, w->inj, &frames);
+		r = scry_pool_announce(&w->pool, w->inj, &frames);
 	if (r < 0)
 		return scry_fail(r, "cannot write the plan into process %d", w->proc.pid);
 	account->objects.ended = 0;
@@ -537,7 +537,7 @@ static int adopt(struct scry_watch *w)
 	o->sample_mean = root->sample_mean;
 	o->armed_ns = scry_now_ns();
 	w->runtime = w->root->runtime;
-	scry_ring_open_lane(&o->ring, w->inj->control, w->inj->ring);
+	scry_ring_open_child_buffer(&o->ring, w->inj->control, w->inj->ring);
 	r = scry_ruby_like(root->ruby, &o->ruby);
 	if (r < 0)
 		return r;

@@ -613,7 +613,7 @@ int scry_rehearse(struct scry_ruby *ruby, const struct scry_proc *proc, uint32_t
 	return r;
 }
 
-void scry_rehearse_tell(struct scry_ruby *ruby, uint32_t way)
+void scry_rehearse_report(struct scry_ruby *ruby, uint32_t way)
 {
 	const struct scry_ruby_rehearsal *known = &ruby->layout.rehearsed[way];
 	struct scry_ruby_check check = {.ok = !known->without};

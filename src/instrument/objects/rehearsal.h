@@ -23,6 +23,6 @@
  */
 int scry_rehearse(struct scry_ruby *ruby, const struct scry_proc *proc, uint32_t way);
 /* The row for `scry doctor`: what it found. */
-void scry_rehearse_tell(struct scry_ruby *ruby, uint32_t way);
+void scry_rehearse_report(struct scry_ruby *ruby, uint32_t way);
 
 #endif

@@ -84,7 +84,7 @@ static int plan_hooks(struct scry_watch *w, const struct scry_ruby *ruby,
 					      .handler = "scry_agent_called",
 					      .cookie = SCRY_CALL_FINALIZE};
 	uint64_t down = scry_ruby_symbol(ruby, "ruby_sig_finalize");
-	const struct scry_ruby_makers *m = &ruby->layout.makers;
+	const struct scry_ruby_alloc_functions *m = &ruby->layout.alloc_functions;
 	int r = scry_hooks_open(&h->hooks, &w->proc);
 
 	h->is_open = true;
@@ -112,7 +112,7 @@ bool scry_objects_has_jit(const struct scry_watch *w, const struct scry_ruby *ru
 
 static int try_hooks(struct scry_watch *w, struct scry_ruby *ruby, struct scry_objects_hooks *h)
 {
-	const struct scry_ruby_makers *m = &ruby->layout.makers;
+	const struct scry_ruby_alloc_functions *m = &ruby->layout.alloc_functions;
 	uint64_t began = scry_now_ns(), module = 0;
 	int64_t offset = 0;
 	bool has_code;
@@ -175,7 +175,7 @@ int scry_objects_choose(struct scry_watch *w, struct scry_ruby *ruby,
 	return 0;
 }
 
-int scry_objects_tell_source(struct scry_watch *w, const struct scry_objects_hooks *h)
+int scry_objects_report_source(struct scry_watch *w, const struct scry_objects_hooks *h)
 {
 	return scry_edit_poke(w->inj->mem.fd,
 			      scry_inject_symbol(w->inj, "scry_agent_vm") +
@@ -201,7 +201,7 @@ struct place { /* of a thread's storage, for its life */
 /* Where each thread has its own: a stop for the registers only. How many (malloc'ed), or -errno. */
 static ssize_t find_places(struct scry_watch *w, struct place **ret)
 {
-	struct scry_world world;
+	struct scry_stw world;
 	size_t n;
 	int r = scry_inject_stop(w->inj, &world);
 

@@ -32,7 +32,7 @@ struct scry_objects_hooks {    /* plan.on 0: events */
 int scry_objects_choose(struct scry_watch *w, struct scry_ruby *ruby,
 			enum scry_objects_source source, struct scry_objects_hooks *ret);
 /* The agent's part of it; once the ring is open and before the watch is on. 0 or -errno. */
-int scry_objects_tell_source(struct scry_watch *w, const struct scry_objects_hooks *h);
+int scry_objects_report_source(struct scry_watch *w, const struct scry_objects_hooks *h);
 /* Puts the hooks on; nothing for events. 0 or -errno with a sentence. */
 int scry_objects_hook(struct scry_watch *w, struct scry_objects_hooks *h);
 void scry_objects_source_done(struct scry_objects_hooks *h);
