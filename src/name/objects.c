@@ -348,7 +348,7 @@ static void take_record(struct scry_objects *o, const uint64_t *words, size_t co
 	} else if (kind == SCRY_RING_NODE) {
 		define_node(o, words + 1, count);
 	} else if (kind == SCRY_RING_STACK) {
-		o->stack = o->stacks.nodes[*words >> 48];
+		o->stack = scry_stacks_node(&o->stacks, (uint32_t)(*words >> 48));
 	} else if (kind == SCRY_RING_SLOT) {
 		o->slot = slot_number(o, (uint32_t)(*words >> SLOT_BYTES_SHIFT));
 	} else if (kind == SCRY_RING_GC && count == 1) {

@@ -38,6 +38,11 @@ void scry_stacks_define(struct scry_stacks *s, uint32_t node, struct scry_stack_
 	s->nodes[node] = id;
 }
 
+uint32_t scry_stacks_node(const struct scry_stacks *s, uint32_t node)
+{
+	return s->nodes && node < SCRY_STACK_NODES ? s->nodes[node] : 0;
+}
+
 uint32_t scry_stacks_add(struct scry_stacks *s, const struct scry_stack_frame *frame)
 {
 	uint32_t id = 0;

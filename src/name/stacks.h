@@ -47,6 +47,9 @@ void scry_stacks_done(struct scry_stacks *s);
  */
 void scry_stacks_define(struct scry_stacks *s, uint32_t node, struct scry_stack_frame frame);
 
+/* The number of the frame that node `node` means; 0: the agent has told none. Any node is legal. */
+uint32_t scry_stacks_node(const struct scry_stacks *s, uint32_t node);
+
 /* The number of a frame whose parent is a frame number, not a node. 0 at the limit. */
 uint32_t scry_stacks_add(struct scry_stacks *s, const struct scry_stack_frame *frame);
 /* Frame `number` as it was added. 0, or -ENOENT. */

@@ -109,7 +109,7 @@ RUBY
 	scry_ends 0 calls --clients -o "$T/x.scry" -- "$TARGETS/target_traced_text"
 	run grep -c secret "$T/x.scry"
 	[ "$output" -eq 0 ]
-	"$SCRY" report "$T/x.scry" | grep -qF 'mysql_real_query(0x1230, "SELECT ?", 8)'
+	"$SCRY" report "$T/x.scry" | grep -qF 'mysql_real_query@libmariadb_known.so(0x1230, "SELECT ?", 8)'
 	scry_ends 0 calls --args=none -x mysql_real_query -- "$TARGETS/target_traced_text"
 	grep -qF 'mysql_real_query(...) = 49' "$T/scry.out"
 }
@@ -268,8 +268,8 @@ s.sqlite3_open(b":memory:", ctypes.byref(db))
 for i in range(3):
     s.sqlite3_exec(db, b"SELECT %d" % i, None, None, None)
 '
-	grep -q '^sqlite3_open(":memory:", 0x[0-9a-f]*' "$T/scry.out"
-	[ "$(grep -cE '^sqlite3_exec\(0x[0-9a-f]+, "SELECT [012]", nil, nil, nil' "$T/scry.out")" -eq 3 ]
+	grep -q '^sqlite3_open@libsqlite3[.so0-9]*(":memory:", 0x[0-9a-f]*' "$T/scry.out"
+	[ "$(grep -cE '^sqlite3_exec@libsqlite3[.so0-9]*\(0x[0-9a-f]+, "SELECT [012]", nil, nil, nil' "$T/scry.out")" -eq 3 ]
 	scry_ends 125 calls -x no_such_function -- "$python" -c 1
 	says "no object was ever loaded that defines 'no_such_function"
 }

@@ -262,7 +262,7 @@ sleep'
 	SAYS=$(grep "^pid" "$T/gone.out")
 	"${nobody[@]}" "$SCRY" fibers -p "$PID" --json >"$T/fibers.json"
 	[ "$(in_state suspended)" = $(($(told shallow) + $(told deep))) ]
-	json_is "$T/fibers.json" "rows.select { |x| x['state'] == 'suspended' }.map { |x| x['stack'].size }.uniq.size == 3"
+	json_is "$T/fibers.json" "rows.select { |x| x['state'] == 'suspended' }.map { |x| x['frames'].size }.uniq.size == 3"
 }
 
 @test "a stripped program has the names of its debug file, if that is its own" {
