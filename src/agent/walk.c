@@ -173,7 +173,7 @@ _Static_assert(SCRY_WALK_RULES == 1u << 12, "the shift above");
 
 struct reading {
 	thread *t;
-	struct scry_walk *walk;
+	struct scry_frame_walk *walk;
 	const uint64_t *copy; /* of the words from walk->sp on, where that stack is not ours */
 	uint64_t copied;      /* bytes */
 	int is_kept;	      /* all that was read is among the walk's words */
@@ -182,7 +182,7 @@ struct reading {
 static READS_STACK int read_word(void *arg, uint64_t address, uint64_t *ret)
 {
 	struct reading *r = arg;
-	struct scry_walk *walk = r->walk;
+	struct scry_frame_walk *walk = r->walk;
 	uint64_t offset = address - walk->sp;
 
 	if (address % 8)
@@ -328,7 +328,7 @@ static inline struct scry_walker *walker_of(thread *t)
 }
 
 /* May its words be looked at, and is it of this place? */
-static inline int is_of(const struct scry_walk *walk, const struct scry_walk_from *from,
+static inline int is_of(const struct scry_frame_walk *walk, const struct scry_walk_from *from,
 			uint64_t generation, uint64_t high)
 {
 	uint64_t sp = (uint64_t)from->slot;
@@ -337,7 +337,8 @@ static inline int is_of(const struct scry_walk *walk, const struct scry_walk_fro
 	       walk->reach <= high - sp && walk->words <= SCRY_WALK_WORDS;
 }
 
-static inline READS_STACK int holds(const struct scry_walk *walk, const struct scry_walk_from *from)
+static inline READS_STACK int holds(const struct scry_frame_walk *walk,
+				    const struct scry_walk_from *from)
 {
 	const uint8_t *sp = (const uint8_t *)from->slot;
 	uint64_t differs = 0;
@@ -351,8 +352,8 @@ static inline READS_STACK int holds(const struct scry_walk *walk, const struct s
 }
 
 /* Where a walk is kept that is of the same place as `walk`, and another one. */
-static inline READS_STACK struct scry_walk *
-second(struct scry_walker *w, const struct scry_walk *walk, const struct scry_walk_from *from)
+static inline READS_STACK struct scry_frame_walk *
+second(struct scry_walker *w, const struct scry_frame_walk *walk, const struct scry_walk_from *from)
 {
 	const uint8_t *sp = (const uint8_t *)from->slot;
 	uint64_t hash = (uint64_t)sp, factor = 0x9e3779b97f4a7c15ull;
@@ -365,7 +366,7 @@ second(struct scry_walker *w, const struct scry_walk *walk, const struct scry_wa
 }
 
 /* The newest walk is kept in the place of an older one. */
-static void keep(struct scry_walk *to, const struct scry_walk *walk)
+static void keep(struct scry_frame_walk *to, const struct scry_frame_walk *walk)
 {
 	to->stack = 0;
 	to->sp = walk->sp;
@@ -382,10 +383,11 @@ static void keep(struct scry_walk *to, const struct scry_walk *walk)
 	to->stack = walk->stack;
 }
 
-static __attribute__((noinline)) uint32_t
-walk_anew(thread *t, struct scry_walker *w, const struct scry_walk_from *from, struct scry_walk *to)
+static __attribute__((noinline)) uint32_t walk_anew(thread *t, struct scry_walker *w,
+						    const struct scry_walk_from *from,
+						    struct scry_frame_walk *to)
 {
-	struct scry_walk *now = &w->now;
+	struct scry_frame_walk *now = &w->now;
 	struct reading r = {.t = t, .walk = now, .is_kept = 1};
 
 	now->sp = (uint64_t)from->slot;
@@ -412,7 +414,7 @@ uint32_t scry_walk_stack(thread *t, const struct scry_walk_from *from, scry_walk
 	const struct scry_unwind_map *map = (const void *)scry_agent.unwinding.map;
 	struct scry_walker *w = walker_of(t);
 	uint64_t sp = (uint64_t)from->slot, generation;
-	struct scry_walk *kept = 0;
+	struct scry_frame_walk *kept = 0;
 	uint32_t count;
 
 	if (unlikely(!w))
@@ -421,7 +423,7 @@ uint32_t scry_walk_stack(thread *t, const struct scry_walk_from *from, scry_walk
 	if (likely(is_own(t, sp))) {
 		kept = &w->walks[(sp ^ *from->slot << 20) * 0x9e3779b97f4a7c15ull >> 58];
 		if (is_of(kept, from, generation, t->stack_high)) {
-			struct scry_walk *other;
+			struct scry_frame_walk *other;
 
 			if (likely(holds(kept, from)))
 				return kept->stack;

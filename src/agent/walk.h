@@ -29,7 +29,7 @@
 #define SCRY_WALK_STACKS (1u << 18) /* different ones */
 #define SCRY_WALK_RULES 4096u	    /* of return addresses, kept */
 
-struct scry_walk {
+struct scry_frame_walk {
 	uint64_t sp, bp, bx, generation;
 	uint32_t stack; /* 0: none is kept here */
 	uint32_t reach; /* bytes from sp to behind the last word */
@@ -41,8 +41,8 @@ struct scry_walk {
 
 struct scry_walker {
 	uint64_t owner; /* number of its row in the table of threads, + 1; 0: nobody's */
-	struct scry_walk walks[SCRY_WALKS];
-	struct scry_walk now;
+	struct scry_frame_walk walks[SCRY_WALKS];
+	struct scry_frame_walk now;
 	uint64_t misses;
 	uint64_t frames[SCRY_WALK_DEPTH_MAX];
 	uint64_t copy[SCRY_WALK_COPY];

@@ -48,7 +48,7 @@ static void put_moment(const struct scry_dump *d, clockid_t clock, int64_t ns, c
 		put_seconds(buf, size, "still", ns - clock_ns(clock));
 }
 
-static void put_timeout(const struct scry_dump *d, const struct scry_syscall *call,
+static void put_timeout(const struct scry_dump *d, const struct scry_task_syscall *call,
 			const struct scry_task_now *now, char *buf, size_t size)
 {
 	const struct scry_mem *mem = &d->ruby->mem;
@@ -102,7 +102,7 @@ static int polled_fd(const struct scry_mem *mem, const struct scry_task_now *now
 void scry_dump_wait(const struct scry_dump *d, const struct scry_task_now *now,
 		    struct scry_dump_thread *t)
 {
-	const struct scry_syscall *call = scry_syscall_find(now->nr);
+	const struct scry_task_syscall *call = scry_syscall_find(now->nr);
 	char name[256];
 	int fd = -1;
 

@@ -3,7 +3,7 @@
 
 #define STACK_MAX 64u
 
-uint8_t scry_place_next(struct scry_places *p, bool is_vector)
+uint8_t scry_place_next(struct scry_type_places *p, bool is_vector)
 {
 	if (is_vector && p->vectors < 8)
 		return (uint8_t)(SCRY_AT_VECTOR + p->vectors++);
@@ -49,7 +49,8 @@ static bool has_integers(const struct scry_type *type, uint32_t word)
 	return false;
 }
 
-static void place_struct(struct scry_places *p, const struct scry_type *t, struct scry_place *ret)
+static void place_struct(struct scry_type_places *p, const struct scry_type *t,
+			 struct scry_place *ret)
 {
 	uint32_t words = (uint32_t)((t->size + 7) / 8), registers = 0;
 	bool is_vector[2] = {false, false};
@@ -70,7 +71,8 @@ static void place_struct(struct scry_places *p, const struct scry_type *t, struc
 	p->stack = (uint8_t)(ret->is_lost ? STACK_MAX : p->stack + words);
 }
 
-static void place_result(struct scry_places *p, const struct scry_type *t, struct scry_place *ret)
+static void place_result(struct scry_type_places *p, const struct scry_type *t,
+			 struct scry_place *ret)
 {
 	static const uint8_t integers[] = {SCRY_AT_RAX, SCRY_AT_RDX};
 	uint32_t next_integer = 0, next_vector = 0, words = (uint32_t)((t->size + 7) / 8);
@@ -86,11 +88,11 @@ static void place_result(struct scry_places *p, const struct scry_type *t, struc
 						: (uint8_t)(SCRY_AT_VECTOR + next_vector++);
 }
 
-void scry_places_find(const struct scry_proto *proto, struct scry_places *ret)
+void scry_places_find(const struct scry_proto *proto, struct scry_type_places *ret)
 {
 	static const struct scry_place nowhere = {.at = {SCRY_AT_NOWHERE, SCRY_AT_NOWHERE}};
 
-	*ret = (struct scry_places){.result = nowhere};
+	*ret = (struct scry_type_places){.result = nowhere};
 	place_result(ret, proto->result, &ret->result);
 	for (uint32_t i = 0; i < proto->count; i++) {
 		const struct scry_type *t = proto->args[i];

@@ -16,17 +16,17 @@ struct scry_place {
 	bool is_lost;	/* it lies further up than is looked */
 };
 
-struct scry_places {
+struct scry_type_places {
 	struct scry_place args[SCRY_PROTO_ARGS_MAX];
 	struct scry_place result;
 	/* used by what is named: where those of a format begin */
 	uint8_t registers, vectors, stack;
 };
 
-void scry_places_find(const struct scry_proto *proto, struct scry_places *ret);
+void scry_places_find(const struct scry_proto *proto, struct scry_type_places *ret);
 
 /* The next word of that class: in a register, else on the stack. Of arguments that `...` takes,
  * too. */
-uint8_t scry_place_next(struct scry_places *p, bool is_vector);
+uint8_t scry_place_next(struct scry_type_places *p, bool is_vector);
 
 #endif

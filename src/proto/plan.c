@@ -24,7 +24,7 @@ struct value {
 struct making {
 	const struct scry_proto *proto;
 	const struct scry_plan_opts *opts;
-	struct scry_places places;
+	struct scry_type_places places;
 	struct scry_plan *plan;
 	bool is_back;
 	struct value todo[TODO_MAX];

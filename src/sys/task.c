@@ -201,7 +201,7 @@ void scry_task_name(pid_t pid, pid_t tid, char *buf, size_t size)
 		SYS_##name, #name, fd, timeout_arg, SCRY_TIMEOUT_##kind \
 	}
 
-static const struct scry_syscall rows[] = {
+static const struct scry_task_syscall rows[] = {
 	ROW(read, 0, -1, NONE),
 	ROW(write, 0, -1, NONE),
 	ROW(readv, 0, -1, NONE),
@@ -256,7 +256,7 @@ static const struct scry_syscall rows[] = {
 	ROW(exit, -1, -1, NONE),
 };
 
-const struct scry_syscall *scry_syscall_find(int64_t nr)
+const struct scry_task_syscall *scry_syscall_find(int64_t nr)
 {
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (rows[i].nr == nr)

@@ -63,7 +63,7 @@ bool scry_task_has_switched(const struct scry_task *task, const struct scry_task
 void scry_task_name(pid_t pid, pid_t tid, char *buf, size_t size);
 
 /* A system call, and what its arguments say about waiting. */
-struct scry_syscall {
+struct scry_task_syscall {
 	int nr;
 	const char *name;
 	int8_t fd_arg;	    /* -1: none */
@@ -78,6 +78,6 @@ struct scry_syscall {
 	} timeout;
 };
 /* The row of system call `nr`, NULL when it is none of those in which programs wait. */
-const struct scry_syscall *scry_syscall_find(int64_t nr);
+const struct scry_task_syscall *scry_syscall_find(int64_t nr);
 
 #endif

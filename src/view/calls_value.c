@@ -21,7 +21,7 @@
 struct shown {
 	const struct scry_call_image *image;
 	const struct scry_proto *proto; /* NULL: its arguments are not asked for */
-	const struct scry_places *places;
+	const struct scry_type_places *places;
 	const struct scry_call_out *out;
 	const struct scry_type *followed[DEPTH_MAX];
 	uint64_t addresses[DEPTH_MAX]; /* of what is being shown */
@@ -745,7 +745,7 @@ void scry_call_show_args(const struct scry_call_image *image, const struct scry_
 			 uint32_t from, uint32_t to, bool *need_comma,
 			 const struct scry_call_out *out)
 {
-	struct scry_places places;
+	struct scry_type_places places;
 	struct shown s = {.image = image, .proto = proto, .places = &places, .out = out};
 
 	scry_places_find(proto, &places);
@@ -761,7 +761,7 @@ void scry_call_show_args(const struct scry_call_image *image, const struct scry_
 void scry_call_show_result(const struct scry_call_image *image, const struct scry_proto *proto,
 			   const struct scry_call_out *out)
 {
-	struct scry_places places;
+	struct scry_type_places places;
 	struct shown s = {
 		.image = image, .proto = proto, .places = &places, .out = out, .is_back = true};
 	uint64_t words[2] = {0};

@@ -391,7 +391,7 @@ static void push_curve(struct malloc_view *v)
 	v->doc->title = "through the recording";
 	scry_doc_table(v->doc, columns, sizeof(columns) / sizeof(columns[0]));
 	for (uint32_t i = step - 1; i < p->point_count; i += step) {
-		const struct scry_malloc_point *at = &p->points[i];
+		const struct scry_malloc_moment *at = &p->points[i];
 		const struct scry_cell cells[] = {
 			scry_cell_number(since(v, at->time_ns)), scry_cell_number(at->calls),
 			scry_cell_number(at->live.bytes),	 scry_cell_number(at->live.blocks),

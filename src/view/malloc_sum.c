@@ -383,7 +383,7 @@ static void process_point(struct scry_malloc_process *p)
 			return;
 	}
 	p->points[p->point_count++] =
-		(struct scry_malloc_point){p->last_ns, p->calls, p->live, p->rss};
+		(struct scry_malloc_moment){p->last_ns, p->calls, p->live, p->rss};
 }
 
 /* The same by time: what lives was there at the moments up to `ns`. */

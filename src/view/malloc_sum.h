@@ -40,7 +40,7 @@ struct scry_malloc_caller_sum {
 	uint64_t moments[SCRY_MALLOC_MOMENTS]; /* live bytes at each */
 };
 
-struct scry_malloc_point {
+struct scry_malloc_moment {
 	uint64_t time_ns, calls;
 	struct scry_malloc_held live;
 	uint64_t rss; /* RssAnon told last; 0 none */
@@ -95,7 +95,7 @@ struct scry_malloc_process {
 	uint64_t taken_all;	      /* had no block been freed */
 	uint64_t peak_number, peak_ns, peak_calls, first_ns, last_ns, at_ns;
 	bool has_at;
-	struct scry_malloc_point points[SCRY_MALLOC_SLICES];
+	struct scry_malloc_moment points[SCRY_MALLOC_SLICES];
 	uint32_t point_count;
 	uint64_t point_every;		       /* calls */
 	uint64_t moments[SCRY_MALLOC_MOMENTS]; /* live bytes, moment_every apart */

@@ -74,7 +74,7 @@ static bool is_one_rise(const struct scry_malloc_process *p, const struct leak *
 /* Rose in each quarter of the calls after the first, and by a tenth from half to end. */
 static bool rises_by_calls(const struct scry_malloc_process *p, uint64_t end)
 {
-	const struct scry_malloc_point *points = p->points;
+	const struct scry_malloc_moment *points = p->points;
 	uint32_t n = p->point_count;
 	const uint64_t q1 = points[n / 4 - 1].live.bytes, q2 = points[n / 2 - 1].live.bytes,
 		       q3 = points[n * 3 / 4 - 1].live.bytes;

@@ -211,7 +211,7 @@ static void places(void **state)
 		"struct(long,long,long), int, int, int, int, struct(float,float,float), char);\n"
 		"struct(double, int) "
 		"g(double,double,double,double,double,double,double,double,double);\n");
-	struct scry_places at;
+	struct scry_type_places at;
 
 	scry_places_find(only(p, "f"), &at);
 	assert_true(at.result.is_memory); /* rdi is taken */
