@@ -17,7 +17,7 @@ setup() {
 		"$SCRY" stacks -q --native --cpu -d 1s --force -o "$T/cpu.folded" -p "$PID"
 		"$RUBY" "$K/check_native.rb" "$T/cpu.folded" cpu || { echo "${words[*]}"; return 1; }
 		"$SCRY" stacks -q --native -d 700ms --force -o "$T/wall.scry" -p "$PID"
-		"$SCRY" report --folded "$T/wall.scry" >"$T/wall.folded"
+		"$SCRY" report --idle --folded "$T/wall.scry" >"$T/wall.folded"
 		"$RUBY" "$K/check_native.rb" "$T/wall.folded" wall || { echo "${words[*]}"; return 1; }
 		"$SCRY" report "$T/wall.scry" >"$T/wall.txt"
 		grep -q '^note: native frames: of [0-9]* stacks that were read [1-9][0-9]* have all, ' "$T/wall.txt"
@@ -44,7 +44,7 @@ setup() {
 	pop="$("$RUBY" -e 'puts Queue.new.method(:pop).source_location ? "<internal:thread_sync>:\\d+:Thread::Queue#pop" : "pop_\\[c\\]"')"
 	waiting() {
 		"$SCRY" stacks -q --native --engine=read -d 300ms --force -o "$T/read.scry" -p "$PID" &&
-			"$SCRY" report --folded "$T/read.scry" >"$T/read.folded" 2>"$T/read.notes" &&
+			"$SCRY" report --idle --folded "$T/read.scry" >"$T/read.folded" 2>"$T/read.notes" &&
 			"$RUBY" -e 'exit File.readlines(ARGV[0]).any? { |l| l.match?(/#{ARGV[1]};.*_\[n\] \d+$/) }' "$T/read.folded" "$pop"
 	}
 	wait_for 10 waiting
