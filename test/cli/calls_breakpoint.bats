@@ -95,7 +95,10 @@ RUBY
 	by_breakpoints 0 --clients -- "$TARGETS/target_traced_text"
 	cp "$T/scry.out" "$T/breaks.out"
 	scry_ends 0 calls --clients -- "$TARGETS/target_traced_text"
-	diff "$T/breaks.out" "$T/scry.out"
+	# The program's own line comes when it does.
+	in_file "^right$" "$T/breaks.out"
+	in_file "^right$" "$T/scry.out"
+	diff <(grep -vx right "$T/breaks.out") <(grep -vx right "$T/scry.out")
 	[ "$(wc -l <"$T/scry.out")" -gt 90 ]
 }
 
