@@ -226,6 +226,7 @@ static int undo_held(const struct undo_opts *o, pid_t pid)
 	if (r == 0) {
 		inj.max_pause_ns = o->max_pause_ns;
 		inj.only_adopt = true;
+		scry_error_clear();
 		r = scry_inject_enter(&inj, 0, NULL);
 	}
 	if (r == -ENOENT && inj.removed_part) {
@@ -233,6 +234,8 @@ static int undo_held(const struct undo_opts *o, pid_t pid)
 		       "changed\n",
 		       proc.pid, scry_text_shown(proc.comm).text);
 		r = 0;
+	} else if (r == -ENOENT && !*scry_error()) { /* its keeper was faster */
+		r = nothing(&proc);
 	} else if (r == -EINPROGRESS && o->is_again) {
 		r = 0;
 	} else if (r == -EINPROGRESS) {

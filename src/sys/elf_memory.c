@@ -1,8 +1,9 @@
-/* See elf_memory.h. The copy is a memfd, so that all that reads files reads it. */
+/* See elf_memory.h. The copy is a sparse memfd, so that all that reads files reads it. */
 #include "sys/elf_memory.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,10 +21,48 @@
 struct copy {
 	const struct scry_mem *mem;
 	uint64_t bias;
+	uint64_t kept; /* bytes of `fd` that are no holes, at most */
+	uint64_t end;  /* of what was read, in the file */
 	int fd;
 	Elf64_Ehdr head;
 	Elf64_Phdr segments[SEGMENTS_MAX];
 };
+
+/* Of all copies, by all threads. */
+static _Atomic uint64_t kept_in_all;
+
+static bool take_page(struct copy *c)
+{
+	if (atomic_fetch_add(&kept_in_all, PAGE) + PAGE > SCRY_ELF_MEMORY_KEPT_MAX) {
+		kept_in_all -= PAGE;
+		return false;
+	}
+	c->kept += PAGE;
+	return true;
+}
+
+static bool is_zero(const uint8_t *bytes, size_t size)
+{
+	return !bytes[0] && memcmp(bytes, bytes + 1, size - 1) == 0;
+}
+
+/* Page by page of the file: zeros stay a hole. */
+static int put(struct copy *c, const void *bytes, size_t size, uint64_t offset)
+{
+	const uint8_t *at = bytes;
+	size_t part;
+
+	for (; size; at += part, offset += part, size -= part) {
+		part = PAGE - offset % PAGE < size ? PAGE - offset % PAGE : size;
+		if (is_zero(at, part))
+			continue;
+		if (!take_page(c))
+			return -EFBIG;
+		if (pwrite(c->fd, at, part, (off_t)offset) != (ssize_t)part)
+			return -ENOMEM;
+	}
+	return 0;
+}
 
 /* Does the file have link-time address `at`? */
 static bool is_loaded(const struct copy *c, uint64_t at)
@@ -37,9 +76,11 @@ static bool is_loaded(const struct copy *c, uint64_t at)
 	return false;
 }
 
-static int read_head(struct copy *c, uint64_t header)
+/* Lowers *left by the bytes of its segments. */
+static int read_head(struct copy *c, uint64_t header, uint64_t *left)
 {
 	const Elf64_Ehdr *h = &c->head;
+	const uint64_t most = *left < SCRY_ELF_MEMORY_BYTES_MAX ? *left : SCRY_ELF_MEMORY_BYTES_MAX;
 	uint64_t bytes = 0;
 
 	if (scry_mem_read(c->mem, header, &c->head, sizeof(c->head)) ||
@@ -55,22 +96,24 @@ static int read_head(struct copy *c, uint64_t header)
 
 		if (p->p_type != PT_LOAD)
 			continue;
-		if (p->p_offset > OFFSET_MAX || p->p_filesz > SCRY_ELF_MEMORY_BYTES_MAX - bytes)
+		if (p->p_offset > OFFSET_MAX || p->p_filesz > most - bytes)
 			return scry_fail(-EFBIG, "the object at 0x%" PRIx64 " is too large to copy",
 					 header);
 		bytes += p->p_filesz;
 		if (p->p_offset < PAGE && c->bias == UINT64_MAX)
 			c->bias = header + p->p_offset - p->p_vaddr;
 	}
-	return c->bias == UINT64_MAX
-		       ? scry_fail(-ENOEXEC, "the object at 0x%" PRIx64 " loads no header", header)
-		       : 0;
+	if (c->bias == UINT64_MAX)
+		return scry_fail(-ENOEXEC, "the object at 0x%" PRIx64 " loads no header", header);
+	*left -= bytes;
+	return 0;
 }
 
 static int copy_segment(struct copy *c, const Elf64_Phdr *p)
 {
 	uint8_t block[BLOCK];
 	uint64_t at = 0;
+	int err;
 
 	while (at < p->p_filesz) {
 		const uint64_t from = c->bias + p->p_vaddr + at, left = p->p_filesz - at;
@@ -80,9 +123,12 @@ static int copy_segment(struct copy *c, const Elf64_Phdr *p)
 			at += PAGE - from % PAGE;
 			continue;
 		}
-		if (pwrite(c->fd, block, (size_t)n, (off_t)(p->p_offset + at)) != n)
-			return -ENOMEM;
+		err = put(c, block, (size_t)n, p->p_offset + at);
+		if (err)
+			return err;
 		at += (uint64_t)n;
+		if (p->p_offset + at > c->end)
+			c->end = p->p_offset + at;
 	}
 	return 0;
 }
@@ -97,7 +143,7 @@ static int mend_dynamic(struct copy *c, const Elf64_Phdr *p)
 	for (size_t i = 0; n > 0 && i < (size_t)n / sizeof(entries[0]); i++)
 		if (is_loaded(c, entries[i].d_un.d_ptr - c->bias))
 			entries[i].d_un.d_ptr -= c->bias;
-	return n <= 0 || pwrite(c->fd, entries, (size_t)n, (off_t)p->p_offset) == n ? 0 : -ENOMEM;
+	return n <= 0 ? 0 : put(c, entries, (size_t)n, p->p_offset);
 }
 
 /* Section headers are not loaded. */
@@ -106,8 +152,7 @@ static int write_head(struct copy *c)
 	c->head.e_shoff = 0;
 	c->head.e_shnum = 0;
 	c->head.e_shstrndx = SHN_UNDEF;
-	return pwrite(c->fd, &c->head, sizeof(c->head), 0) == (ssize_t)sizeof(c->head) ? 0
-										       : -ENOMEM;
+	return put(c, &c->head, sizeof(c->head), 0);
 }
 
 static int copy_object(struct copy *c)
@@ -117,19 +162,24 @@ static int copy_object(struct copy *c)
 	for (unsigned int i = 0; i < c->head.e_phnum && !err; i++)
 		if (c->segments[i].p_type == PT_LOAD)
 			err = copy_segment(c, &c->segments[i]);
+	if (!err && ftruncate(c->fd, (off_t)c->end) < 0)
+		err = -ENOMEM;
 	for (unsigned int i = 0; i < c->head.e_phnum && !err; i++)
 		if (c->segments[i].p_type == PT_DYNAMIC && c->segments[i].p_offset <= OFFSET_MAX)
 			err = mend_dynamic(c, &c->segments[i]);
 	if (!err)
 		err = write_head(c);
+	if (err == -EFBIG)
+		return scry_fail(err, "copies of ELF objects take up %llu MiB: no more are made",
+				 SCRY_ELF_MEMORY_KEPT_MAX >> 20);
 	return err ? scry_fail(err, "no memory for a copy of an ELF object") : 0;
 }
 
-int scry_elf_open_memory(const struct scry_mem *mem, uint64_t header, struct scry_elf **ret,
+int scry_elf_open_memory(struct scry_elf_copies *copies, uint64_t header, struct scry_elf **ret,
 			 uint64_t *ret_bias)
 {
-	struct copy c = {.mem = mem};
-	int err = read_head(&c, header);
+	struct copy c = {.mem = copies->mem};
+	int err = read_head(&c, header, &copies->left);
 	char path[40];
 
 	if (err)
@@ -142,9 +192,19 @@ int scry_elf_open_memory(const struct scry_mem *mem, uint64_t header, struct scr
 	if (!err)
 		err = scry_elf_open_path(path, ret);
 	close(c.fd);
-	if (!err)
-		*ret_bias = c.bias;
-	return err;
+	if (err) {
+		kept_in_all -= c.kept;
+		return err;
+	}
+	copies->kept += c.kept;
+	*ret_bias = c.bias;
+	return 0;
+}
+
+void scry_elf_copies_done(struct scry_elf_copies *copies)
+{
+	kept_in_all -= copies->kept;
+	copies->kept = 0;
 }
 
 /* Is memory at `bias` as the file is, from link-time address `at` on? */

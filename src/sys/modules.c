@@ -18,12 +18,13 @@
 #include "sys/dynamic.h"
 #include "sys/elf_memory.h"
 
-#define MODULES_MAX 512u	  /* open at once; others are not looked into */
-#define SEEN_FIRST 64u		  /* files, opened at once */
-#define COPIES_BYTES (256u << 20) /* of memory: behind them no more is copied */
-#define FUNCTIONS_MAX (4u << 20)  /* of a file; what has more is named in part */
-#define SYMBOL_COMPARED_MAX 64u	  /* of two as long, of the same bytes */
-#define MAPPINGS_MAX 64u	  /* of one object, from its header on */
+#define MODULES_MAX 512u	     /* open at once; others are not looked into */
+#define SEEN_FIRST 64u		     /* files, opened at once */
+#define READ_MAX (64ull << 20)	     /* bytes of a process's memory, for copies of objects */
+#define CORE_READ_MAX (256ull << 20) /* a core may have no other files */
+#define FUNCTIONS_MAX (4u << 20)     /* of a file; what has more is named in part */
+#define SYMBOL_COMPARED_MAX 64u	     /* of two as long, of the same bytes */
+#define MAPPINGS_MAX 64u	     /* of one object, from its header on */
 #define PATIENCE_NS 4000000ull
 
 struct function {
@@ -60,7 +61,7 @@ struct scry_modules {
 	struct place *places;  /* for each mapping */
 	struct scry_module *modules[MODULES_MAX];
 	size_t count;
-	uint64_t copied; /* bytes */
+	struct scry_elf_copies copies;
 	uint64_t looked_ns, patience_ns;
 	unsigned int shares; /* beside the first one's */
 };
@@ -277,7 +278,6 @@ static struct scry_module *copy_memory(struct scry_modules *t, const struct scry
 {
 	const struct scry_map_entry *first = m;
 	struct scry_module *f;
-	struct stat st;
 
 	while (first->offset && first > t->maps.entries && m - first < MAPPINGS_MAX)
 		first--;
@@ -291,13 +291,12 @@ static struct scry_module *copy_memory(struct scry_modules *t, const struct scry
 			return f;
 		}
 	}
-	f = t->copied < COPIES_BYTES ? add(t, m) : NULL;
+	f = t->copies.left ? add(t, m) : NULL;
 	if (!f)
 		return NULL;
 	f->copied_from = first->start;
-	if (scry_elf_open_memory(&t->mem, first->start, &f->elf, &f->copied_bias) < 0)
+	if (scry_elf_open_memory(&t->copies, first->start, &f->elf, &f->copied_bias) < 0)
 		return NULL;
-	t->copied += fstat(scry_elf_fd(f->elf), &st) == 0 ? (uint64_t)st.st_blocks * 512 : 0;
 	*ret_bias = f->copied_bias;
 	return f;
 }
@@ -346,6 +345,8 @@ struct scry_modules *scry_modules_of(const struct scry_space *space)
 		return NULL;
 	t->space = *space;
 	t->mem.fd = -1;
+	t->copies = (struct scry_elf_copies){.mem = &t->mem,
+					     .left = space->core ? CORE_READ_MAX : READ_MAX};
 	scry_modules_see(t);
 	for (size_t i = 0; i < t->maps.count && t->count < SEEN_FIRST; i++)
 		if (t->maps.entries[i].x)
@@ -379,6 +380,7 @@ void scry_modules_free(struct scry_modules *t)
 		return;
 	for (size_t i = 0; i < t->count; i++)
 		free_module(t->modules[i]);
+	scry_elf_copies_done(&t->copies);
 	forget(t);
 	free(t);
 }

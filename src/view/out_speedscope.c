@@ -17,6 +17,7 @@
 #include "base/intern.h"
 #include "base/json.h"
 #include "base/map.h"
+#include "base/text.h"
 #include "view/doc.h"
 #include "view/data_quality.h"
 #include "view/native_frames.h"
@@ -53,8 +54,12 @@ static void speedscope_honesty(struct scry_doc *doc, const struct scry_data_qual
 /* What is missing is in the name of the file's contents; the rest the viewer has no place for. */
 static void speedscope_note(struct scry_doc *doc, const char *bytes, size_t length)
 {
+	struct speedscope *s = doc->renderer;
+
+	scry_buf_clear(&s->key);
+	scry_text_escape(&s->key, bytes, length);
 	if (doc->talk)
-		fprintf(doc->talk, "note: %.*s\n", (int)length, bytes);
+		fprintf(doc->talk, "note: %s\n", scry_buf_str(&s->key));
 }
 
 static void speedscope_verdict(struct scry_doc *doc, const char *bytes, size_t length)

@@ -282,6 +282,24 @@ no_process_of() {
 	started_and_left both
 }
 
+# The keeper takes out what the front has left, while undo waits for it.
+@test "undo beside the keeper of a front that was killed finds nothing, or undoes" {
+	need_root "entering a process that is not a child of scry"
+	start escapes "$TARGETS/target_escapes"
+	wait_for 10 in_file "^round" "$T/escapes.out"
+	target=$PID
+	for _ in 1 2 3; do
+		"$SCRY" patch time malloc -p "$target" >/dev/null 2>&1 3>&- &
+		scry=$!
+		wait_for 10 grep -q scry "/proc/$target/maps"
+		kill -KILL "$scry"
+		scry_ends 0 undo -p "$target"
+		grep -Eq "nothing to undo|nothing was changed|undone" "$T/scry.out"
+		wait "$scry" 2>/dev/null || true
+	done
+	ends_right "$target" escapes
+}
+
 @test "a started program goes on when the front is killed" {
 	cat >"$T/long.rb" <<'RUBY'
 $stdout.sync = true

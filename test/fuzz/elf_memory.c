@@ -38,13 +38,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct bytes bytes = {data, size};
 	const struct scry_mem mem = {.fd = -1, .image = &bytes, .image_read = read_bytes};
+	struct scry_elf_copies copies = {.mem = &mem, .left = SCRY_ELF_MEMORY_BYTES_MAX};
 	struct scry_dynamic d;
 	struct scry_dynsym sym;
 	struct scry_elf *elf;
 	const uint8_t *id;
 	uint64_t bias;
 
-	if (scry_elf_open_memory(&mem, AT, &elf, &bias)) {
+	if (scry_elf_open_memory(&copies, AT, &elf, &bias)) {
 		must(scry_error()[0] != 0, "a failure without a sentence");
 		scry_error_clear();
 		return 0;
@@ -59,6 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		scry_dynamic_done(&d);
 	}
 	scry_elf_close(elf);
+	scry_elf_copies_done(&copies);
 	scry_error_clear();
 	return 0;
 }

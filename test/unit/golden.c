@@ -128,6 +128,8 @@ static bool has_ending(const char *file, const char *ending)
 
 int golden_open(struct scry_doc *doc, const char *file)
 {
+	if (has_ending(file, ".speedscope.json"))
+		return scry_out_speedscope_open(doc);
 	if (has_ending(file, ".json"))
 		return scry_out_json_open(doc);
 	if (has_ending(file, ".folded"))

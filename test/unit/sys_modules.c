@@ -5,6 +5,7 @@
 #include "sys/modules.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <link.h>
 #include <setjmp.h>
@@ -19,6 +20,7 @@
 
 #include <cmocka.h>
 
+#include "base/err.h"
 #include "sys/elf_memory.h"
 
 #define WORK SCRY_TARGET_DIR "/libwork.so"
@@ -204,6 +206,97 @@ static void test_vdso(void **state)
 	scry_modules_free(t);
 }
 
+#define FORGED (60ul << 20)
+
+/* An ELF object of 60 MiB: a header, `full` bytes that are not zero, and a hole. */
+static uint8_t *forge(size_t full)
+{
+	const Elf64_Ehdr head = {
+		.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+		.e_type = ET_DYN,
+		.e_machine = EM_X86_64,
+		.e_version = EV_CURRENT,
+		.e_phoff = sizeof(head),
+		.e_ehsize = sizeof(head),
+		.e_phentsize = sizeof(Elf64_Phdr),
+		.e_phnum = 1};
+	const Elf64_Phdr load = {.p_type = PT_LOAD,
+				 .p_flags = PF_R | PF_X,
+				 .p_filesz = FORGED,
+				 .p_memsz = FORGED,
+				 .p_align = PAGE};
+	uint8_t *at = mmap(NULL, FORGED, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	assert_ptr_not_equal(at, MAP_FAILED);
+	memcpy(at, &head, sizeof(head));
+	memcpy(at + sizeof(head), &load, sizeof(load));
+	memset(at + PAGE, 0x90, full);
+	return at;
+}
+
+/* Zeros take up nothing; what is read of a process has a limit. */
+static void test_copy_of_holes(void **state)
+{
+	uint8_t *at = forge(PAGE), last = 1;
+	struct scry_mem mem;
+	struct scry_elf_copies copies = {.mem = &mem, .left = FORGED + PAGE};
+	struct scry_elf *elf, *none = NULL;
+	struct stat st;
+	uint64_t bias;
+
+	(void)state;
+	assert_int_equal(scry_mem_open(&mem, getpid(), 0), 0);
+	assert_int_equal(scry_elf_open_memory(&copies, (uintptr_t)at, &elf, &bias), 0);
+	assert_int_equal(bias, (uintptr_t)at);
+	assert_int_equal(fstat(scry_elf_fd(elf), &st), 0);
+	assert_int_equal(st.st_size, FORGED);
+	assert_true(st.st_blocks * 512 <= 4 * (blkcnt_t)PAGE);
+	assert_true(copies.kept >= 2 * PAGE && copies.kept <= 4 * PAGE);
+	assert_int_equal(pread(scry_elf_fd(elf), &last, 1, FORGED - 1), 1);
+	assert_int_equal(last, 0);
+	assert_int_equal(pread(scry_elf_fd(elf), &last, 1, 2 * PAGE - 1), 1);
+	assert_int_equal(last, 0x90);
+	assert_int_equal(copies.left, PAGE);
+	assert_int_equal(scry_elf_open_memory(&copies, (uintptr_t)at, &none, &bias), -EFBIG);
+	assert_null(none);
+	scry_elf_close(elf);
+	scry_elf_copies_done(&copies);
+	scry_mem_close(&mem);
+	munmap(at, FORGED);
+}
+
+/* Copies out of many processes have one limit, and what is freed is given back. */
+static void test_copies_in_all(void **state)
+{
+	enum { MANY = SCRY_ELF_MEMORY_KEPT_MAX / (FORGED - 2 * PAGE) + 1 };
+	uint8_t *at = forge(FORGED - 2 * PAGE);
+	struct scry_elf_copies copies[MANY];
+	struct scry_elf *elfs[MANY] = {NULL};
+	struct scry_mem mem;
+	uint64_t bias;
+
+	(void)state;
+	assert_int_equal(scry_mem_open(&mem, getpid(), 0), 0);
+	for (int i = 0; i < MANY; i++) {
+		copies[i] = (struct scry_elf_copies){.mem = &mem, .left = FORGED};
+		assert_int_equal(scry_elf_open_memory(&copies[i], (uintptr_t)at, &elfs[i], &bias),
+				 i == MANY - 1 ? -EFBIG : 0);
+	}
+	assert_non_null(strstr(scry_error(), "256 MiB"));
+	assert_int_equal(copies[MANY - 1].kept, 0);
+	scry_elf_close(elfs[0]);
+	scry_elf_copies_done(&copies[0]);
+	copies[0].left = FORGED;
+	assert_int_equal(scry_elf_open_memory(&copies[0], (uintptr_t)at, &elfs[0], &bias), 0);
+	for (int i = 0; i < MANY; i++) {
+		scry_elf_close(elfs[i]);
+		scry_elf_copies_done(&copies[i]);
+	}
+	scry_mem_close(&mem);
+	munmap(at, FORGED);
+}
+
 static void test_none(void **state)
 {
 	struct scry_modules *t = scry_modules_new(0);
@@ -232,8 +325,9 @@ static int set_up(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_twice),	     cmocka_unit_test(test_other_file),
-		cmocka_unit_test(test_written_anew), cmocka_unit_test(test_vdso),
+		cmocka_unit_test(test_twice),	      cmocka_unit_test(test_other_file),
+		cmocka_unit_test(test_written_anew),  cmocka_unit_test(test_vdso),
+		cmocka_unit_test(test_copy_of_holes), cmocka_unit_test(test_copies_in_all),
 		cmocka_unit_test(test_none),
 	};
 

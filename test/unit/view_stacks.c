@@ -159,6 +159,31 @@ static void native(void **state)
 	close(fd);
 }
 
+/* A recording's note that writes to the clipboard of the terminal: no renderer lets it. */
+static void note_is_escaped(void **state)
+{
+	static const char *const files[] = {"note.txt", "note.json", "note.folded",
+					    "note.speedscope.json"};
+	const struct scry_view_opts whole = {.sort = SCRY_VIEW_SORT_DEFAULT, .stacks = true};
+	struct golden rec = golden_begin();
+	struct scry_ev_note note = {.text_str = golden_str(&rec, "\x1b]52;c;AAAA\a\r\xc2\x9b")};
+	int fd;
+
+	golden_beginning(&rec, "stacks", 4711);
+	golden_put(&rec, SCRY_EVENT_NOTE, &note, sizeof(note));
+	golden_totals(&rec, 4711, 0);
+	fd = golden_end(&rec);
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		struct scry_buf page = {0};
+
+		golden_show(fd, "stacks", files[i], &whole, &page);
+		assert_non_null(strstr(scry_buf_str(&page), "1b]52;c;AAAA\\"));
+		assert_null(strpbrk(scry_buf_str(&page), "\x1b\a\r\x9b"));
+		scry_buf_done(&page);
+	}
+	close(fd);
+}
+
 static void weights_exclude_each_other(void **state)
 {
 	const struct scry_view_opts both = {.times = {.cpu = true, .gvl = true}};
@@ -172,6 +197,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(forms),
 		cmocka_unit_test(native),
+		cmocka_unit_test(note_is_escaped),
 		cmocka_unit_test(weights_exclude_each_other),
 	};
 
