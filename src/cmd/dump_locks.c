@@ -45,6 +45,17 @@ static const struct method *find_method(const char *name)
 	return NULL;
 }
 
+/* Is a call of Timeout.timeout among the frames? It raises in the thread, whatever that waits for.
+ */
+static bool is_timed(const struct scry_walk *w, const struct scry_dump_frame *frames)
+{
+	for (size_t i = 0; i < w->count; i++)
+		if (frames[i].name && (!strcmp(frames[i].name, "Timeout.timeout") ||
+				       !strcmp(frames[i].name, "Timeout#timeout")))
+			return true;
+	return false;
+}
+
 /* Index of the next frame from `i` on that is shown; w->count: none. */
 static size_t shown(const struct scry_walk *w, const struct scry_dump_frame *frames, size_t i)
 {
@@ -78,6 +89,7 @@ void scry_dump_lock_find(struct scry_dump *d, const struct scry_walk *w,
 	if (scry_mem_u64(&d->ruby->mem, t->lock.self_at, &t->lock.object))
 		return;
 	t->lock.kind = m->kind;
+	t->lock.is_timed = is_timed(w, frames);
 	t->lock.cfp = w->end - w->count * l->frame_size;
 	t->lock.class_length = strcspn(frames[i].name, "#");
 	t->lock.class = frames[i].name;
@@ -124,7 +136,7 @@ static void find_owner(const struct scry_dump *d, const struct scry_ruby_thread 
 	lock->is_other_fiber = owner.is_other_fiber;
 }
 
-/* --- deadlocks -------------------------------------------------------------------------------- */
+/* --- cycles ----------------------------------------------------------------------------------- */
 
 /* The thread that `at` waits for, in a way that ends only when that one goes on; `count`: none. */
 static size_t next_of(const struct scry_dump *d, size_t count, size_t at)
@@ -201,7 +213,7 @@ static void find_cycles(struct scry_dump *d, const struct scry_ruby_thread *thre
 			continue;
 		if (!is_held && !stands(d, threads, count, i))
 			continue;
-		d->deadlocks++;
+		d->cycles++;
 		do {
 			d->threads[at].lock.is_in_cycle = true;
 			d->threads[at].lock.cycle = i;

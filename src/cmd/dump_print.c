@@ -315,7 +315,7 @@ void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
 		put_core(d, &buf);
 	else
 		put_stopped(d, &buf);
-	scry_dump_put_deadlocks(d, &buf);
+	scry_dump_put_cycles(d, &buf);
 	for (size_t i = 0; i < d->count; i++) {
 		if (d->threads[i].same_as != i)
 			continue;
@@ -414,7 +414,7 @@ int scry_dump_json(const struct scry_dump *d, FILE *out)
 	json_core(&j, d);
 	scry_json_key(&j, "other_threads");
 	scry_json_u64(&j, d->others);
-	scry_dump_json_deadlocks(&j, d);
+	scry_dump_json_cycles(&j, d);
 	json_fibers(&j, d);
 	scry_json_key(&j, "threads");
 	scry_json_array_begin(&j);
