@@ -9,11 +9,9 @@
 #include "sys/core.h"
 #include "sys/proc.h"
 #include "vm/ruby_symbol.h"
-
 struct scry_stw;
 struct scry_dump_native;
 struct scry_fibers;
-
 struct scry_dump_frame {
 	bool is_native;	  /* of native code: path is its object, name its symbol or "" */
 	uint64_t address; /* of a native one: its pc */
@@ -43,9 +41,10 @@ struct scry_dump_lock { /* what a thread waits for */
 	size_t owner;	       /* index of the thread that holds it; else the count of threads */
 	bool is_other_fiber;   /* a fiber of that thread's does, which is not its present one */
 	bool is_free, is_in_cycle;
-	bool is_timed;	 /* within Timeout.timeout, which may end the wait */
-	const char *why; /* the owner is not known, because; NULL */
-	size_t cycle;	 /* is_in_cycle: index of its first thread */
+	bool is_timed;	       /* within Timeout.timeout, which may end the wait */
+	const char *why;       /* the owner is not known, because; NULL */
+	size_t cycle;	       /* is_in_cycle: index of its first thread */
+	size_t first, waiters; /* the first that waits for this object; of that one: how many do */
 };
 
 struct scry_dump_thread {
@@ -64,6 +63,7 @@ struct scry_dump_thread {
 	size_t count;
 	struct scry_dump_lock lock;
 	size_t same_as; /* index of the first thread with the same frames and wait; its own */
+	size_t alike, next_alike, last_alike; /* of the first: how many; their list, 0 ends it */
 };
 
 struct scry_dump_place {		 /* where fibers wait */
@@ -98,8 +98,8 @@ void scry_dump_wait(const struct scry_dump *d, const struct scry_task_now *now,
 /* What its newest method waits for, into t->lock, without the owner. `frames` as for weaving. */
 void scry_dump_lock_find(struct scry_dump *d, const struct scry_walk *w,
 			 const struct scry_dump_frame *frames, struct scry_dump_thread *t);
-/* Who holds what all threads wait for, and cycles. is_held: nobody can move. */
-void scry_dump_lock_owners(struct scry_dump *d, bool is_held);
+/* Who holds what all threads wait for, and cycles. is_held: nobody can move. 0 or -ENOMEM. */
+int scry_dump_lock_owners(struct scry_dump *d, bool is_held);
 
 /* Fibers that do not run; where memory is big, only if is_asked. 0 or -errno with a sentence. */
 int scry_dump_fibers_take(struct scry_dump *d, bool is_asked);

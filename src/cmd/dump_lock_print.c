@@ -27,12 +27,7 @@ static void put_object(const struct scry_dump_lock *lock, struct scry_buf *buf)
 /* Other threads that wait for the same. */
 static size_t others(const struct scry_dump *d, const struct scry_dump_lock *lock)
 {
-	size_t n = 0;
-
-	for (size_t i = 0; i < d->count; i++)
-		n += d->threads[i].lock.kind != SCRY_DUMP_LOCK_NONE &&
-		     d->threads[i].lock.object == lock->object;
-	return n - 1;
+	return d->threads[lock->first].lock.waiters - 1;
 }
 
 static void put_holder(const struct scry_dump *d, const struct scry_dump_lock *lock,

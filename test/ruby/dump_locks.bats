@@ -79,6 +79,24 @@ deadlocked() {
 	no grep -q '^deadlock' "$T/out"
 }
 
+@test "of many threads that wait for one, each is asked for its object once" {
+	command -v strace >/dev/null || skip "no strace: run make deps"
+	start many "$RUBY" -e '
+	  last = nil
+	  all = 250.times.map { Thread.new { sleep 0.01 until last; last.join } }
+	  last = Thread.new { Thread.current.name = "last"; sleep }
+	  sleep 0.01 until all.all? { |t| t.stop? && t.backtrace[0] =~ /join/ }
+	  $stdout.syswrite("ready")
+	  sleep'
+	wait_for 30 in_file ready "$T/many.out"
+	strace -f -qq -e trace=process_vm_readv,pread64 -o "$T/calls" "$SCRY" dump --json -p "$PID" >"$T/dump.json"
+	json_is "$T/dump.json" 'w = r["threads"].map { |t| t["waits_for"] }.compact
+	  w.size == 250 && w.all? { |x| x["owner_name"] == "last" && x["others"] == 249 }'
+	[ "$(wc -l <"$T/calls")" -lt $((250 * 250)) ] # a read for each pair would be more
+	"$SCRY" dump -p "$PID" >"$T/out"
+	grep -q '^250 threads alike: ' "$T/out"
+}
+
 @test "threads that take two Mutexes in turn, but in one order, are no deadlock" {
 	start order "$RUBY" -e '
 	  a, b = Mutex.new, Mutex.new
