@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/map.h"
 #include "base/opt.h"
 #include "cmd/cmd.h"
 #include "sys/stop_the_world.h"
@@ -119,16 +120,43 @@ static bool is_alike(const struct scry_dump_thread *a, const struct scry_dump_th
 	return memcmp(a->frames, b->frames, a->count * sizeof(*a->frames)) == 0;
 }
 
-static void group(struct scry_dump *d)
+/* Of what is_alike compares most. */
+static uint64_t hash_of(const struct scry_dump_thread *t)
 {
-	for (size_t i = 0; i < d->count; i++) {
-		size_t at = 0;
+	const unsigned char *bytes = (const unsigned char *)t->frames;
+	uint64_t h = t->lock.object * 31 + (uint64_t)t->state;
 
-		while (at < i &&
-		       !(d->threads[at].same_as == at && is_alike(&d->threads[at], &d->threads[i])))
-			at++;
-		d->threads[i].same_as = at;
+	for (size_t i = 0; i < t->count * sizeof(*t->frames); i++)
+		h = (h ^ bytes[i]) * 0x100000001b3ull; /* FNV-1a */
+	for (const char *c = t->wait; *c; c++)
+		h = (h ^ (unsigned char)*c) * 0x100000001b3ull;
+	return h;
+}
+
+/* A thread is compared with the first that has its hash. */
+static int group(struct scry_dump *d)
+{
+	struct scry_map firsts; /* index + 1 */
+	int err = 0;
+
+	scry_map_init(&firsts, d->count);
+	for (size_t i = 0; i < d->count && !err; i++) {
+		struct scry_dump_thread *t = &d->threads[i], *first = t;
+		uint64_t *found = scry_map_ref(&firsts, hash_of(t));
+
+		err = found ? 0 : -ENOMEM;
+		if (found && *found && is_alike(&d->threads[*found - 1], t))
+			first = &d->threads[*found - 1];
+		else if (found && !*found)
+			*found = i + 1;
+		t->same_as = (size_t)(first - d->threads);
+		first->alike++;
+		if (first != t)
+			d->threads[first->last_alike].next_alike = i;
+		first->last_alike = i;
 	}
+	scry_map_done(&firsts);
+	return err;
 }
 
 static ssize_t list_tasks(const struct scry_dump *d, pid_t **ret)
@@ -194,13 +222,12 @@ static int take(struct scry_dump *d, const struct dump_opts *opts)
 	if (!err)
 		err = take_stacks(d, opts->pause ? &world : NULL);
 	if (!err)
-		scry_dump_lock_owners(d, opts->pause);
+		err = scry_dump_lock_owners(d, opts->pause);
 	if (opts->pause) {
 		scry_stw_release(&world);
 		d->pause_ns = world.pause_ns;
 	}
-	group(d);
-	return err;
+	return err ? err : group(d);
 }
 
 static int print(struct scry_dump *d, const struct dump_opts *opts)

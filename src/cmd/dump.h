@@ -9,17 +9,14 @@
 #include "sys/core.h"
 #include "sys/proc.h"
 #include "vm/ruby_symbol.h"
-
 struct scry_stw;
 struct scry_dump_native;
 struct scry_fibers;
-
 struct scry_dump_frame {
 	bool is_native;	  /* of native code: path is its object, name its symbol or "" */
 	uint64_t address; /* of a native one: its pc */
 	uint64_t offset;  /* of a native one: from the symbol, else from the object */
-	const char *path, *name,
-		*label; /* of scry_dump.symbols; a C method's path is its caller's */
+	const char *path, *name, *label; /* of scry_dump.symbols; of C, the caller's path */
 	uint32_t line;
 	bool is_c;
 };
@@ -44,8 +41,10 @@ struct scry_dump_lock { /* what a thread waits for */
 	size_t owner;	       /* index of the thread that holds it; else the count of threads */
 	bool is_other_fiber;   /* a fiber of that thread's does, which is not its present one */
 	bool is_free, is_in_cycle;
-	const char *why; /* the owner is not known, because; NULL */
-	size_t cycle;	 /* is_in_cycle: index of its first thread */
+	bool is_timed;	       /* within Timeout.timeout, which may end the wait */
+	const char *why;       /* the owner is not known, because; NULL */
+	size_t cycle;	       /* is_in_cycle: index of its first thread */
+	size_t first, waiters; /* the first that waits for this object; of that one: how many do */
 };
 
 struct scry_dump_thread {
@@ -64,6 +63,7 @@ struct scry_dump_thread {
 	size_t count;
 	struct scry_dump_lock lock;
 	size_t same_as; /* index of the first thread with the same frames and wait; its own */
+	size_t alike, next_alike, last_alike; /* of the first: how many; their list, 0 ends it */
 };
 
 struct scry_dump_place {		 /* where fibers wait */
@@ -82,7 +82,7 @@ struct scry_dump {
 	struct scry_dump_thread *threads;
 	size_t count;
 	size_t others;		   /* tasks that run no Ruby */
-	size_t deadlocks;	   /* cycles of threads that wait for each other */
+	size_t cycles;		   /* of threads that wait for each other */
 	bool has_fibers;	   /* they were looked for */
 	struct scry_fibers *found; /* has the texts of places */
 	struct scry_dump_place *places;
@@ -98,8 +98,8 @@ void scry_dump_wait(const struct scry_dump *d, const struct scry_task_now *now,
 /* What its newest method waits for, into t->lock, without the owner. `frames` as for weaving. */
 void scry_dump_lock_find(struct scry_dump *d, const struct scry_walk *w,
 			 const struct scry_dump_frame *frames, struct scry_dump_thread *t);
-/* Who holds what all threads wait for, and cycles. is_held: nobody can move. */
-void scry_dump_lock_owners(struct scry_dump *d, bool is_held);
+/* Who holds what all threads wait for, and cycles. is_held: nobody can move. 0 or -ENOMEM. */
+int scry_dump_lock_owners(struct scry_dump *d, bool is_held);
 
 /* Fibers that do not run; where memory is big, only if is_asked. 0 or -errno with a sentence. */
 int scry_dump_fibers_take(struct scry_dump *d, bool is_asked);
@@ -138,10 +138,10 @@ int scry_dump_mixed_merge(struct scry_dump *d, const struct scry_walk *w,
 void scry_dump_put_thread(const struct scry_dump_thread *t, struct scry_buf *buf);
 void scry_dump_put_lock(const struct scry_dump *d, const struct scry_dump_thread *t,
 			struct scry_buf *buf);
-void scry_dump_put_deadlocks(const struct scry_dump *d, struct scry_buf *buf);
+void scry_dump_put_cycles(const struct scry_dump *d, struct scry_buf *buf);
 void scry_dump_json_lock(struct scry_json *j, const struct scry_dump *d,
 			 const struct scry_dump_thread *t);
-void scry_dump_json_deadlocks(struct scry_json *j, const struct scry_dump *d);
+void scry_dump_json_cycles(struct scry_json *j, const struct scry_dump *d);
 /* All threads for a person; at most `depth` frames of each, 0: all. */
 void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out);
 /* schema scry.dump/2. 0 or -errno with a sentence. */

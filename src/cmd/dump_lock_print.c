@@ -27,12 +27,7 @@ static void put_object(const struct scry_dump_lock *lock, struct scry_buf *buf)
 /* Other threads that wait for the same. */
 static size_t others(const struct scry_dump *d, const struct scry_dump_lock *lock)
 {
-	size_t n = 0;
-
-	for (size_t i = 0; i < d->count; i++)
-		n += d->threads[i].lock.kind != SCRY_DUMP_LOCK_NONE &&
-		     d->threads[i].lock.object == lock->object;
-	return n - 1;
+	return d->threads[lock->first].lock.waiters - 1;
 }
 
 static void put_holder(const struct scry_dump *d, const struct scry_dump_lock *lock,
@@ -95,15 +90,30 @@ void scry_dump_put_lock(const struct scry_dump *d, const struct scry_dump_thread
 	scry_buf_printf(buf, "\n");
 }
 
-/* "thread 12 "a" waits for Thread::Mutex 0x1, which thread 13 "b" holds, which waits for ..." */
-void scry_dump_put_deadlocks(const struct scry_dump *d, struct scry_buf *buf)
+/* Of the cycle of `first`: may the wait of one of its threads end by itself? */
+static bool is_timed(const struct scry_dump *d, size_t first)
 {
-	for (size_t i = 0; i < d->count && d->deadlocks; i++) {
+	bool is = false;
+	size_t at = first;
+
+	do {
+		is |= d->threads[at].lock.is_timed;
+		at = d->threads[at].lock.owner;
+	} while (at != first);
+	return is;
+}
+
+/* "thread 12 "a" waits for Thread::Mutex 0x1, which thread 13 "b" holds, which waits for ..." */
+void scry_dump_put_cycles(const struct scry_dump *d, struct scry_buf *buf)
+{
+	for (size_t i = 0; i < d->count && d->cycles; i++) {
 		size_t at = i;
 
 		if (!d->threads[i].lock.is_in_cycle || d->threads[i].lock.cycle != i)
 			continue;
-		scry_buf_printf(buf, "deadlock: thread ");
+		scry_buf_printf(buf, is_timed(d, i)
+					     ? "a cycle of locks; Timeout may end it: thread "
+					     : "deadlock: thread ");
 		scry_dump_put_thread(&d->threads[i], buf);
 		do {
 			const struct scry_dump_lock *lock = &d->threads[at].lock;
@@ -173,14 +183,14 @@ void scry_dump_json_lock(struct scry_json *j, const struct scry_dump *d,
 }
 
 /* Lists of thread ids, each waiting for the one behind it and the last for the first. */
-void scry_dump_json_deadlocks(struct scry_json *j, const struct scry_dump *d)
+static void json_cycles(struct scry_json *j, const struct scry_dump *d, bool are_timed)
 {
-	scry_json_key(j, "deadlocks");
 	scry_json_array_begin(j);
 	for (size_t i = 0; i < d->count; i++) {
 		size_t at = i;
 
-		if (!d->threads[i].lock.is_in_cycle || d->threads[i].lock.cycle != i)
+		if (!d->threads[i].lock.is_in_cycle || d->threads[i].lock.cycle != i ||
+		    is_timed(d, i) != are_timed)
 			continue;
 		scry_json_array_begin(j);
 		do {
@@ -190,4 +200,12 @@ void scry_dump_json_deadlocks(struct scry_json *j, const struct scry_dump *d)
 		scry_json_array_end(j);
 	}
 	scry_json_array_end(j);
+}
+
+void scry_dump_json_cycles(struct scry_json *j, const struct scry_dump *d)
+{
+	scry_json_key(j, "deadlocks");
+	json_cycles(j, d, false);
+	scry_json_key(j, "timed_cycles");
+	json_cycles(j, d, true);
 }

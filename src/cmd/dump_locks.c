@@ -6,11 +6,14 @@
  * that wait for each other counts only when it stood still: none of them has run from before the
  * first word of it was read again until after the last.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/dump.h"
 #include "vm/ruby_locks.h"
+
+#define TRIES 3 /* a cycle's thread may wake for a moment */
 
 static const struct method {
 	const char *class, *name;
@@ -43,6 +46,17 @@ static const struct method *find_method(const char *name)
 		    !strcmp(methods[i].name, mark + 1))
 			return &methods[i];
 	return NULL;
+}
+
+/* Is a call of Timeout.timeout among the frames? It raises in the thread, whatever that waits for.
+ */
+static bool is_timed(const struct scry_walk *w, const struct scry_dump_frame *frames)
+{
+	for (size_t i = 0; i < w->count; i++)
+		if (frames[i].name && (!strcmp(frames[i].name, "Timeout.timeout") ||
+				       !strcmp(frames[i].name, "Timeout#timeout")))
+			return true;
+	return false;
 }
 
 /* Index of the next frame from `i` on that is shown; w->count: none. */
@@ -78,6 +92,7 @@ void scry_dump_lock_find(struct scry_dump *d, const struct scry_walk *w,
 	if (scry_mem_u64(&d->ruby->mem, t->lock.self_at, &t->lock.object))
 		return;
 	t->lock.kind = m->kind;
+	t->lock.is_timed = is_timed(w, frames);
 	t->lock.cfp = w->end - w->count * l->frame_size;
 	t->lock.class_length = strcspn(frames[i].name, "#");
 	t->lock.class = frames[i].name;
@@ -85,29 +100,17 @@ void scry_dump_lock_find(struct scry_dump *d, const struct scry_walk *w,
 
 /* --- owners ----------------------------------------------------------------------------------- */
 
-static size_t thread_with(const struct scry_dump *d, const struct scry_ruby_thread *threads,
-			  size_t count, uint64_t object)
-{
-	uint64_t self;
-
-	for (size_t i = 0; i < count; i++)
-		if (!scry_mem_u64(&d->ruby->mem, threads[i].th + d->ruby->layout.th_self, &self) &&
-		    self == object)
-			return i;
-	return count;
-}
-
 /* Who keeps thread `at` waiting. */
-static void find_owner(const struct scry_dump *d, const struct scry_ruby_thread *threads,
-		       size_t count, struct scry_dump_lock *lock)
+static void find_owner(const struct scry_dump *d, const struct scry_ruby_thread_index *index,
+		       struct scry_dump_lock *lock)
 {
 	uint64_t mutex = lock->object;
-	struct scry_ruby_owner owner = {.thread = count};
+	struct scry_ruby_owner owner;
 
-	lock->owner = count;
+	lock->owner = index->count;
 	if (lock->kind == SCRY_DUMP_LOCK_THREAD) {
-		lock->owner = thread_with(d, threads, count, lock->object);
-		lock->why = lock->owner == count ? "that thread has ended" : NULL;
+		lock->owner = scry_ruby_thread_with_self(index, lock->object);
+		lock->why = lock->owner == index->count ? "that thread has ended" : NULL;
 		return;
 	}
 	if (lock->kind == SCRY_DUMP_LOCK_MONITOR &&
@@ -117,14 +120,14 @@ static void find_owner(const struct scry_dump *d, const struct scry_ruby_thread 
 	}
 	if (lock->kind != SCRY_DUMP_LOCK_MUTEX && lock->kind != SCRY_DUMP_LOCK_MONITOR)
 		return;
-	scry_ruby_mutex_owner(d->ruby, threads, count, mutex, &owner);
+	scry_ruby_mutex_owner(d->ruby, index, mutex, &owner);
 	lock->owner = owner.thread;
 	lock->why = owner.why;
 	lock->is_free = owner.is_free;
 	lock->is_other_fiber = owner.is_other_fiber;
 }
 
-/* --- deadlocks -------------------------------------------------------------------------------- */
+/* --- cycles ----------------------------------------------------------------------------------- */
 
 /* The thread that `at` waits for, in a way that ends only when that one goes on; `count`: none. */
 static size_t next_of(const struct scry_dump *d, size_t count, size_t at)
@@ -144,8 +147,8 @@ struct stand {
 };
 
 /* Is the thread where it was, and waits for the same? */
-static bool waits_still(const struct scry_dump *d, const struct scry_ruby_thread *threads,
-			size_t count, size_t at)
+static bool waits_still(const struct scry_dump *d, const struct scry_ruby_thread_index *index,
+			size_t at)
 {
 	const struct scry_dump_thread *t = &d->threads[at];
 	struct scry_dump_lock again = t->lock;
@@ -155,31 +158,26 @@ static bool waits_still(const struct scry_dump *d, const struct scry_ruby_thread
 	    cfp != t->lock.cfp || scry_mem_u64(&d->ruby->mem, t->lock.self_at, &again.object) ||
 	    again.object != t->lock.object)
 		return false;
-	find_owner(d, threads, count, &again);
+	find_owner(d, index, &again);
 	return again.owner == t->lock.owner;
 }
 
-/* Of the cycle that `first` is in. */
-static bool stands(const struct scry_dump *d, const struct scry_ruby_thread *threads, size_t count,
-		   size_t first)
+/* Of the cycle of `length` that `first` is in. */
+static bool stands(const struct scry_dump *d, const struct scry_ruby_thread_index *index,
+		   size_t first, size_t length)
 {
-	struct stand *all = calloc(count, sizeof(*all));
+	struct stand *all = calloc(length, sizeof(*all));
 	bool does = all != NULL;
-	size_t i = 0, at = first;
+	size_t at = first;
 
-	do {
-		if (!all)
-			return false;
-		scry_task_open(&all[i].task, d->proc.pid, threads[at].tid);
+	for (size_t i = 0; i < length && all; i++, at = d->threads[at].lock.owner) {
+		scry_task_open(&all[i].task, d->proc.pid, index->threads[at].tid);
 		scry_task_read(&all[i].task, &all[i].now);
-		does &= threads[at].tid && !all[i].now.is_running;
-		i++;
-		at = d->threads[at].lock.owner;
-	} while (at != first);
-	for (size_t j = 0; j < i; j++, at = d->threads[at].lock.owner)
-		does &= waits_still(d, threads, count, at);
-	while (i > 0) {
-		i--;
+		does &= index->threads[at].tid && !all[i].now.is_running;
+	}
+	for (size_t i = 0; i < length && does; i++, at = d->threads[at].lock.owner)
+		does &= waits_still(d, index, at);
+	for (size_t i = 0; i < length && all; i++) {
 		does &= scry_task_rests(&all[i].task, &all[i].now);
 		scry_task_close(&all[i].task);
 	}
@@ -187,43 +185,107 @@ static bool stands(const struct scry_dump *d, const struct scry_ruby_thread *thr
 	return does;
 }
 
-/* Marks the threads of each cycle with its first one. */
-static void find_cycles(struct scry_dump *d, const struct scry_ruby_thread *threads, size_t count,
-			bool is_held)
+/* Marks the threads of the cycle that `at` is in with its first one, if it stands. */
+static void take_cycle(struct scry_dump *d, const struct scry_ruby_thread_index *index, size_t at,
+		       bool is_held)
 {
-	for (size_t i = 0; i < count; i++) {
-		size_t at = i, steps = 0;
+	const size_t start = at;
+	size_t first = at, length = 0;
+	bool does = is_held;
 
-		do
-			at = next_of(d, count, at);
-		while (at < count && at != i && ++steps < count);
-		if (at != i || d->threads[i].lock.is_in_cycle)
-			continue;
-		if (!is_held && !stands(d, threads, count, i))
-			continue;
-		d->deadlocks++;
-		do {
-			d->threads[at].lock.is_in_cycle = true;
-			d->threads[at].lock.cycle = i;
-			at = d->threads[at].lock.owner;
-		} while (at != i);
-	}
+	do {
+		first = at < first ? at : first;
+		length++;
+		at = d->threads[at].lock.owner;
+	} while (at != start);
+	for (int try = 0; try < TRIES && !does; try++)
+		does = stands(d, index, first, length);
+	if (!does)
+		return;
+	d->cycles++;
+	do {
+		d->threads[at].lock.is_in_cycle = true;
+		d->threads[at].lock.cycle = first;
+		at = d->threads[at].lock.owner;
+	} while (at != start);
 }
 
-void scry_dump_lock_owners(struct scry_dump *d, bool is_held)
+/* Each thread is passed once: `turn` says from which one it was reached first. */
+static int find_cycles(struct scry_dump *d, const struct scry_ruby_thread_index *index,
+		       bool is_held)
+{
+	size_t *turn = calloc(index->count + 1, sizeof(*turn));
+
+	if (!turn)
+		return -ENOMEM;
+	for (size_t i = 0; i < index->count; i++) {
+		size_t at = i;
+
+		while (at < index->count && !turn[at]) {
+			turn[at] = i + 1;
+			at = next_of(d, index->count, at);
+		}
+		if (at < index->count && turn[at] == i + 1)
+			take_cycle(d, index, at, is_held);
+	}
+	free(turn);
+	return 0;
+}
+
+/* What the first that waits for an object was told holds for all that do. */
+static int find_owners(struct scry_dump *d, const struct scry_ruby_thread_index *index)
+{
+	struct scry_map firsts; /* by object: index + 1 */
+	int err = 0;
+
+	scry_map_init(&firsts, index->count);
+	for (size_t i = 0; i < index->count && !err; i++) {
+		struct scry_dump_lock *lock = &d->threads[i].lock, *same;
+		uint64_t *first;
+
+		if (lock->kind == SCRY_DUMP_LOCK_NONE)
+			continue;
+		first = scry_map_ref(&firsts, lock->object);
+		if (!first) {
+			err = -ENOMEM;
+			break;
+		}
+		*first = *first ? *first : i + 1;
+		lock->first = (size_t)*first - 1;
+		same = &d->threads[lock->first].lock;
+		same->waiters++;
+		if (same == lock || same->kind != lock->kind) {
+			find_owner(d, index, lock);
+			continue;
+		}
+		lock->owner = same->owner;
+		lock->why = same->why;
+		lock->is_free = same->is_free;
+		lock->is_other_fiber = same->is_other_fiber;
+	}
+	scry_map_done(&firsts);
+	return err;
+}
+
+int scry_dump_lock_owners(struct scry_dump *d, bool is_held)
 {
 	struct scry_ruby_thread *threads = calloc(d->count + 1, sizeof(*threads));
+	struct scry_ruby_thread_index index;
 	size_t count = 0;
+	int err;
 
 	if (!threads)
-		return;
+		return -ENOMEM;
 	while (count < d->count && !d->threads[count].is_other) {
 		threads[count] = d->threads[count].ruby;
 		count++;
 	}
-	for (size_t i = 0; i < count; i++)
-		if (d->threads[i].lock.kind != SCRY_DUMP_LOCK_NONE)
-			find_owner(d, threads, count, &d->threads[i].lock);
-	find_cycles(d, threads, count, is_held || d->core);
+	err = scry_ruby_thread_index_init(d->ruby, threads, count, &index);
+	if (!err)
+		err = find_owners(d, &index);
+	if (!err)
+		err = find_cycles(d, &index, is_held || d->core);
+	scry_ruby_thread_index_done(&index);
 	free(threads);
+	return err;
 }

@@ -51,19 +51,14 @@ static void put_state(const struct scry_dump *d, const struct scry_dump_thread *
 static void put_head(const struct scry_dump *d, size_t at, struct scry_buf *buf)
 {
 	const struct scry_dump_thread *t = &d->threads[at];
-	size_t same = 0;
 
-	for (size_t i = at; i < d->count; i++)
-		same += d->threads[i].same_as == at;
-	if (same > 1)
-		scry_buf_printf(buf, "%zu threads alike: ", same);
+	if (t->alike > 1)
+		scry_buf_printf(buf, "%zu threads alike: ", t->alike);
 	else
 		scry_buf_printf(buf, "thread ");
-	for (size_t i = at, shown = 0; i < d->count; i++) {
-		if (d->threads[i].same_as != at)
-			continue;
-		if (shown++)
-			scry_buf_printf(buf, ", ");
+	scry_dump_put_thread(t, buf);
+	for (size_t i = t->next_alike; i; i = d->threads[i].next_alike) {
+		scry_buf_printf(buf, ", ");
 		scry_dump_put_thread(&d->threads[i], buf);
 	}
 	scry_buf_printf(buf, ": ");
@@ -315,7 +310,7 @@ void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
 		put_core(d, &buf);
 	else
 		put_stopped(d, &buf);
-	scry_dump_put_deadlocks(d, &buf);
+	scry_dump_put_cycles(d, &buf);
 	for (size_t i = 0; i < d->count; i++) {
 		if (d->threads[i].same_as != i)
 			continue;
@@ -414,7 +409,7 @@ int scry_dump_json(const struct scry_dump *d, FILE *out)
 	json_core(&j, d);
 	scry_json_key(&j, "other_threads");
 	scry_json_u64(&j, d->others);
-	scry_dump_json_deadlocks(&j, d);
+	scry_dump_json_cycles(&j, d);
 	json_fibers(&j, d);
 	scry_json_key(&j, "threads");
 	scry_json_array_begin(&j);

@@ -6,6 +6,7 @@
 #ifndef SCRY_VM_RUBY_LOCKS_H
 #define SCRY_VM_RUBY_LOCKS_H
 
+#include "base/map.h"
 #include "vm/ruby.h"
 
 struct scry_ruby_owner {
@@ -15,9 +16,25 @@ struct scry_ruby_owner {
 	const char *why;     /* not known, because; NULL */
 };
 
-/* Who of these `count` threads holds the Mutex at VALUE `mutex`? */
-void scry_ruby_mutex_owner(const struct scry_ruby *ruby, const struct scry_ruby_thread *threads,
-			   size_t count, uint64_t mutex, struct scry_ruby_owner *ret);
+/* Threads by the words that mean them, read once: of many threads many wait. */
+struct scry_ruby_thread_index {
+	const struct scry_ruby_thread *threads; /* the caller's */
+	size_t count;
+	struct scry_map by_th, by_self; /* to index */
+};
+
+/* 0, or -ENOMEM; _done is legal, and due, in both cases. */
+int scry_ruby_thread_index_init(const struct scry_ruby *ruby,
+				const struct scry_ruby_thread *threads, size_t count,
+				struct scry_ruby_thread_index *ret);
+void scry_ruby_thread_index_done(struct scry_ruby_thread_index *index);
+
+/* The thread whose object is VALUE `self`; `count`: none. */
+size_t scry_ruby_thread_with_self(const struct scry_ruby_thread_index *index, uint64_t self);
+
+/* Who of these threads holds the Mutex at VALUE `mutex`? */
+void scry_ruby_mutex_owner(const struct scry_ruby *ruby, const struct scry_ruby_thread_index *index,
+			   uint64_t mutex, struct scry_ruby_owner *ret);
 
 /* The Mutex that the Monitor at VALUE `monitor` has: the one object of that class which its struct
  * names. 0, or -ENOENT. */

@@ -26,7 +26,7 @@ right() {
 # deadlocked FILE: the one cycle is the two threads that the program names so.
 deadlocked() {
 	json_is "$1" 'ids = r["threads"].select { |t| %w[left right].include?(t["name"]) }.map { |t| t["tid"] }
-	  r["deadlocks"].map(&:sort) == [ids.sort]'
+	  r["deadlocks"].map(&:sort) == [ids.sort] && r["timed_cycles"].empty?'
 }
 
 @test "owners of Mutex and Monitor, queues, conditions, joins, full names, and a deadlock" {
@@ -59,6 +59,42 @@ deadlocked() {
 	"$SCRY" dump --json --core "$T/core.$PID" >"$T/core.json"
 	right "$T/core.json"
 	deadlocked "$T/core.json"
+}
+
+@test "a cycle in which a thread waits within Timeout.timeout is no deadlock" {
+	start timed "$RUBY" -rtimeout -e '
+	  def named(name, &block) = Thread.new { Thread.current.name = name; block.call }
+	  a, b = Mutex.new, Mutex.new
+	  left = named("left") { a.lock; sleep 0.01 until b.locked?; Timeout.timeout(1000) { b.lock } }
+	  right = named("right") { b.lock; sleep 0.01 until a.locked?; a.lock }
+	  sleep 0.01 until [left, right].all? { |t| t.stop? && t.backtrace[0] =~ /lock./ }
+	  $stdout.syswrite("ready")
+	  sleep'
+	wait_for 10 in_file ready "$T/timed.out"
+	"$SCRY" dump --json -p "$PID" >"$T/dump.json"
+	json_is "$T/dump.json" 'ids = r["threads"].select { |t| %w[left right].include?(t["name"]) }.map { |t| t["tid"] }
+	  r["deadlocks"].empty? && r["timed_cycles"].map(&:sort) == [ids.sort]'
+	"$SCRY" dump -p "$PID" >"$T/out"
+	grep -qE '^a cycle of locks; Timeout may end it: thread [0-9]+ "(left|right)" waits for ' "$T/out"
+	no grep -q '^deadlock' "$T/out"
+}
+
+@test "of many threads that wait for one, each is asked for its object once" {
+	command -v strace >/dev/null || skip "no strace: run make deps"
+	start many "$RUBY" -e '
+	  last = nil
+	  all = 250.times.map { Thread.new { sleep 0.01 until last; last.join } }
+	  last = Thread.new { Thread.current.name = "last"; sleep }
+	  sleep 0.01 until all.all? { |t| t.stop? && t.backtrace[0] =~ /join/ }
+	  $stdout.syswrite("ready")
+	  sleep'
+	wait_for 30 in_file ready "$T/many.out"
+	strace -f -qq -e trace=process_vm_readv,pread64 -o "$T/calls" "$SCRY" dump --json -p "$PID" >"$T/dump.json"
+	json_is "$T/dump.json" 'w = r["threads"].map { |t| t["waits_for"] }.compact
+	  w.size == 250 && w.all? { |x| x["owner_name"] == "last" && x["others"] == 249 }'
+	[ "$(wc -l <"$T/calls")" -lt $((250 * 250)) ] # a read for each pair would be more
+	"$SCRY" dump -p "$PID" >"$T/out"
+	grep -q '^250 threads alike: ' "$T/out"
 }
 
 @test "threads that take two Mutexes in turn, but in one order, are no deadlock" {
