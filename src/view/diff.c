@@ -368,12 +368,14 @@ static void push_totals(const struct diff *d)
 		      {.number = n->gc_count - m->gc_count, .is_unknown = !has_numbers}),
 		TOTAL(is_data, "from_ns", "", SCRY_CELL_NUMBER, scry_cell_number(m->since_ns)),
 		TOTAL(is_data, "to_ns", "", SCRY_CELL_NUMBER, scry_cell_number(n->since_ns)),
-		TOTAL(true, "rows_grown", "rows have grown", SCRY_CELL_COUNT,
-		      scry_cell_number(d->grown)),
-		TOTAL(true, "rows_shrunk", "rows have shrunk", SCRY_CELL_COUNT,
-		      scry_cell_number(d->shrunk)),
-		TOTAL(true, "rows_same", "rows have not changed, not listed", SCRY_CELL_COUNT,
-		      scry_cell_number(d->same)),
+		TOTAL(true, "rows_grown", d->grown == 1 ? "row has grown" : "rows have grown",
+		      SCRY_CELL_COUNT, scry_cell_number(d->grown)),
+		TOTAL(true, "rows_shrunk", d->shrunk == 1 ? "row has shrunk" : "rows have shrunk",
+		      SCRY_CELL_COUNT, scry_cell_number(d->shrunk)),
+		TOTAL(true, "rows_same",
+		      d->same == 1 ? "row has not changed, not listed"
+				   : "rows have not changed, not listed",
+		      SCRY_CELL_COUNT, scry_cell_number(d->same)),
 #undef TOTAL
 	};
 	struct scry_pair pairs[sizeof(rows) / sizeof(rows[0])];

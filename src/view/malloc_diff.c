@@ -247,9 +247,12 @@ static void push_totals(const struct diff *d)
 		DELTA("allocated_growth", "blocks allocated or resized", t.allocated - f.allocated),
 		DELTA("bytes_growth", "bytes asked for", t.bytes - f.bytes),
 		DELTA("temporary_growth", "blocks temporary", t.temporary - f.temporary),
-		{"rss_peak_bytes_growth", "resident bytes at most", SCRY_CELL_DELTA, 0,
+		{"rss_peak_bytes_growth", "resident bytes, the most seen", SCRY_CELL_DELTA, 0,
 		 scry_cell_known(to->rss_peak - from->rss_peak, has_rss)},
-		COUNT("rows_same", "callers have not changed, not listed", d->same),
+		COUNT("rows_same",
+		      d->same == 1 ? "caller has not changed, not listed"
+				   : "callers have not changed, not listed",
+		      d->same),
 	};
 
 	d->doc->ops->totals(d->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));

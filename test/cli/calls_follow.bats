@@ -160,3 +160,10 @@ all_are_shown() {
 	cat "$T/err"
 	grep -qE "^scry calls: pid [0-9]+ \([23] programs\), " "$T/err"
 }
+
+@test "functions that were watched and not called: a note, which names its process once" {
+	"$SCRY" calls -c -x labs -x getppid -- sh -c 'exec env true' >"$T/out" 2>&1
+	cat "$T/out"
+	grep -qE "[0-9]+ functions? (was|were) watched, and (not|none was) called" "$T/out"
+	no grep -E "process [0-9]+: process" "$T/out"
+}

@@ -643,10 +643,10 @@ static int finish(struct scry_watch *w)
 	if (!t->root && !w->events && t->count && !w->opts->follow && !kept)
 		scry_watch_note(
 			w,
-			t->count == 1 ? "process %d: %u function was watched, and not called: %s"
-				      : "process %d: %u functions were watched, and none was "
-					"called: %s the first",
-			w->proc.pid, t->count, scry_demangle_shown(t->functions[0].symbol).text);
+			t->count == 1 ? "%u function was watched, and not called: %s"
+				      : "%u functions were watched, and none was called; the first "
+					"of them: %s",
+			t->count, scry_demangle_shown(t->functions[0].symbol).text);
 	if (!t->root)
 		scry_calls_requests_note(w->opts->instrument_opts, &t->hooks, t->first);
 	return r < 0 ? r : 0;
