@@ -1,7 +1,8 @@
 /*
  * The calls-tree view: which traced functions called which, summed over all threads. A call is
  * below the one that was open in its thread when it began; functions between them that are not
- * traced are not seen. A call that was left stays open until its place on the stack is used again.
+ * traced are not seen. What is still open above a call that ends was left, or is of a coroutine:
+ * nothing is put below it any more, but a return of it that comes late counts.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,11 +26,13 @@ struct node {
 	uint32_t parent;	 /* index + 1; 0: none */
 	uint32_t child, sibling; /* the same, in order of total time, once linked */
 	uint64_t calls, returned, total_ns, below_ns;
+	uint64_t known_ns; /* its own, or those below it where it was left */
 };
 
 struct open_call {
-	uint64_t key;
+	uint64_t thread;
 	uint32_t node, below; /* node + 1; open call + 1 that it is in, or next free */
+	bool is_stacked;      /* among those that the thread is in */
 };
 
 struct tree {
@@ -38,12 +41,13 @@ struct tree {
 	struct scry_call_functions functions;
 	struct scry_map by_name; /* symbol and module -> number */
 	struct scry_map by_path; /* parent << 32 | that -> node + 1 */
+	struct scry_map by_call; /* key of an open call -> it + 1 */
 	struct scry_map tops;	 /* thread -> its innermost open call + 1 */
 	struct node *nodes;
 	uint32_t count, room;
 	struct open_call *open;
 	uint32_t open_count, open_room, free_open;
-	uint64_t calls, total_ns;
+	uint64_t calls, returned, total_ns;
 };
 
 static int no_memory(void)
@@ -109,53 +113,71 @@ static int on_call(struct tree *t, const struct scry_event *event)
 	const struct scry_call_function *f =
 		scry_call_functions_find(&t->functions, call->pid, call->function);
 	uint64_t *top;
+	uint64_t *at;
 	uint32_t node, i;
 
 	if (!f || (t->opts->pid && t->opts->pid != call->pid))
 		return 0;
 	top = scry_map_ref(&t->tops, thread_key(call->pid, event->tid));
 	node = top ? node_of(t, *top ? t->open[*top - 1].node : 0, &f->ev) : 0;
-	i = node ? new_open(t) : 0;
+	at = node ? scry_map_ref(&t->by_call, scry_call_key(call->pid, call->call)) : NULL;
+	i = at ? new_open(t) : 0;
 	if (!i)
 		return no_memory();
+	*at = i;
 	t->calls++;
 	t->nodes[node - 1].calls++;
-	t->open[i - 1] = (struct open_call){
-		.key = scry_call_key(call->pid, call->call), .node = node, .below = (uint32_t)*top};
+	t->open[i - 1] = (struct open_call){.thread = thread_key(call->pid, event->tid),
+					    .node = node,
+					    .below = (uint32_t)*top,
+					    .is_stacked = true};
 	*top = i;
 	return 0;
 }
 
-/* It is nearly always the innermost one; with system calls between, one near to it. */
+/* Takes a call, and those above it, from the stack of its thread. */
+static void unstack(struct tree *t, uint32_t i)
+{
+	uint64_t *top = scry_map_ref(&t->tops, t->open[i - 1].thread);
+
+	while (top && t->open[i - 1].is_stacked) {
+		struct open_call *o = &t->open[*top - 1];
+
+		o->is_stacked = false;
+		*top = o->below;
+	}
+}
+
 static void on_return(struct tree *t, const struct scry_event *event)
 {
 	const struct scry_ev_return *ret = (const void *)(event + 1);
-	const uint64_t key = scry_call_key(ret->pid, ret->call);
-	uint64_t *top = scry_map_ref(&t->tops, thread_key(ret->pid, event->tid));
-	uint32_t above = 0, i = top ? (uint32_t)*top : 0;
+	uint64_t i;
 	struct node *n;
 
-	while (i && t->open[i - 1].key != key) {
-		above = i;
-		i = t->open[i - 1].below;
-	}
-	if (!i)
+	if (!scry_map_remove(&t->by_call, scry_call_key(ret->pid, ret->call), &i))
 		return;
+	unstack(t, (uint32_t)i);
 	n = &t->nodes[t->open[i - 1].node - 1];
 	if (ret->how != SCRY_RETURN_LEFT) {
+		t->returned++;
 		n->returned++;
 		n->total_ns += ret->duration_ns;
 		if (n->parent)
 			t->nodes[n->parent - 1].below_ns += ret->duration_ns;
-		else
-			t->total_ns += ret->duration_ns;
 	}
-	if (above)
-		t->open[above - 1].below = t->open[i - 1].below;
-	else
-		*top = t->open[i - 1].below;
 	t->open[i - 1].below = t->free_open;
-	t->free_open = i;
+	t->free_open = (uint32_t)i;
+}
+
+/* A node comes behind its parent. */
+static void sum_up(struct tree *t)
+{
+	for (uint32_t i = t->count; i-- > 0;) {
+		struct node *n = &t->nodes[i];
+
+		n->known_ns = n->known_ns > n->total_ns ? n->known_ns : n->total_ns;
+		*(n->parent ? &t->nodes[n->parent - 1].known_ns : &t->total_ns) += n->known_ns;
+	}
 }
 
 struct order {
@@ -271,7 +293,7 @@ static void judge(const struct tree *t, struct scry_doc *doc)
 	}
 	if (!most) {
 		scry_buf_printf(&buf, "nothing was seen: no call was made");
-	} else if (!t->total_ns) {
+	} else if (!t->returned) {
 		scry_text_things(&buf, t->calls, "calls");
 		scry_buf_printf(&buf, ", of which none has returned");
 	} else {
@@ -317,6 +339,7 @@ int scry_view_calls_tree(struct scry_reader *reader, const struct scry_view_opts
 
 	scry_map_init(&t.by_name, NODES_MAX);
 	scry_map_init(&t.by_path, NODES_MAX);
+	scry_map_init(&t.by_call, 2 * OPEN_MAX);
 	scry_map_init(&t.tops, THREADS_MAX);
 	scry_call_functions_init(&t.functions);
 	scry_data_quality_init(&quality, reader);
@@ -326,6 +349,7 @@ int scry_view_calls_tree(struct scry_reader *reader, const struct scry_view_opts
 		quality.noun = "calls";
 		quality.shown = t.calls;
 		scry_data_quality_push(&quality, doc);
+		sum_up(&t);
 		judge(&t, doc);
 		push(&t, doc);
 	}
@@ -333,6 +357,7 @@ int scry_view_calls_tree(struct scry_reader *reader, const struct scry_view_opts
 	free(t.open);
 	scry_map_done(&t.by_name);
 	scry_map_done(&t.by_path);
+	scry_map_done(&t.by_call);
 	scry_map_done(&t.tops);
 	scry_call_functions_done(&t.functions);
 	return r;

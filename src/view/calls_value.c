@@ -209,11 +209,19 @@ static uint64_t cut_to(uint64_t n, uint64_t size)
 	return size < 8 ? n & ((1ull << 8 * size) - 1) : n;
 }
 
-static bool show_enum(const struct shown *s, const struct scry_type *t, uint64_t n)
+static bool show_enum(const struct shown *s, const struct scry_type *t, uint64_t n, bool is_signed)
 {
+	struct scry_call_values *v = s->out->values;
+
 	for (uint32_t i = 0; i < t->count; i++) {
 		if (cut_to((uint64_t)t->names[i].value, t->size) != cut_to(n, t->size))
 			continue;
+		if (v && !v->count) {
+			v->is_enum = true;
+			v->enumerated = (struct scry_doc_value){
+				.kind = is_signed ? SCRY_VALUE_SIGNED : SCRY_VALUE_UNSIGNED,
+				.number = is_signed ? n : cut_to(n, t->size)};
+		}
 		if (s->out->text)
 			put(s, t->names[i].name);
 		else
@@ -232,7 +240,7 @@ static void show_integer(const struct shown *s, const struct value *v, uint64_t 
 			 t->kind == SCRY_TYPE_INT || t->kind == SCRY_TYPE_LONG;
 	bool is_address = v->lens == SCRY_LENS_GUESS && n + SMALL > 2 * SMALL;
 
-	if (v->lens == SCRY_LENS_ENUM && show_enum(s, t, n))
+	if (v->lens == SCRY_LENS_ENUM && show_enum(s, t, n, is_signed))
 		return;
 	if (t->kind == SCRY_TYPE_CHAR &&
 	    (v->lens == SCRY_LENS_NONE || v->lens == SCRY_LENS_STRING)) {
@@ -471,6 +479,7 @@ static void show_string(const struct shown *s, const struct value *v)
 		return;
 	}
 	if (s->out->values) {
+		s->out->values->is_cut |= e.is_cut;
 		push(s, (struct scry_doc_value){.kind = SCRY_VALUE_TEXT,
 						.bytes = (const char *)v->bytes,
 						.number = e.count});

@@ -13,6 +13,9 @@ struct scry_call_values {	       /* zeroed: empty */
 	struct scry_doc_value *values; /* their texts are owned */
 	size_t count, room;
 	bool failed;
+	bool is_cut;  /* a text among them goes on behind what was recorded */
+	bool is_enum; /* the first one is the name of this number */
+	struct scry_doc_value enumerated;
 };
 void scry_call_values_done(struct scry_call_values *v);
 

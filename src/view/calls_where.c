@@ -280,27 +280,39 @@ static int order_of(const struct scry_doc_value *v, const struct step *s)
 	return (size < s->number) != is_negative ? -1 : 1;
 }
 
-static enum scry_call_where_answer compare(const struct scry_doc_value *v, const struct step *s)
+/* A text that was cut begins with what is known of it: more than that cannot be told. */
+static enum scry_call_where_answer compare_text(const struct scry_doc_value *v,
+						const struct step *s, bool is_cut)
 {
+	const size_t want = strlen(s->text);
 	char *text;
 	bool is_like, is_same;
 
-	if (s->is_text != (v->kind == SCRY_VALUE_TEXT))
+	if (is_cut && (s->relation == LIKE || s->relation == UNLIKE ||
+		       (want >= v->number && !memcmp(s->text, v->bytes, v->number))))
 		return SCRY_WHERE_UNKNOWN;
-	if (!s->is_text)
-		return v->kind == SCRY_VALUE_SIGNED || v->kind == SCRY_VALUE_UNSIGNED ||
-				       v->kind == SCRY_VALUE_HEX || v->kind == SCRY_VALUE_BOOL
-			       ? answer(is_true(s->relation, order_of(v, s)))
-			       : SCRY_WHERE_UNKNOWN;
 	text = strndup(v->bytes, v->number);
 	if (!text)
 		return SCRY_WHERE_UNKNOWN;
 	is_like = fnmatch(s->text, text, 0) == 0;
-	is_same = strlen(s->text) == v->number && !memcmp(s->text, v->bytes, v->number);
+	is_same = want == v->number && !memcmp(s->text, v->bytes, v->number);
 	free(text);
 	if (s->relation == LIKE || s->relation == UNLIKE)
 		return answer(is_like == (s->relation == LIKE));
 	return answer(is_same == (s->relation == EQUAL));
+}
+
+static enum scry_call_where_answer compare(const struct scry_doc_value *v, const struct step *s,
+					   bool is_cut)
+{
+	if (s->is_text != (v->kind == SCRY_VALUE_TEXT))
+		return SCRY_WHERE_UNKNOWN;
+	if (s->is_text)
+		return compare_text(v, s, is_cut);
+	return v->kind == SCRY_VALUE_SIGNED || v->kind == SCRY_VALUE_UNSIGNED ||
+			       v->kind == SCRY_VALUE_HEX || v->kind == SCRY_VALUE_BOOL
+		       ? answer(is_true(s->relation, order_of(v, s)))
+		       : SCRY_WHERE_UNKNOWN;
 }
 
 static enum scry_call_where_answer look(const struct step *s, const struct scry_call_image *image,
@@ -317,7 +329,7 @@ static enum scry_call_where_answer look(const struct step *s, const struct scry_
 	if (s->subject == DURATION)
 		return has_returned ? compare(&(struct scry_doc_value){.kind = SCRY_VALUE_UNSIGNED,
 								       .number = ret->duration_ns},
-					      s)
+					      s, false)
 				    : SCRY_WHERE_UNKNOWN;
 	if (s->subject == ARGUMENT && s->argument < scry_call_args_shown(proto, image->call) &&
 	    !(call->flags & SCRY_CALL_HAS_NO_ARGS))
@@ -325,7 +337,8 @@ static enum scry_call_where_answer look(const struct step *s, const struct scry_
 	if (s->subject == RESULT && has_returned)
 		scry_call_show_result(image, proto, &out);
 	if (!values.failed && values.count)
-		a = compare(&values.values[0], s);
+		a = compare(values.is_enum && !s->is_text ? &values.enumerated : &values.values[0],
+			    s, values.is_cut);
 	scry_call_values_done(&values);
 	return a;
 }

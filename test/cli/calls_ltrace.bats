@@ -80,6 +80,21 @@ caller() {
 	scry_ends 2 calls -c --where 'ret < 0' -- true
 }
 
+@test "--where: a text that was cut is compared only as far as it is known; an enum has its number, too" {
+	for where in 'arg1 ~ "*a"' 'arg1 !~ "*b"' 'arg1 == "aaa"' 'arg1 != "aaa"' 'arg1 == "aaaaa"'; do
+		caller 60 -s 3 --where "$where && ret == 50" -e strlen@MAIN
+		! grep -q '^strlen(' "$T/lines.txt"
+		grep -q "1 call was not shown: what --where compares was not recorded" "$T/lines.txt" "$T/scry.err"
+	done
+	caller 60 -s 3 --where 'arg1 != "b" && ret == 50' -e strlen@MAIN
+	[ "$(grep -c '^strlen("aaa"\.\.\.' "$T/lines.txt")" -eq 1 ]
+	echo "ulong work_fold(addr, enum(TWO=2, NINE=9));" >"$T/enum.conf"
+	for where in 'arg2 == 2' 'arg2 < 3' 'arg2 == "TWO"'; do
+		caller 2 -F "$T/enum.conf" --where "$where" -e work_fold@MAIN
+		[ "$(grep -c '^work_fold(.*TWO)' "$T/lines.txt")" -eq 2 ]
+	done
+}
+
 @test "--where with a bare number is ltrace's -w" {
 	caller 2 --where 1 -e 'work_*@MAIN'
 	[ "$(grep -c '^ > target_caller_lazy(' "$T/lines.txt")" -eq 2 ]
