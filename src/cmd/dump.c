@@ -24,6 +24,7 @@
 
 #define LOOK_AGAIN_NS 3000000 /* for what a thread has run between two looks */
 #define LOOKS 5
+#define FRAMES_BYTES (64ull << 20) /* of all threads; JSON has three times as much */
 #define DEPTH_DEFAULT UINT64_MAX
 
 struct dump_opts {
@@ -38,10 +39,21 @@ struct dump_opts {
 static int take_stacks(struct scry_dump *d, const struct scry_stw *world)
 {
 	struct scry_walk walk;
+	uint64_t bytes = 0;
 	int err = scry_walk_init(&walk);
 
-	for (size_t i = 0; i < d->count && !err; i++)
-		err = scry_dump_stack(d, world, &walk, &d->threads[i]);
+	for (size_t i = 0; i < d->count && !err; i++) {
+		struct scry_dump_thread *t = &d->threads[i];
+
+		if (bytes >= FRAMES_BYTES) {
+			t->is_left_out = true;
+			t->verdict = SCRY_WALK_EMPTY;
+			d->left_out++;
+			continue;
+		}
+		err = scry_dump_stack(d, world, &walk, t);
+		bytes += (t->count > walk.count ? t->count : walk.count) * sizeof(*t->frames);
+	}
 	scry_walk_done(&walk);
 	return err;
 }

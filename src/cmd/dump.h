@@ -1,7 +1,6 @@
 /* What `scry dump` has found out about the threads of a process, and how it is printed. */
 #ifndef SCRY_CMD_DUMP_H
 #define SCRY_CMD_DUMP_H
-
 #include "base/buf.h"
 #include "base/json.h"
 #include "name/thread_state.h"
@@ -54,6 +53,7 @@ struct scry_dump_thread {
 	char wait[512]; /* "read(7), pipe"; "" */
 	enum scry_walk_verdict verdict;
 	bool is_other;		   /* it runs no Ruby: native frames only */
+	bool is_left_out;	   /* its frames were not read: those of others fill the room */
 	bool is_cut, has_signal;   /* has_signal: it is the one that the core's signal hit */
 	bool is_running, is_apart; /* no native frames: it runs; Ruby's could not be woven in */
 	enum scry_native_end end;  /* of its native frames */
@@ -83,6 +83,7 @@ struct scry_dump {
 	size_t count;
 	size_t others;		   /* tasks that run no Ruby */
 	size_t cycles;		   /* of threads that wait for each other */
+	size_t left_out;	   /* threads without frames: there was no room for more */
 	bool has_fibers;	   /* they were looked for */
 	struct scry_fibers *found; /* has the texts of places */
 	struct scry_dump_place *places;
@@ -94,7 +95,6 @@ struct scry_dump {
 /* What it waits for, into t->wait; t->state is known. */
 void scry_dump_wait(const struct scry_dump *d, const struct scry_task_now *now,
 		    struct scry_dump_thread *t);
-
 /* What its newest method waits for, into t->lock, without the owner. `frames` as for weaving. */
 void scry_dump_lock_find(struct scry_dump *d, const struct scry_walk *w,
 			 const struct scry_dump_frame *frames, struct scry_dump_thread *t);

@@ -306,13 +306,18 @@ void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
 		scry_text_duration(&buf, d->pause_ns);
 	}
 	scry_buf_printf(&buf, "\n");
+	if (d->left_out)
+		scry_buf_printf(&buf,
+				"incomplete: the frames of %zu threads, and what these wait for, "
+				"are left out: those of the others fill 64 MiB\n",
+				d->left_out);
 	if (d->core)
 		put_core(d, &buf);
 	else
 		put_stopped(d, &buf);
 	scry_dump_put_cycles(d, &buf);
 	for (size_t i = 0; i < d->count; i++) {
-		if (d->threads[i].same_as != i)
+		if (d->threads[i].same_as != i || d->threads[i].is_left_out)
 			continue;
 		scry_buf_printf(&buf, "\n");
 		put_thread(d, i, depth, &buf);
@@ -372,6 +377,8 @@ static void json_thread(struct scry_json *j, const struct scry_dump *d,
 	scry_json_u64(j, t->unnamed);
 	scry_json_key(j, "is_cut");
 	scry_json_bool(j, t->is_cut);
+	scry_json_key(j, "is_left_out");
+	scry_json_bool(j, t->is_left_out);
 	if (d->native) {
 		scry_json_key(j, "native_end");
 		scry_json_text(j, t->is_running	    ? "running"
@@ -409,6 +416,8 @@ int scry_dump_json(const struct scry_dump *d, FILE *out)
 	json_core(&j, d);
 	scry_json_key(&j, "other_threads");
 	scry_json_u64(&j, d->others);
+	scry_json_key(&j, "left_out");
+	scry_json_u64(&j, d->left_out);
 	scry_dump_json_cycles(&j, d);
 	json_fibers(&j, d);
 	scry_json_key(&j, "threads");

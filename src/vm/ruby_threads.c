@@ -13,7 +13,7 @@
 #include "vm/ruby.h"
 
 #define RACTORS_MAX 4096u
-#define THREADS_MAX 65536u
+#define THREADS_MAX 65536u /* of all ractors */
 #define TRIES 3
 #define STAND_MAX 256u /* words; of longer lists nothing is told */
 
@@ -178,8 +178,9 @@ static int explain(const struct scry_ruby *ruby, int err)
 				 (int)ruby->pid);
 	if (err == -EAGAIN)
 		return scry_fail(-ENOTSUP,
-				 "the lists of ractors and threads in process %d do not close",
-				 (int)ruby->pid);
+				 "the lists of ractors and threads in process %d do not close, or "
+				 "have more than %u threads",
+				 (int)ruby->pid, THREADS_MAX);
 	if (err == -ESRCH)
 		return scry_fail(err, "process %d is gone", (int)ruby->pid);
 	return scry_fail(err, "no memory for the threads of process %d", (int)ruby->pid);
@@ -196,7 +197,7 @@ static ssize_t walk_threads(const struct scry_ruby *ruby, const struct tids *tid
 
 	for (size_t i = 0; i < ractors.count && !err; i++) {
 		err = walk_ring(&ruby->mem, ractors.at[i] + l->ractor_threads, l->th_node,
-				THREADS_MAX, &ths);
+				THREADS_MAX - ths.count, &ths);
 		while (owners.count < ths.count && !err)
 			err = push(&owners, ractors.at[i]);
 	}
