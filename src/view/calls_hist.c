@@ -32,7 +32,7 @@ struct hist {
 	struct scry_map by_name; /* symbol and module -> row + 1 */
 	struct row *rows;
 	size_t count, room;
-	uint64_t calls;
+	uint64_t calls, left;
 };
 
 static uint32_t step_of(uint64_t ns)
@@ -72,11 +72,15 @@ static int on_return(struct hist *h, const struct scry_ev_return *ret)
 		scry_call_functions_find(&h->functions, ret->pid, ret->function);
 	struct row *row;
 
-	if (!f || ret->how == SCRY_RETURN_LEFT || (h->opts->pid && h->opts->pid != ret->pid))
+	if (!f || (h->opts->pid && h->opts->pid != ret->pid))
 		return 0;
 	if (!scry_grep_matches_symbol(&h->grep,
 				      scry_reader_string(h->reader, f->ev.symbol_str, NULL)))
 		return 0;
+	if (ret->how == SCRY_RETURN_LEFT) {
+		h->left++;
+		return 0;
+	}
 	row = row_of(h, &f->ev);
 	if (!row)
 		return scry_fail(-ENOMEM, "no memory for %zu functions", h->count);
@@ -140,6 +144,10 @@ static void push(const struct hist *h, struct scry_doc *doc)
 		push_row(h, &h->rows[i], doc);
 	if (!h->count)
 		scry_doc_remark(doc, "no call has returned");
+	if (h->left)
+		scry_doc_remark(doc, "%llu more %s left by an exception or longjmp",
+				(unsigned long long)h->left,
+				h->left == 1 ? "call was" : "calls were");
 }
 
 /* Where the most calls of the first function lie. */

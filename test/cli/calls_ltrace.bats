@@ -153,3 +153,17 @@ caller() {
 	! grep -qE '= [0-9]+ E[A-Z]+$' "$T/lines"
 	"$SCRY" report --json "$T/x.scry" | grep -q '"result": -2, "error": "ENOENT"'
 }
+
+@test "--tree and --hist: calls that exceptions left are closed in the tree, and said beside the histogram" {
+	cat >"$T/left.cc" <<'EOF'
+extern "C" __attribute__((noinline)) int deep(int n) { if (!n) throw 1; return deep(n - 1) + 1; }
+extern "C" __attribute__((noinline)) int outer(int n) { try { deep(2); } catch (int) { n++; } return n; }
+int main() { return outer(outer(outer(0))) != 3; }
+EOF
+	g++ -O1 -o "$T/left" "$T/left.cc"
+	"$SCRY" calls -q -x 'deep+outer@MAIN' --force -o "$T/x.scry" -- "$T/left" >"$T/scry.out" 3>&-
+	"$SCRY" report --view calls-tree --json "$T/x.scry" >"$T/t.json"
+	json_is "$T/t.json" 'r["rows"].map { |x| x.values_at("depth", "function", "calls") } == [[0, "outer", 3], [1, "deep", 3], [2, "deep", 3], [3, "deep", 3]]'
+	"$SCRY" report --view calls-hist "$T/x.scry" >"$T/hist"
+	grep -q "[0-9] more calls were left by an exception or longjmp" "$T/hist"
+}
