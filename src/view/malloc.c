@@ -461,8 +461,11 @@ static void push_totals(struct malloc_view *v)
 		{"end_blocks", "blocks of it", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(p->live.blocks)},
 		{"rss_peak_bytes",
-		 "resident bytes (anonymous), the most seen by looks now and then", SCRY_CELL_COUNT,
-		 0, scry_cell_known(p->rss_peak, has_rss)},
+		 p->rss_peak < p->peak.bytes
+			 ? "resident bytes (anonymous), the most seen by looks now and then: fewer "
+			   "than were live (not touched, or gone between two looks)"
+			 : "resident bytes (anonymous), the most seen by looks now and then",
+		 SCRY_CELL_COUNT, 0, scry_cell_known(p->rss_peak, has_rss)},
 		{"held_peak_bytes", "bytes that malloc held of the kernel's, the most seen",
 		 SCRY_CELL_COUNT, 0, scry_cell_known(p->held_peak, p->held_peak != 0)},
 		{"rss_explained_pct", "% of them are explained by what live blocks took up",
