@@ -3,8 +3,8 @@
  * 'arg2 > 4096 && ret < 0', 'duration >= 5ms', 'arg1 ~ "*.conf" || !(ret == 0)'.
  *
  * Values are those that JSON has: numbers with the sign of their type, texts. A comparison with
- * what was not recorded, or of a text with a number, is neither true nor false; so is that of a text
- * that was cut with a pattern, or with a text that begins with it. An enum is a number, too.
+ * what was not recorded, or of a text with a number, is neither true nor false; so is that of a
+ * text that was cut with a pattern, or with a text that begins with it. An enum is a number, too.
  */
 #ifndef SCRY_VIEW_CALLS_WHERE_H
 #define SCRY_VIEW_CALLS_WHERE_H
