@@ -107,9 +107,10 @@ int scry_malloc_new(const struct scry_malloc_opts *opts, struct scry_malloc **re
 
 	if (!m)
 		return no_memory();
-	m->calls.callers = opts->origin ? scry_malloc_callers_fork(opts->origin->calls.callers,
-								   (pid_t)opts->producer.pid)
-					: scry_malloc_callers_new((pid_t)opts->producer.pid);
+	m->calls.callers =
+		opts->origin ? scry_malloc_callers_fork(opts->origin->calls.callers,
+							(pid_t)opts->producer.pid, opts->is_closed)
+			     : scry_malloc_callers_new((pid_t)opts->producer.pid, opts->is_closed);
 	r = m->calls.callers ? scry_malloc_addresses_init(&m->calls.addresses, opts->memory)
 			     : -ENOMEM;
 	if (r == 0)
@@ -133,8 +134,8 @@ int scry_malloc_fork(struct scry_malloc *parent, const struct scry_malloc_opts *
 	m = new_one(opts);
 	if (!m)
 		return no_memory();
-	m->calls.callers =
-		scry_malloc_callers_fork(parent->calls.callers, (pid_t)opts->producer.pid);
+	m->calls.callers = scry_malloc_callers_fork(parent->calls.callers,
+						    (pid_t)opts->producer.pid, opts->is_closed);
 	m->calls.ns = parent->calls.ns;
 	scry_stream_clock_of(m->stream, parent->stream);
 	r = m->calls.callers

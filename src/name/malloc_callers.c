@@ -64,15 +64,16 @@ static struct scry_malloc_callers *callers_of(pid_t pid, struct scry_modules *na
 	return c;
 }
 
-struct scry_malloc_callers *scry_malloc_callers_new(pid_t pid)
+struct scry_malloc_callers *scry_malloc_callers_new(pid_t pid, bool is_closed)
 {
-	return callers_of(pid, scry_modules_new(pid));
+	return callers_of(
+		pid, scry_modules_of(&(struct scry_space){.pid = pid, .no_memory = is_closed}));
 }
 
 struct scry_malloc_callers *scry_malloc_callers_fork(const struct scry_malloc_callers *parent,
-						     pid_t pid)
+						     pid_t pid, bool is_closed)
 {
-	struct scry_malloc_callers *c = scry_malloc_callers_new(pid);
+	struct scry_malloc_callers *c = scry_malloc_callers_new(pid, is_closed);
 
 	if (!c || scry_modules_is_fork(c->native, parent->native))
 		return c;

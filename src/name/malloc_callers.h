@@ -21,12 +21,13 @@
 
 struct scry_malloc_callers;
 
-/* Looks at what is mapped in process `pid` (0: names stay unknown). NULL: no memory. */
-struct scry_malloc_callers *scry_malloc_callers_new(pid_t pid);
+/* Looks at what is mapped in process `pid` (0: names stay unknown), by its files alone where its
+ * memory is not to be opened (is_closed). NULL: no memory. */
+struct scry_malloc_callers *scry_malloc_callers_new(pid_t pid, bool is_closed);
 /* Of a fork child: one that has ended already, or runs another program, had what its parent has
  * mapped. */
 struct scry_malloc_callers *scry_malloc_callers_fork(const struct scry_malloc_callers *parent,
-						     pid_t pid);
+						     pid_t pid, bool is_closed);
 /* Where its names come from: lent. */
 struct scry_modules *scry_malloc_callers_modules(const struct scry_malloc_callers *c);
 void scry_malloc_callers_free(struct scry_malloc_callers *c);

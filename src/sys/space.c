@@ -35,6 +35,9 @@ int scry_space_elf(const struct scry_space *space, const struct scry_map_entry *
 
 int scry_space_mem(const struct scry_space *space, struct scry_mem *ret)
 {
+	if (space->no_memory)
+		return scry_fail(-EACCES, "the memory of process %d is not opened",
+				 (int)space->pid);
 	if (!space->core)
 		return scry_mem_open(ret, space->pid, 0);
 	*ret = scry_core_mem(space->core);

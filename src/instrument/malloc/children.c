@@ -182,6 +182,7 @@ struct scry_malloc_opts scry_malloc_children_opts(struct scry_watch *entered, ui
 		.own_start = inj->header.text,
 		.own_end = inj->header.shared + inj->header.shared_size,
 		.is_glibc = m->family.is_glibc && !*m->family.prefix,
+		.is_closed = entered->opts->preload,
 		.has_stacks = m->has_stacks,
 		.on_fork = scry_watch_pool(entered) ? scry_malloc_children_fork : NULL,
 		.on_fork_arg = entered,
