@@ -88,8 +88,8 @@ void scry_opt_help(const struct scry_opt *rows, size_t count, FILE *out);
 bool scry_opt_helped(void);
 
 /*
- * For completion: while a reader is set, scry_opt_parse and its kin hand it the rows, parse nothing
- * and return -ECANCELED; NULL ends that. The rows are good during the call.
+ * For completion: while a reader is set, scry_opt_parse and the functions after it hand it the
+ * rows, parse nothing and return -ECANCELED; NULL ends that. The rows are good during the call.
  */
 typedef void scry_opt_reader(const struct scry_opt *rows, size_t count, void *arg);
 void scry_opt_read_rows(scry_opt_reader *reader, void *arg);

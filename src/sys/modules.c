@@ -277,7 +277,7 @@ static struct scry_module *copy_memory(struct scry_modules *t, const struct scry
 				       uint64_t *ret_bias)
 {
 	const struct scry_map_entry *first = m;
-	struct scry_module *f;
+	struct scry_module *f, *again = NULL; /* again: what could not be copied before */
 
 	while (first->offset && first > t->maps.entries && m - first < MAPPINGS_MAX)
 		first--;
@@ -285,13 +285,16 @@ static struct scry_module *copy_memory(struct scry_modules *t, const struct scry
 		return NULL;
 	for (size_t i = 0; i < t->count; i++) {
 		f = t->modules[i];
-		if (f->copied_from == first->start && f->elf &&
-		    scry_elf_prove(f->elf, &t->mem, f->copied_bias) == SCRY_ELF_SAME) {
+		if (f->copied_from != first->start)
+			continue;
+		if (!f->elf)
+			again = f;
+		else if (scry_elf_prove(f->elf, &t->mem, f->copied_bias) == SCRY_ELF_SAME) {
 			*ret_bias = f->copied_bias;
 			return f;
 		}
 	}
-	f = t->copies.left ? add(t, m) : NULL;
+	f = again ? again : t->copies.left ? add(t, m) : NULL;
 	if (!f)
 		return NULL;
 	f->copied_from = first->start;

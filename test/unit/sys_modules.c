@@ -297,6 +297,36 @@ static void test_copies_in_all(void **state)
 	munmap(at, FORGED);
 }
 
+/* Code that is no object (a JIT's, in a file of memory) takes one place of the table, however often
+ * it is looked at. */
+static void test_no_object(void **state)
+{
+	int fd = memfd_create("jit", MFD_CLOEXEC);
+	struct scry_modules *t = scry_modules_new(getpid());
+	uint64_t bias;
+	void *jit, *work;
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, "\xc3\xc3\xc3\xc3", 4), 4);
+	jit = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	assert_ptr_not_equal(jit, MAP_FAILED);
+	for (int i = 0; i < 600; i++) { /* more than there are places */
+		scry_modules_see(t);
+		assert_null(scry_modules_at(t, (uintptr_t)jit, &bias));
+	}
+	copy_work();
+	work = dlopen(path, RTLD_NOW);
+	assert_non_null(work);
+	scry_modules_see(t);
+	assert_name(t, dlsym(work, "work_call"), "work_call");
+	scry_modules_free(t);
+	dlclose(work);
+	unlink(path);
+	munmap(jit, PAGE);
+	close(fd);
+}
+
 static void test_none(void **state)
 {
 	struct scry_modules *t = scry_modules_new(0);
@@ -328,7 +358,7 @@ int main(void)
 		cmocka_unit_test(test_twice),	      cmocka_unit_test(test_other_file),
 		cmocka_unit_test(test_written_anew),  cmocka_unit_test(test_vdso),
 		cmocka_unit_test(test_copy_of_holes), cmocka_unit_test(test_copies_in_all),
-		cmocka_unit_test(test_none),
+		cmocka_unit_test(test_no_object),     cmocka_unit_test(test_none),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, NULL);
