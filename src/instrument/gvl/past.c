@@ -88,7 +88,7 @@ static bool has_ended(const struct scry_gvl *g, const volatile struct scry_gvl_r
 	const uint64_t th = r->th;
 
 	if (!th || r->state != SCRY_GVL_OFF || r->since >= g->looks_tsc[1] || r->is_old ||
-	    r->old_wait || r->uses >= SCRY_GVL_USES_MAX)
+	    r->old_wait || r->uses >= SCRY_GVL_USES_MAX - 1) /* it will be one more */
 		return false;
 	person = scry_gvl_person_of(g, th);
 	return !(person && person->looks_gone < 2) && !is_in_first_look(g, th);
