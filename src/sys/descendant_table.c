@@ -1,4 +1,4 @@
-/* See kin.h. */
+/* See descendant_table.h. */
 #include "sys/descendant_table.h"
 
 #include <ctype.h>
