@@ -15,14 +15,14 @@
 
 #include "sys/text.h"
 
-#define SCRY_SHORT_JUMP_SHORT 2 /* bytes at the entry */
-#define SCRY_SHORT_JUMP_LONG 5	/* bytes of filler */
+#define SCRY_SHORT_JUMP_BYTES 2	    /* bytes at the entry */
+#define SCRY_SHORT_JUMP_PAD_BYTES 5 /* bytes of filler */
 
 struct scry_short_jump {
 	uint64_t entry;			     /* where the short jump goes, behind an endbr64 */
 	uint64_t pad;			     /* where the long one goes */
 	struct scry_x86_window window;	     /* displaced: of the 2 bytes */
-	uint8_t jump[SCRY_SHORT_JUMP_SHORT]; /* to the pad */
+	uint8_t jump[SCRY_SHORT_JUMP_BYTES]; /* to the pad */
 };
 
 /* Bytes that are in use: other pads, windows that reach into filler. Not sorted. */

@@ -23,7 +23,7 @@
 
 struct census {
 	size_t functions, ok, entered, by[SCRY_X86_REFUSALS];
-	size_t springs, endbr, rip, branch, call, filler, single, loops;
+	size_t short_jumps, endbr, rip, branch, call, filler, single, loops;
 };
 
 static bool verbose;
@@ -56,7 +56,7 @@ static void take_refused(struct census *c, struct scry_text *object,
 	struct scry_short_jump short_jump;
 	bool reached = scry_short_jump_plan(&request, &short_jump) == SCRY_X86_OK;
 
-	c->springs += reached;
+	c->short_jumps += reached;
 	if (!verbose)
 		return;
 	scry_text_bytes(object, range, &code);
@@ -122,7 +122,7 @@ static void print(const char *path, const struct census *c, const struct scry_te
 	for (int i = 1; i < SCRY_X86_REFUSALS; i++)
 		if (i != SCRY_X86_HOOKED && i != SCRY_X86_REACH && i != SCRY_X86_ROOM)
 			printf(" %zu |", c->by[i]);
-	printf(" %zu |\n", c->functions - c->ok - c->springs);
+	printf(" %zu |\n", c->functions - c->ok - c->short_jumps);
 	fprintf(stderr,
 		"%s: %.0f ms; ranges: %zu functions %zu cold %zu plt %zu signal, %zu bad; "
 		"%" PRIu64 " instructions, %zu errors; gaps %" PRIu64 " bytes, %zu errors; "
