@@ -130,18 +130,29 @@ static void ask(struct scry_gvl *g)
 
 /* ---- what is given back ---- */
 
-/* The place of the group; the last one has all for whose names there is no room. */
-static uint32_t group_of(struct scry_gvl_past *p, const char *name)
+/* The count: it is not there. */
+static uint32_t place_of(const struct scry_gvl_past *p, const char *name)
 {
 	uint32_t i = 0;
 
 	while (i < p->count && strcmp(p->groups[i].name, name))
 		i++;
-	if (i == SCRY_GVL_GROUPS - 1)
+	return i;
+}
+
+/* The place of the group. The last place is for the one without a name, which has all for whose
+ * names there is no room. */
+static uint32_t group_of(struct scry_gvl_past *p, const char *name)
+{
+	uint32_t i = place_of(p, name);
+
+	if (i == p->count && i >= SCRY_GVL_GROUPS - 1) {
 		name = "";
-	if (i == p->count && i < SCRY_GVL_GROUPS)
+		i = place_of(p, name);
+	}
+	if (i == p->count)
 		memcpy(p->groups[p->count++].name, name, strlen(name) + 1);
-	return i < SCRY_GVL_GROUPS ? i : SCRY_GVL_GROUPS - 1;
+	return i;
 }
 
 static uint64_t more_of(uint64_t a, uint64_t b)
