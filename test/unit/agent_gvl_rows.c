@@ -143,11 +143,30 @@ static void given_back(void **state)
 	assert_int_not_equal(row_at(comers[0]), 0);
 }
 
+/* A fork child fills the hash: the row is kept, as what comes behind it has no end. */
+static void forged_hash(void **state)
+{
+	struct scry_gvl_table *t = (struct scry_gvl_table *)gate.table;
+	uint64_t *const gone[1] = {comers[0]};
+
+	have(comers[0]);
+	have(comers[1]);
+	ask_back(t, gone, 1);
+	for (uint32_t i = 0; i < SCRY_GVL_SLOTS; i++)
+		t->slots[i] = t->slots[i] ? t->slots[i] : 3;
+	scry_gvl_let_go((uint64_t)mutex, 1);
+	assert_int_equal(t->given, 1);
+	assert_int_equal(t->ended[0].is_free, 0);
+	assert_int_equal(t->free_rows, 0);
+	assert_int_not_equal(row_at(comers[0]), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(come_and_go, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(given_back, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(forged_hash, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
