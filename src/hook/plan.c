@@ -1,6 +1,6 @@
 /*
- * Which way leads to a function: its entry, by a jump of 5 bytes or a springboard, else its
- * callers. Part of hooks.h. Reads only; everything is settled here before a byte is changed.
+ * Which way leads to a function: its entry, by a jump of 5 bytes or a short-jump trampoline, else
+ * its callers. Part of hooks.h. Reads only; everything is settled here before a byte is changed.
  */
 #include <elf.h>
 #include <errno.h>
@@ -410,7 +410,7 @@ static int use_slots(struct scry_hooks *h, struct scry_hook *row, const struct s
 	return r;
 }
 
-/* Bytes that a springboard in `object` must not use: windows and their filler, other pads. */
+/* Bytes that a trampoline in `object` must not use: windows and their filler, other pads. */
 struct taken {
 	struct scry_short_jump_taken *rows;
 	size_t count, room;
@@ -451,7 +451,7 @@ static int take_windows(const struct scry_hooks *h, const struct scry_object *ob
 	return r;
 }
 
-/* A springboard for a row whose entry has no room. */
+/* A short-jump trampoline for a row whose entry has no room. */
 static int try_short_jump(struct scry_hooks *h, size_t object, struct scry_hook *row,
 			  struct taken *t)
 {

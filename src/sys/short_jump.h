@@ -1,5 +1,5 @@
 /*
- * Springboards: hooking a function whose first bytes have no room for a jump of 5.
+ * Short-jump trampolines: hooking a function whose first bytes have no room for a jump of 5.
  *
  * A function may be entered at its third byte, make a system call there, or be two bytes long. Then
  * a short jump of 2 bytes at the entry leads to filler between functions near by, which holds the
@@ -31,7 +31,7 @@ struct scry_short_jump_taken {
 };
 
 /*
- * Plans a springboard for a range of `text`, not using the `count` ranges of `taken` (link-time
+ * Plans a trampoline for a range of `text`, not using the `count` ranges of `taken` (link-time
  * addresses). SCRY_X86_OK and *ret; SCRY_X86_SHORT: no filler within reach, or 2 bytes are too
  * many, too, or one of them is taken; else why the two bytes cannot be displaced. Pure: nothing is
  * remembered, so the caller adds [pad, pad + 5) and the window to what is taken.
