@@ -3,9 +3,9 @@
  * others cannot: hook_census [-v] FILE... prints a table in Markdown; -v lists each refused
  * function.
  *
- * The last column is what is left when springboards are used, too. Counted as hookable: the window
- * can be displaced, its copy written within reach, and nothing known leads into its inside. That no
- * thread stands there is a question to a process, not here.
+ * The last column is what is left when short-jump trampolines are used, too. Counted as hookable:
+ * the window can be displaced, its copy written within reach, and nothing known leads into its
+ * inside. That no thread stands there is a question to a process, not here.
  */
 #include <inttypes.h>
 #include <libgen.h>
@@ -61,7 +61,7 @@ static void take_refused(struct census *c, struct scry_text *object,
 		return;
 	scry_text_bytes(object, range, &code);
 	list(range, &code, why);
-	printf("    %s\n", reached ? "by a springboard" : "not by a springboard either");
+	printf("    %s\n", reached ? "by a trampoline" : "not by a trampoline either");
 }
 
 static void take_function(struct census *c, struct scry_text *object,
@@ -174,7 +174,7 @@ int main(int argc, char **argv)
 	for (int i = 1; i < SCRY_X86_REFUSALS; i++)
 		if (i != SCRY_X86_HOOKED && i != SCRY_X86_REACH && i != SCRY_X86_ROOM)
 			printf(" %s |", scry_x86_why((enum scry_x86_refusal)i));
-	printf(" not even by a springboard |\n|---|");
+	printf(" not even by a trampoline |\n|---|");
 	for (int i = 1; i < SCRY_X86_REFUSALS + 2; i++)
 		printf("---|");
 	printf("\n");

@@ -40,7 +40,7 @@ struct change {
 	uint8_t *at;
 	uint8_t jump[JUMP_FAR_BYTES];
 	uint8_t size;
-	uint8_t *pad; /* of a springboard, or NULL */
+	uint8_t *pad; /* of a short-jump trampoline, or NULL */
 	uint8_t pad_jump[SCRY_SHORT_JUMP_PAD_BYTES];
 };
 
@@ -198,7 +198,7 @@ static void plan(struct hooked *h, const struct link_map *map)
 	if (scry_elf_open_path(map->l_name, &elf) < 0 || scry_text_read(elf, &text) < 0)
 		fail_msg("%s", scry_error());
 	map_stubs(h, map->l_addr, scry_text_range_count(text));
-	/* Springboards last: all windows that need filler have it by then. */
+	/* Trampolines last: all windows that need filler have it by then. */
 	refused = calloc(scry_text_range_count(text), sizeof(*refused));
 	assert_non_null(refused);
 	for (size_t i = 0; (range = scry_text_range(text, i)); i++) {
@@ -309,7 +309,7 @@ static void compare(void (*work)(void), const char *library, uint32_t least)
 	for (size_t need = JUMP_BYTES; need; need = need == JUMP_BYTES ? JUMP_FAR_BYTES : 0) {
 		run_child(work, map, need);
 		print_message("# %s: %u functions hooked by %zu bytes, %u of them ran; of these "
-			      "%u by springboards, %u ran\n",
+			      "%u by trampolines, %u ran\n",
 			      library, said->hooked, need, said->ran, said->short_jumps,
 			      said->short_jumps_ran);
 		assert_string_equal(before, said->text);

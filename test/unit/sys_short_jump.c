@@ -1,5 +1,5 @@
 /* sys/short_jump on assembly of this file, where every byte and distance is known. What
- * springboards do in real libraries is run by sys_hooked. */
+ * trampolines do in real libraries is run by sys_hooked. */
 #include "sys/short_jump.h"
 
 #include <setjmp.h>
