@@ -96,9 +96,10 @@ static inline uint64_t word_at(const uint8_t *base, uint32_t offset)
 	return *(const uint64_t *)(base + offset);
 }
 
-/* lane.c: the first event in a fork child, of whichever instrument. 1: it has one and records from
- * now on; 0: nobody follows, no lane is free, or another thread is about to have one. `moved`, or
- * NULL, is what the instrument does in the new lane, before anybody outside can know whose that is.
+/* child_buffer.c: the first event in a fork child, of whichever instrument. 1: it has one and
+ * records from now on; 0: nobody follows, no lane is free, or another thread is about to have one.
+ * `moved`, or NULL, is what the instrument does in the new lane, before anybody outside can know
+ * whose that is.
  */
 int scry_child_buffer_claim(struct scry_state_page *g, void (*moved)(struct scry_state_page *g));
 

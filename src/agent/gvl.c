@@ -25,6 +25,7 @@ struct scry_agent_gvl scry_agent_gvl SCRY_SHARED;
 
 #define ROWS_MASK (SCRY_GVL_THREADS - 1)
 #define QUEUE_MAX 4096
+#define CLUSTER_MAX 256	    /* slots of the hash that are in use one after the other */
 #define FRAME_CFUNC 0x5555u /* vm_core.h, VM_FRAME_MAGIC_CFUNC, above 16 bits of flags */
 
 void scry_gvl_let_go(uint64_t mutex, uint32_t waits);
@@ -111,34 +112,39 @@ static uint32_t row_of(const struct moment *m, uint64_t th)
 	return 0;
 }
 
-/* Who comes behind in the hash moves up, unless it belongs there: so no gap is left before it. */
-static void close_gap(struct scry_gvl_table *t, uint32_t gap)
+/* Who comes behind in the hash moves up, unless it belongs there: so no gap is left before it. 0:
+ * too many come, which in a hash that is half full at most means that another process wrote it. */
+static int close_gap(struct scry_gvl_table *t, uint32_t gap)
 {
-	uint32_t at = gap, row;
+	uint32_t at = gap, row, end = 1;
 
-	for (uint32_t i = 1; i < SCRY_GVL_SLOTS; i++) {
+	while (end < CLUSTER_MAX && t->slots[(gap + end) % SCRY_GVL_SLOTS] & ROWS_MASK)
+		end++;
+	if (end == CLUSTER_MAX)
+		return 0;
+	for (uint32_t i = 1; i < end; i++) {
 		at = (at + 1) % SCRY_GVL_SLOTS;
 		row = t->slots[at] & ROWS_MASK;
-		if (!row)
-			break;
 		if ((at - slot_of(t->row[row].th)) % SCRY_GVL_SLOTS < (at - gap) % SCRY_GVL_SLOTS)
 			continue;
 		t->slots[gap] = (uint16_t)row;
 		gap = at;
 	}
 	t->slots[gap] = 0;
+	return 1;
 }
 
-static void free_row(struct scry_gvl_table *t, uint32_t row)
+/* 0: it is not in the hash, or is kept as close_gap says. */
+static int free_row(struct scry_gvl_table *t, uint32_t row)
 {
 	struct scry_gvl_row *r = &t->row[row];
 	const uint32_t slot = slot_of(r->th);
+	uint32_t i = 0;
 
-	for (uint32_t i = 0; i < SCRY_GVL_PROBES; i++)
-		if ((t->slots[(slot + i) % SCRY_GVL_SLOTS] & ROWS_MASK) == row) {
-			close_gap(t, (slot + i) % SCRY_GVL_SLOTS);
-			break;
-		}
+	while (i < SCRY_GVL_PROBES && (t->slots[(slot + i) % SCRY_GVL_SLOTS] & ROWS_MASK) != row)
+		i++;
+	if (i == SCRY_GVL_PROBES || !close_gap(t, (slot + i) % SCRY_GVL_SLOTS))
+		return 0;
 	r->th = 0;
 	r->state = SCRY_GVL_UNKNOWN;
 	r->uses++;
@@ -147,6 +153,7 @@ static void free_row(struct scry_gvl_table *t, uint32_t row)
 	t->free_rows++;
 	if (t->recent == row)
 		t->recent = 0;
+	return 1;
 }
 
 /* Of threads that have ended, those that the keeper has read all of. */
@@ -161,9 +168,8 @@ static __attribute__((noinline)) void give_back(struct scry_gvl_table *t)
 		const struct scry_gvl_row *r = &t->row[row];
 
 		e->is_free = row && r->th && row != t->owner && r->state == SCRY_GVL_OFF &&
-			     r->since == e->since && !(t->run_takes && t->run_row == row);
-		if (e->is_free)
-			free_row(t, row);
+			     r->since == e->since && !(t->run_takes && t->run_row == row) &&
+			     free_row(t, row);
 	}
 	t->pairs_at = !t->pairs_at;
 	__atomic_store_n(&t->given, asked, __ATOMIC_RELEASE);

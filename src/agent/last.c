@@ -10,8 +10,8 @@
  * the agent goes, that is taken out of the type, and what is left is an object that has no size.
  *
  * Heap profilers ask all objects for their size, ours too. They ask each once in a walk, and there
- * are two of ours (the other is that of moved.c); the list has the one twice. Asked twice in a row
- * it is the end.
+ * are two of ours (the other is that of compaction.c); the list has the one twice. Asked twice in a
+ * row it is the end.
  *
  * Who waits for the keeper waits with the VM's lock, for as long as there is a lease and for
  * NAPS * NAP_NS at most.

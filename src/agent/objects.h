@@ -19,7 +19,7 @@ struct scry_data_object {      /* a hidden object of the VM's heap: see scry_dat
 struct scry_agent_objects {
 	uint32_t evict;			      /* round robin */
 	uint32_t generation;		      /* part of every key: a new one forgets all */
-	struct scry_data_object anchor, last; /* moved.c, last.c */
+	struct scry_data_object anchor, last; /* compaction.c, last.c */
 	uint64_t asked_last;		      /* whose size was asked last: what it owns */
 	uint64_t major_gc_count; /* the Symbol; 0: this VM cannot say which GCs are full */
 	uint64_t compact_count;	 /* another: compactions; 0: they are followed */
@@ -65,7 +65,7 @@ void scry_take_up(struct scry_state_page *g);
 void scry_hook_off(const struct scry_state_page *g);
 void scry_objects_compacted(struct scry_state_page *g);
 
-/* moved.c: at a safepoint; anywhere the hook may be taken off. */
+/* compaction.c: at a safepoint; anywhere the hook may be taken off. */
 void scry_compaction_on(void);
 void scry_compaction_off(void);
 
@@ -107,8 +107,8 @@ uint32_t scry_slot_size(uint64_t object);
 /* How much of the gap to the next sample an object takes. */
 int64_t scry_sample_step(const struct scry_state_page *g, uint64_t object);
 
-/* moved.c: a hidden object that the VM asks for its size, and when it compacts the heap; off: no
- * more. Without a way to make one, none is there. */
+/* compaction.c: a hidden object that the VM asks for its size, and when it compacts the heap; off:
+ * no more. Without a way to make one, none is there. */
 void scry_data_object(struct scry_data_object *d, uint64_t (*size)(const void *),
 		      void (*compact)(void *));
 void scry_data_object_off(struct scry_data_object *d);

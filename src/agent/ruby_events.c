@@ -6,7 +6,7 @@
  * which puts the raw hook on. Off: the keeper clears `wanted`; the next event takes the hook off
  * from inside (legal: the VM only marks it deleted while the list runs), or a second `reconcile`
  * does. In a fork child the gate page is zero: the first event there moves it into a lane of its
- * own (lane.c), or, when it is not followed, takes the hook off that child's own list.
+ * own (child_buffer.c), or, when it is not followed, takes the hook off that child's own list.
  */
 #include "agent/load.h"
 #include "agent/objects.h"

@@ -1,7 +1,7 @@
 /*
  * Objects by hooks on the VM's own functions: every function that makes objects, and the one that
  * frees them, lead here (agent/thunk.S). Which ones they are is found out by counting
- * (cmd/makers.c). No event of the VM is on.
+ * (instrument/objects/alloc_functions.c). No event of the VM is on.
  *
  * A birth is recorded when the VM's function has returned, an end before it runs: where the VM's
  * own events stand. Both pass through while no watch is on, as for events: the VM's lock lets one
@@ -123,7 +123,7 @@ static void record_sample(struct scry_state_page *g, const struct scry_agent_pla
 		scry_sample_track(g, object);
 }
 
-/* For the host, which finds out what these functions do (cmd/makers.c). */
+/* For the host, which finds out what these functions do (instrument/objects/alloc_functions.c). */
 static struct scry_agent_probe *probe(void)
 {
 	_Static_assert(sizeof(struct scry_agent_probe) <= sizeof(scry_agent_tables.sampled.scratch),

@@ -504,7 +504,7 @@ __attribute__((noinline)) uint64_t *scry_thread_buffer_claim(struct scry_agent_t
 {
 	struct scry_agent_channel *c = channel_of(t);
 
-	if (!is_on(c) || !t->fs) /* wiped by a fork: track.h */
+	if (!is_on(c) || !t->fs) /* wiped by a fork: thread_buffer.h */
 		return 0;
 	if (is_reused(t)) {
 		uint64_t inside = t->inside;

@@ -14,7 +14,7 @@
  * from enter to leave, so that nothing of the kind happens twice in one thread (a signal handler, a
  * hooked function that calls another), and so that the host knows who would come back into the
  * agent. The whole way is plain loads and stores; only who needs a segment makes atomic operations,
- * and waits when the pool is full (track.c).
+ * and waits when the pool is full (thread_buffer.c).
  */
 #ifndef SCRY_AGENT_THREAD_BUFFER_H
 #define SCRY_AGENT_THREAD_BUFFER_H

@@ -27,7 +27,7 @@ struct scry_agent_thread {
 	uint64_t inside;  /* stack pointer of the handler that runs; 0: none */
 	uint64_t epoch_end; /* TSC */
 	uint32_t tid;	    /* 0: not known */
-	uint32_t repeats;   /* records that may still have `stamp` again: track.h */
+	uint32_t repeats;   /* records that may still have `stamp` again: thread_buffer.h */
 	uint64_t stamp;	    /* TSC */
 	/* seldom */
 	uint64_t pad;

@@ -50,8 +50,8 @@ static void chain_entry(struct scry_hooks *h, struct scry_hook *row, const struc
 		refuse(h, row, in_the_way);
 	} else if (is_jump(j, at) && row->jump == JUMP_BYTES) {
 		put_over(row, j);
-	} else if (j && j->address == at && j->size == SCRY_SHORT_JUMP_SHORT && row->pad) {
-		pad = at + SCRY_SHORT_JUMP_SHORT + (uint64_t)(int64_t)(int8_t)j->new_[1];
+	} else if (j && j->address == at && j->size == SCRY_SHORT_JUMP_BYTES && row->pad) {
+		pad = at + SCRY_SHORT_JUMP_BYTES + (uint64_t)(int64_t)(int8_t)j->new_[1];
 		j = scry_edit_under(e, pad, pad + JUMP_BYTES);
 		if (!is_jump(j, pad)) {
 			refuse(h, row, in_the_way);

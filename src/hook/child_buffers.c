@@ -1,4 +1,5 @@
-/* See lanes.h. A lane is made clean by the one who frees it, so that a child finds all words 0. */
+/* See child_buffers.h. A lane is made clean by the one who frees it, so that a child finds all
+ * words 0. */
 #include "hook/child_buffers.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* See pulse.h. */
+/* See heartbeat.h. */
 #include "hook/heartbeat.h"
 
 #include <errno.h>

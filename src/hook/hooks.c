@@ -489,7 +489,7 @@ static void add_entry(struct changes *c, const struct scry_hooks *h, const struc
 		add_text(c, h, row->pad, row->pad_old, JUMP_BYTES);
 		c->at[c->count - 1].kind = SCRY_EDIT_PAD;
 		c->jumps[c->count][0] = 0xeb;
-		c->jumps[c->count][1] = (uint8_t)(row->pad - (at + SCRY_SHORT_JUMP_SHORT));
+		c->jumps[c->count][1] = (uint8_t)(row->pad - (at + SCRY_SHORT_JUMP_BYTES));
 	} else {
 		scry_x86_jump(at, row->stub, c->jumps[c->count]);
 	}

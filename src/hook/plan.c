@@ -1,6 +1,6 @@
 /*
- * Which way leads to a function: its entry, by a jump of 5 bytes or a springboard, else its
- * callers. Part of hooks.h. Reads only; everything is settled here before a byte is changed.
+ * Which way leads to a function: its entry, by a jump of 5 bytes or a short-jump trampoline, else
+ * its callers. Part of hooks.h. Reads only; everything is settled here before a byte is changed.
  */
 #include <elf.h>
 #include <errno.h>
@@ -410,7 +410,7 @@ static int use_slots(struct scry_hooks *h, struct scry_hook *row, const struct s
 	return r;
 }
 
-/* Bytes that a springboard in `object` must not use: windows and their filler, other pads. */
+/* Bytes that a trampoline in `object` must not use: windows and their filler, other pads. */
 struct taken {
 	struct scry_short_jump_taken *rows;
 	size_t count, room;
@@ -451,8 +451,9 @@ static int take_windows(const struct scry_hooks *h, const struct scry_object *ob
 	return r;
 }
 
-/* A springboard for a row whose entry has no room. */
-static int try_spring(struct scry_hooks *h, size_t object, struct scry_hook *row, struct taken *t)
+/* A short-jump trampoline for a row whose entry has no room. */
+static int try_short_jump(struct scry_hooks *h, size_t object, struct scry_hook *row,
+			  struct taken *t)
 {
 	const struct scry_object *o = &h->objects.objects[object];
 	struct scry_short_jump_request request = {.text = text_of(h, object)};
@@ -473,14 +474,14 @@ static int try_spring(struct scry_hooks *h, size_t object, struct scry_hook *row
 	    scry_text_loops(request.text, row->address - o->bias,
 			    short_jump.window.endbr + short_jump.window.bytes) ||
 	    !are_files_bytes(h, object, row) ||
-	    !is_in_page(short_jump.entry, SCRY_SHORT_JUMP_SHORT) ||
+	    !is_in_page(short_jump.entry, SCRY_SHORT_JUMP_BYTES) ||
 	    !is_in_page(short_jump.pad, JUMP_BYTES) ||
 	    scry_mem_read(&h->mem, short_jump.pad + o->bias, row->pad_old, JUMP_BYTES) < 0)
 		return 0;
 	row->window = short_jump.window;
 	row->spares_red_zone = is_jumped_to(request.text, row->address - o->bias);
 	row->pad = short_jump.pad + o->bias;
-	row->jump = SCRY_SHORT_JUMP_SHORT;
+	row->jump = SCRY_SHORT_JUMP_BYTES;
 	row->way = SCRY_WAY_ENTRY;
 	row->why = NULL;
 	return 0;
@@ -533,7 +534,7 @@ static int plan_entries(struct scry_hooks *h)
 
 		if (!row->way && wants(row, SCRY_WAY_ENTRY) && !row->is_ifunc && object >= 0 &&
 		    row->why != go_code)
-			r = try_spring(h, (size_t)object, row, &taken);
+			r = try_short_jump(h, (size_t)object, row, &taken);
 	}
 	free(taken.rows);
 	return r;

@@ -1,7 +1,7 @@
 /*
- * See tracks.h. Of each segment `stamping` is read first, then the state, then the head: a record
- * that is seen neither being written nor published has a stamp later than the beginning of this
- * look. Stores may linger in a core's buffer and rdtsc may run ahead of them, hence a margin.
+ * See thread_buffers.h. Of each segment `stamping` is read first, then the state, then the head: a
+ * record that is seen neither being written nor published has a stamp later than the beginning of
+ * this look. Stores may linger in a core's buffer and rdtsc may run ahead of them, hence a margin.
  */
 #include "hook/thread_buffers.h"
 

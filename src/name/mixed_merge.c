@@ -1,4 +1,4 @@
-/* See weave.h. */
+/* See mixed_merge.h. */
 #include "name/mixed_merge.h"
 
 #include "vm/ruby_value.h"

@@ -1,6 +1,6 @@
 /*
- * What the two halves of the feed share: malloc_feed.c has the blocks and the calls,
- * malloc_feed_lanes.c the words of each thread, and when it begins, waits and ends.
+ * What the two halves of the feed share: feed.c has the blocks and the calls,
+ * feed_streams.c the words of each thread, and when it begins, waits and ends.
  */
 #ifndef SCRY_REPLAN_FEED_OWN_H
 #define SCRY_REPLAN_FEED_OWN_H
@@ -84,12 +84,11 @@ struct scry_malloc_feed {
 	struct feed_sample { /* the last look at the program's memory, and the one before */
 		uint64_t count, number, number_before;
 		uint64_t rss_anon, live_bytes;
-		uint64_t share_count; /* the look that `share` is of: malloc_feed_touch.c */
+		uint64_t share_count; /* the look that `share` is of: feed_touch.c */
 		int64_t share;
 	} sample;
 	bool is_told_touched; /* the recording says how much of a block was touched when it ends */
-	struct scry_map
-		shares; /* number of the call -> touched, of big blocks: malloc_feed_touch.h */
+	struct scry_map shares; /* number of the call -> touched, of big blocks: feed_touch.h */
 	uint64_t passes;
 	struct stream streams[SCRY_REPLAY_STREAMS];
 	uint32_t stream_count; /* ever used */

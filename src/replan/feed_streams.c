@@ -1,4 +1,4 @@
-/* The words of each thread, and when it begins, waits and ends: see malloc_feed_own.h. */
+/* The words of each thread, and when it begins, waits and ends: see feed_own.h. */
 #include "replan/feed_own.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /*
- * What threads do between their calls (THINK, wire/replay.h): see malloc_feed_own.h.
+ * What threads do between their calls (THINK, wire/replay.h): see feed_own.h.
  *
  * A recording tells when calls were made, each some 64 calls or 100 us; what lies between two calls
  * of a thread is its work, or that it waited or had no processor. The sum tells them apart: gaps

@@ -1,4 +1,4 @@
-/* What threads did between their calls: a part of malloc_feed_own.h, which has its manual. */
+/* What threads did between their calls: a part of feed_own.h, which has its manual. */
 #ifndef SCRY_REPLAN_FEED_THINK_H
 #define SCRY_REPLAN_FEED_THINK_H
 

@@ -1,4 +1,4 @@
-/* The recording's threads: a part of malloc_feed_own.h, which has its manual. */
+/* The recording's threads: a part of feed_own.h, which has its manual. */
 #ifndef SCRY_REPLAN_FEED_THREADS_H
 #define SCRY_REPLAN_FEED_THREADS_H
 

@@ -1,5 +1,5 @@
 /*
- * How much of big blocks the program touched: see malloc_feed_own.h.
+ * How much of big blocks the program touched: see feed_own.h.
  *
  * Recordings of older builds say it when a block ends (TOUCHED). Else nothing is said: a table of
  * 200 MiB of which a program uses six would become 200 in a replay. But what all that were there

@@ -1,4 +1,4 @@
-/* How much of big blocks the program touched: a part of malloc_feed_own.h, which has its manual. */
+/* How much of big blocks the program touched: a part of feed_own.h, which has its manual. */
 #ifndef SCRY_REPLAN_FEED_TOUCH_H
 #define SCRY_REPLAN_FEED_TOUCH_H
 

@@ -1,5 +1,5 @@
 /*
- * A recording of `scry malloc record` as a source of calls (cmd/malloc_feed.h): those of one of its
+ * A recording of `scry malloc record` as a source of calls (replan/feed.h): those of one of its
  * processes, and what else it says that a replay is compared with.
  */
 #ifndef SCRY_REPLAN_SOURCE_H

@@ -1,4 +1,4 @@
-/* See kin.h. */
+/* See descendant_table.h. */
 #include "sys/descendant_table.h"
 
 #include <ctype.h>
@@ -115,7 +115,7 @@ struct scry_relative *scry_descendant_table_add(struct scry_descendant_table *k,
 	return is_living(pid, &st) ? add(k, pid, &st) : NULL;
 }
 
-/* Is the process that has this number now kin, or a member? */
+/* Is the process that has this number now a descendant, or a member? */
 static bool is_descendant(const struct scry_descendant_table *k, pid_t pid)
 {
 	const struct scry_relative *row;

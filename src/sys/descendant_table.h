@@ -1,6 +1,6 @@
 /*
- * The kin of what is watched: processes that came of it, from when somebody has seen them until
- * they are taken up (members, which are the caller's) or end. One table for all that follow
+ * The descendants of what is watched: processes that came of it, from when somebody has seen them
+ * until they are taken up (members, which are the caller's) or end. One table for all that follow
  * children; who feeds it gives his own guarantee:
  *
  *   ..._scan  finds new processes by their numbers, which the kernel gives in one row: one is a
@@ -44,7 +44,7 @@ struct scry_relative {
 struct scry_descendant_table_kind {
 	/* Does a member live under that number? */
 	bool (*is_member)(void *arg, pid_t pid);
-	/* One whose parent is no kin: is it all the same? Or NULL. */
+	/* One whose parent is not a descendant: is it all the same? Or NULL. */
 	bool (*is_stray)(void *arg, pid_t pid, const struct scry_proc_stat *st);
 	void (*came)(void *arg, struct scry_relative *row,
 		     const struct scry_proc_stat *st); /* NULL */

@@ -1,5 +1,5 @@
 /*
- * Springboards: where near a function lie 5 bytes that nobody uses.
+ * Short-jump trampolines: where near a function lie 5 bytes that nobody uses.
  *
  * Filler is looked for behind each range within reach of a short jump, from the function outwards.
  * It must be filler to its last byte (no-ops, int3, zeros), follow code that does not run into it,
@@ -77,7 +77,7 @@ static bool is_in_use(const struct scry_short_jump_request *request,
 
 static bool is_taken(const struct search *s, uint64_t pad)
 {
-	const struct scry_short_jump_taken bytes = {pad, pad + SCRY_SHORT_JUMP_LONG};
+	const struct scry_short_jump_taken bytes = {pad, pad + SCRY_SHORT_JUMP_PAD_BYTES};
 
 	return overlaps(&bytes, &s->own) || is_in_use(s->request, &bytes);
 }
@@ -92,15 +92,15 @@ static uint64_t find_pad(const struct search *s, size_t i)
 
 	scry_text_bytes(text, range, &code);
 	room = filler(code.bytes + code.size, code.avail - code.size);
-	if (room < SCRY_SHORT_JUMP_LONG || !ends(&code))
+	if (room < SCRY_SHORT_JUMP_PAD_BYTES || !ends(&code))
 		return 0;
-	for (size_t at = 0; at + SCRY_SHORT_JUMP_LONG <= room; at++) {
+	for (size_t at = 0; at + SCRY_SHORT_JUMP_PAD_BYTES <= room; at++) {
 		uint64_t pad = range->end + at;
 		int64_t distance = (int64_t)(pad - s->from);
 
 		if (distance < -REACH - 1 || distance > REACH || is_taken(s, pad))
 			continue;
-		if (!scry_text_enters(text, pad - 1, pad + SCRY_SHORT_JUMP_LONG, NULL))
+		if (!scry_text_enters(text, pad - 1, pad + SCRY_SHORT_JUMP_PAD_BYTES, NULL))
 			return pad;
 	}
 	return 0;
@@ -141,11 +141,11 @@ enum scry_x86_refusal scry_short_jump_plan(const struct scry_short_jump_request 
 
 	scry_text_bytes(request->text, request->range, &code);
 	refusal =
-		scry_x86_window(&code, SCRY_SHORT_JUMP_SHORT, SCRY_X86_JUMP_OK, &short_jump.window);
+		scry_x86_window(&code, SCRY_SHORT_JUMP_BYTES, SCRY_X86_JUMP_OK, &short_jump.window);
 	if (refusal)
 		return refusal;
 	short_jump.entry = request->range->start + short_jump.window.endbr;
-	s.from = short_jump.entry + SCRY_SHORT_JUMP_SHORT;
+	s.from = short_jump.entry + SCRY_SHORT_JUMP_BYTES;
 	s.own = (struct scry_short_jump_taken){short_jump.entry,
 					       short_jump.entry + short_jump.window.bytes};
 	/* The second byte may be filler, and another's pad lie there. */

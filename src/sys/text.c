@@ -305,7 +305,7 @@ static size_t direct_to(struct scry_text *text, uint64_t target, const struct vi
 	if (r == 0)
 		r = reach(text, target, target + 1, visit->own);
 	if (r == 0 && head != SCRY_TEXT_NO_PARENT)
-		r = note(text, scry_text_with_cold_parts(text, head));
+		r = note(text, scry_text_find_family(text, head));
 	text->found.count = 0;
 	walk = scry_text_walk(text, target - text->base, target - text->base + 1);
 	while (r == 0 && scry_text_step(text, &walk, &word)) {
@@ -315,7 +315,7 @@ static size_t direct_to(struct scry_text *text, uint64_t target, const struct vi
 		if (!is_direct(&t) && !(visit->own && t.kind == SCRY_TRANSFER_TABLE))
 			continue;
 		if (head != SCRY_TEXT_NO_PARENT)
-			is_own = scry_text_is_with_cold_parts(text, t.source);
+			is_own = scry_text_is_in_family(text, t.source);
 		else
 			is_own = visit->own && is_of_nobody(text, t.source);
 		if (is_own != visit->own)

@@ -123,11 +123,11 @@ int scry_text_settle(struct scry_text *text, size_t range);
  * a range that is settled. */
 uint32_t scry_text_head(const struct scry_text *text, size_t range);
 
-/* Makes text->family that of the head `range`. 0 or -ENOMEM. */
-int scry_text_with_cold_parts(struct scry_text *text, uint32_t head);
+/* Makes text->family the range `head` and its cold parts. 0 or -ENOMEM. */
+int scry_text_find_family(struct scry_text *text, uint32_t head);
 
-/* Is `addr` in the family that was made last? */
-bool scry_text_is_with_cold_parts(const struct scry_text *text, uint64_t addr);
+/* Is `addr` in the family that was found last? */
+bool scry_text_is_in_family(const struct scry_text *text, uint64_t addr);
 
 /* Addresses in data and symbols. 0 or -ENOMEM. */
 int scry_text_pointers(struct scry_text *text, struct scry_elf *elf);

@@ -233,7 +233,7 @@ static int add_if_part(struct scry_text *text, uint32_t head, size_t to)
 }
 
 /* A part is led to by a jump from the head, or from another part. */
-int scry_text_with_cold_parts(struct scry_text *text, uint32_t head)
+int scry_text_find_family(struct scry_text *text, uint32_t head)
 {
 	struct scry_text_numbers *family = &text->family;
 	int r;
@@ -264,7 +264,7 @@ int scry_text_with_cold_parts(struct scry_text *text, uint32_t head)
 	return r;
 }
 
-bool scry_text_is_with_cold_parts(const struct scry_text *text, uint64_t addr)
+bool scry_text_is_in_family(const struct scry_text *text, uint64_t addr)
 {
 	const struct scry_text_range *range = scry_text_find(text, addr);
 

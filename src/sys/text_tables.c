@@ -182,7 +182,7 @@ static bool takes_own(const struct scry_text *text)
 			uint64_t target = text->base + scry_word_target(word);
 
 			if (scry_word_kind(word) == SCRY_TRANSFER_POINTER &&
-			    scry_text_is_with_cold_parts(text, target))
+			    scry_text_is_in_family(text, target))
 				return true;
 		}
 	}
@@ -199,7 +199,7 @@ static int read_family(struct scry_text *text, uint32_t head)
 
 	if (text->units[2 * head + 1].are_tables_read)
 		return 0;
-	r = scry_text_with_cold_parts(text, head);
+	r = scry_text_find_family(text, head);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < text->family.count; i++) {

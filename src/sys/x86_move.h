@@ -15,7 +15,7 @@
  * original return address (unwinders and exceptions see the truth) and jumps, which a shadow stack
  * (CET SHSTK) forbids: do not use such a window (SCRY_X86_CALL) in a process that has one. Before
  * a jump is written, the caller makes sure that nothing outside the window leads into its inside
- * (sys/code) and that no thread stands there.
+ * (sys/text) and that no thread stands there.
  */
 #ifndef SCRY_SYS_X86_MOVE_H
 #define SCRY_SYS_X86_MOVE_H

@@ -8,8 +8,8 @@
  * A breakpoint of which nobody needs to know for a while is lifted: the old byte stands, and
  * whoever has met it just before goes on there.
  *
- * Whose: the keeper's thread that traces (hook/stops). Life: init, calls, done; it is the caller
- * who lifts all before the threads are let go.
+ * Whose: the keeper's thread that traces (trace/ptrace_stops). Life: init, calls, done; it is the
+ * caller who lifts all before the threads are let go.
  */
 #ifndef SCRY_TRACE_BREAKS_H
 #define SCRY_TRACE_BREAKS_H

@@ -1,4 +1,4 @@
-/* See stops.h. */
+/* See ptrace_stops.h. */
 #include "trace/ptrace_stops.h"
 
 #include <errno.h>

@@ -199,7 +199,7 @@ static struct scry_cell stack_cell(const struct lines *l, const struct scry_map 
 	uint32_t depth = 0;
 
 	if (scry_map_get(called, key_of(event), &id))
-		depth = scry_native_frames_frames(&l->frames, l->reader, (uint32_t)id, frames);
+		depth = scry_native_frames_all(&l->frames, l->reader, (uint32_t)id, frames);
 	return (struct scry_cell){.is_unknown = !depth, .number = depth, .frames = frames};
 }
 

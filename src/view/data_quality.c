@@ -1,5 +1,5 @@
 /*
- * The honesty of a recording. See honesty.h.
+ * The honesty of a recording. See data_quality.h.
  */
 #include "view/data_quality.h"
 

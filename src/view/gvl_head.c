@@ -66,7 +66,7 @@ static void tell_unknown(struct scry_gvl_view *g)
 		scry_text_percent(b, held, g->held.lost_ns);
 		scry_buf_printf(b, " of the time that others waited has no known line that ran "
 				   "meanwhile ([unknown]): holders came and went between two "
-				   "looks, or could not be read");
+				   "looks, had no processor, or could not be read");
 		note(g);
 	}
 	scry_buf_clear(b);

@@ -169,7 +169,7 @@ static void put_lock(const struct locks *l, const struct lock *k, struct scry_bu
 static void put_place(const struct locks *l, uint32_t stack, uint32_t most, struct scry_buf *buf)
 {
 	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH];
-	uint32_t count = scry_native_frames_frames(&l->frames, l->reader, stack, frames);
+	uint32_t count = scry_native_frames_all(&l->frames, l->reader, stack, frames);
 
 	for (uint32_t i = 0; i < count && i < most; i++) {
 		const struct scry_doc_frame *f = &frames[count - 1 - i];
@@ -343,8 +343,7 @@ static struct scry_cell of_ended(const struct row *row, uint64_t sum)
 
 static struct scry_cell frames_cell(struct locks *l, const struct row *row)
 {
-	const uint32_t count =
-		scry_native_frames_frames(&l->frames, l->reader, row->stack, l->shown);
+	const uint32_t count = scry_native_frames_all(&l->frames, l->reader, row->stack, l->shown);
 
 	return (struct scry_cell){.is_unknown = !count, .frames = l->shown, .number = count};
 }

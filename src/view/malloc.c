@@ -176,10 +176,10 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 	struct scry_malloc_held held = held_at(v, c);
 	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH];
 	struct scry_doc_value sizes[SCRY_MALLOC_SIZE_VALUES];
-	uint32_t depth = v->places.by == SCRY_VIEW_BY_STACK
-				 ? scry_native_frames_frames(&v->sum.stacks, v->reader,
-							     c->name.stack, frames)
-				 : 0;
+	uint32_t depth =
+		v->places.by == SCRY_VIEW_BY_STACK
+			? scry_native_frames_all(&v->sum.stacks, v->reader, c->name.stack, frames)
+			: 0;
 	struct scry_doc_frame *caller = &frames[0];
 	struct scry_malloc_growth growth = {0};
 	uint64_t half = 0;

@@ -167,9 +167,9 @@ const struct scry_ev_stack *scry_native_frames_line(const struct scry_native_fra
 	return f ? f : first;
 }
 
-uint32_t scry_native_frames_frames(const struct scry_native_frames *s,
-				   const struct scry_reader *reader, uint32_t id,
-				   struct scry_doc_frame ret_frames[SCRY_NATIVE_DEPTH])
+uint32_t scry_native_frames_all(const struct scry_native_frames *s,
+				const struct scry_reader *reader, uint32_t id,
+				struct scry_doc_frame ret_frames[SCRY_NATIVE_DEPTH])
 {
 	const struct scry_ev_stack *chain[SCRY_NATIVE_DEPTH], *f;
 	uint32_t count = 0;
@@ -208,7 +208,7 @@ void scry_native_frames_put(const struct scry_native_frames *s, const struct scr
 			    uint32_t id, struct scry_buf *buf)
 {
 	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH];
-	uint32_t count = scry_native_frames_frames(s, reader, id, frames);
+	uint32_t count = scry_native_frames_all(s, reader, id, frames);
 
 	for (uint32_t i = 0; i < count; i++) {
 		if (i)

@@ -62,8 +62,8 @@ void scry_native_frames_put(const struct scry_native_frames *s, const struct scr
 			    uint32_t id, struct scry_buf *buf);
 
 /* The same for renderers, outermost first: how many. */
-uint32_t scry_native_frames_frames(const struct scry_native_frames *s,
-				   const struct scry_reader *reader, uint32_t id,
-				   struct scry_doc_frame ret_frames[SCRY_NATIVE_DEPTH]);
+uint32_t scry_native_frames_all(const struct scry_native_frames *s,
+				const struct scry_reader *reader, uint32_t id,
+				struct scry_doc_frame ret_frames[SCRY_NATIVE_DEPTH]);
 
 #endif

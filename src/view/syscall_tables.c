@@ -381,14 +381,13 @@ static void push_row(const struct scry_syscall_view *v, const struct scry_syscal
 	const struct scry_ev_syscall_site *site = scry_syscall_site_of(v, row);
 	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH];
 	const uint32_t depth =
-		row->stack ? scry_native_frames_frames(&v->frames, v->reader, row->stack, frames)
-			   : 0;
+		row->stack ? scry_native_frames_all(&v->frames, v->reader, row->stack, frames) : 0;
 	const struct scry_doc_value share = scry_syscall_share(row->ticks, v->sums.ticks);
 	const struct scry_doc_value line_share =
 		scry_syscall_share(row->line_seen, line_whole(row));
 	struct scry_doc_frame line_frames[SCRY_NATIVE_DEPTH];
 	const uint32_t line_depth =
-		row->line ? scry_native_frames_frames(&v->frames, v->reader, row->line, line_frames)
+		row->line ? scry_native_frames_all(&v->frames, v->reader, row->line, line_frames)
 			  : 0;
 	struct scry_buf place = {0}, caller = {0}, said = {0}, line = {0};
 	struct scry_cell c[COLUMNS];

@@ -214,7 +214,7 @@ static int on_time(struct scry_syscall_view *v, const struct scry_ev_syscall_tim
 static void put_callers(struct scry_syscall_view *v, uint32_t stack, struct scry_buf *buf)
 {
 	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH];
-	uint32_t count = scry_native_frames_frames(&v->frames, v->reader, stack, frames);
+	uint32_t count = scry_native_frames_all(&v->frames, v->reader, stack, frames);
 
 	for (uint32_t i = 1; i < count && i <= CALLERS_SHOWN; i++) {
 		const struct scry_doc_frame *f = &frames[count - 1 - i];
@@ -278,8 +278,7 @@ static int on_stack(struct scry_syscall_view *v, const struct scry_ev_syscall_st
 static uint32_t line_of(struct scry_syscall_view *v, uint32_t stack)
 {
 	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH], *f;
-	uint32_t count =
-		stack ? scry_native_frames_frames(&v->frames, v->reader, stack, frames) : 0;
+	uint32_t count = stack ? scry_native_frames_all(&v->frames, v->reader, stack, frames) : 0;
 	struct scry_buf text = {0};
 	uint32_t id = 0;
 

@@ -17,8 +17,8 @@
 
 #include "base/err.h"
 #include "base/log.h"
-#include "sys/inherited.h"
 #include "sys/become.h"
+#include "sys/inherited.h"
 #include "watch/news.h"
 #include "watch/preload.h"
 #include "watch/signals.h"

@@ -1,5 +1,6 @@
 /*
- * See heirs.h. A copy of the agent has its nonce, and the journal says what stands in that process.
+ * See hooked_children.h. A copy of the agent has its nonce, and the journal says what stands in
+ * that process.
  */
 #include "watch/hooked_children.h"
 

@@ -3,9 +3,10 @@
  * the pidfds, the mem fds and the rings; when the front's socket closes it ends the recording and
  * undoes.
  *
- * Its turn: the lease, orders of the front, programs that start (sys/spawn), children (follow.c),
- * then every watched process is drained, and ended when it is gone (watch.c). Where a recording may
- * have no holes a thread keeps the lease while a turn takes long (hook/heartbeat).
+ * Its turn: the lease, orders of the front, programs that start (sys/spawn), children
+ * (descendants.c), then every watched process is drained, and ended when it is gone (watch.c).
+ * Where a recording may have no holes a thread keeps the lease while a turn takes long
+ * (hook/heartbeat).
  */
 #include <errno.h>
 #include <poll.h>

@@ -82,7 +82,7 @@ void scry_watch_introduce(struct scry_watch *w);
 bool scry_watch_has_execed(struct scry_watch *w);
 void scry_watch_lease(struct scry_watch *w);
 void scry_watch_seccomp(struct scry_watch *w); /* each turn: has it forbidden itself our calls? */
-/* Its leases are kept fresh by the pulse too, from now on until it is freed. 0 or -ENOMEM. */
+/* Its leases are kept fresh by the heartbeat too, from now on until it is freed. 0 or -ENOMEM. */
 int scry_watch_keep_fresh(struct scry_watch *w);
 /* keeper.c: all handlers record until then. Before something that takes long: for longer. */
 void scry_session_lease(struct scry_session *s, uint64_t ns);

@@ -28,7 +28,7 @@ enum scry_gvl_state {
 
 /* Which row it is, and whose: another thread's that has the row later is another number. */
 #define SCRY_GVL_WHO(row, uses) ((uint32_t)(row) | (uint32_t)(uses) << 11)
-#define SCRY_GVL_USES_MAX (1u << 20)
+#define SCRY_GVL_USES_MAX (1u << 20) /* uses are fewer: so the highest bit is free */
 _Static_assert(SCRY_GVL_THREADS == 1u << 11, "the shift above");
 
 /* A thread's struct; another thread may have it later. th 0: the row is free. In its first line is

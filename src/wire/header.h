@@ -65,9 +65,9 @@ struct scry_agent_header {
 	uint64_t tail;	/* from here to the end of shared: only while a watch is on */
 	uint64_t nonce; /* the journal has it too: what lies from `tail` on is the agent's */
 	uint64_t image, image_data; /* where the core's code, its data begin */
-	uint64_t lanes,
-		lanes_size; /* 0: fork children are not followed; see wire/child_buffers.h */
-	uint64_t has_open;  /* a memfd of ours may be open: hook/shared.h */
+	/* 0: fork children are not followed; see wire/child_buffers.h */
+	uint64_t lanes, lanes_size;
+	uint64_t has_open; /* a memfd of ours may be open: hook/shared.h */
 	uint64_t slab_count;
 	struct scry_slab slabs[SCRY_SLABS_MAX];
 	/* from ABI 4 on; what is before lies there in all, so that older agents are found */

@@ -22,10 +22,8 @@
 #define SCRY_ISEQ_EVENT_PATH_LARGE 4096u
 #define SCRY_ISEQ_EVENT_LINES_LARGE 1024u
 #define SCRY_ISEQ_EVENT_ENTRY_MAX 12u /* bytes of one line entry, most */
-#define SCRY_ISEQ_EVENT_BODY                                                                       \
-	192u			   /* bytes of a body that are read: all that the layout speaks of \
-				    */
-#define SCRY_ISEQ_EVENT_OBJECT 40u /* of a String or Array: the smallest slot */
+#define SCRY_ISEQ_EVENT_BODY 192u     /* bytes of a body that are read: all that the layout has */
+#define SCRY_ISEQ_EVENT_OBJECT 40u    /* of a String or Array: the smallest slot */
 #define SCRY_ISEQ_EVENT_NO_TEXT 0xffffffffu
 
 /* Offsets in bytes, as in scry_ruby_layout; the host fills it in before the program is loaded. */

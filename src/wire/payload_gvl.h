@@ -8,9 +8,8 @@
 #include <stdint.h>
 
 #define SCRY_GVL_ROOM 2047u /* threads of a process at a time, in one watch */
-#define SCRY_GVL_ENDED_FROM                                                                 \
-	4096u		   /* thread: from here on it is all of a name that have ended, but \
-			    * for those that have a row of their own */
+/* thread: from here on all of a name that have ended, but for those with a row of their own */
+#define SCRY_GVL_ENDED_FROM 4096u
 #define SCRY_GVL_PLACES 8u /* 0 to 6 threads, and more */
 
 struct scry_ev_gvl {

@@ -68,7 +68,7 @@ struct scry_state_page {
 	uint32_t loads;	    /* 1: the keeper wants to know of loaded objects; host writes */
 	uint32_t last_slot; /* the slot size that the newest word of the ring goes by */
 	/* of an instrument that counts in its pages (wire/gvl.h): where; host. In a fork child: 1,
-	 * a thread claims a lane; then where (lane.c) */
+	 * a thread claims a lane; then where (child_buffer.c) */
 	uint64_t table __attribute__((aligned(64)));
 	struct scry_state_page_gvl gvl;
 };

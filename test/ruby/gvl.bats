@@ -113,8 +113,11 @@ comers() {
 }
 
 @test "a call that gives the lock away is not blamed for what others wait, beside those that take the processors" {
-	"$SCRY" gvl --json -o "$T/gvl.json" --force -- "$RUBY" "$GVL/gives.rb" 8
-	judged gives
+	local i
+	for i in 1 2 3; do # in a single run of two seconds it may be half, by chance
+		"$SCRY" gvl --json -o "$T/gives$i.json" --force -- "$RUBY" "$GVL/gives.rb" 8
+	done
+	"$RUBY" "$GVL/judge.rb" gives "$T/gives1.json" 0 "$T/gives2.json" "$T/gives3.json"
 }
 
 @test "the lock held asleep: how long the process ran is said beside it" {

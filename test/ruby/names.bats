@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # scry stacks --names=probe: all code that comes into being is told of, as memory says; nothing of the
-# program's changes. Names of code that is gone, and the kernel's side: test/unit/cmd_iseq_probe.c.
+# program's changes. Names of code that is gone, and the kernel's side: test/unit/sample_iseq_events.c.
 
 load lib
 bats_require_minimum_version 1.5.0

@@ -3,9 +3,9 @@
  * others cannot: hook_census [-v] FILE... prints a table in Markdown; -v lists each refused
  * function.
  *
- * The last column is what is left when springboards are used, too. Counted as hookable: the window
- * can be displaced, its copy written within reach, and nothing known leads into its inside. That no
- * thread stands there is a question to a process, not here.
+ * The last column is what is left when short-jump trampolines are used, too. Counted as hookable:
+ * the window can be displaced, its copy written within reach, and nothing known leads into its
+ * inside. That no thread stands there is a question to a process, not here.
  */
 #include <inttypes.h>
 #include <libgen.h>
@@ -23,7 +23,7 @@
 
 struct census {
 	size_t functions, ok, entered, by[SCRY_X86_REFUSALS];
-	size_t springs, endbr, rip, branch, call, filler, single, loops;
+	size_t short_jumps, endbr, rip, branch, call, filler, single, loops;
 };
 
 static bool verbose;
@@ -56,12 +56,12 @@ static void take_refused(struct census *c, struct scry_text *object,
 	struct scry_short_jump short_jump;
 	bool reached = scry_short_jump_plan(&request, &short_jump) == SCRY_X86_OK;
 
-	c->springs += reached;
+	c->short_jumps += reached;
 	if (!verbose)
 		return;
 	scry_text_bytes(object, range, &code);
 	list(range, &code, why);
-	printf("    %s\n", reached ? "by a springboard" : "not by a springboard either");
+	printf("    %s\n", reached ? "by a trampoline" : "not by a trampoline either");
 }
 
 static void take_function(struct census *c, struct scry_text *object,
@@ -122,7 +122,7 @@ static void print(const char *path, const struct census *c, const struct scry_te
 	for (int i = 1; i < SCRY_X86_REFUSALS; i++)
 		if (i != SCRY_X86_HOOKED && i != SCRY_X86_REACH && i != SCRY_X86_ROOM)
 			printf(" %zu |", c->by[i]);
-	printf(" %zu |\n", c->functions - c->ok - c->springs);
+	printf(" %zu |\n", c->functions - c->ok - c->short_jumps);
 	fprintf(stderr,
 		"%s: %.0f ms; ranges: %zu functions %zu cold %zu plt %zu signal, %zu bad; "
 		"%" PRIu64 " instructions, %zu errors; gaps %" PRIu64 " bytes, %zu errors; "
@@ -174,7 +174,7 @@ int main(int argc, char **argv)
 	for (int i = 1; i < SCRY_X86_REFUSALS; i++)
 		if (i != SCRY_X86_HOOKED && i != SCRY_X86_REACH && i != SCRY_X86_ROOM)
 			printf(" %s |", scry_x86_why((enum scry_x86_refusal)i));
-	printf(" not even by a springboard |\n|---|");
+	printf(" not even by a trampoline |\n|---|");
 	for (int i = 1; i < SCRY_X86_REFUSALS + 2; i++)
 		printf("---|");
 	printf("\n");

@@ -20,7 +20,7 @@
 struct scry_agent_vm scry_agent_vm; /* in the agent: code.c, ring.c */
 struct scry_agent_objects scry_agent_objects;
 
-/* What moved.c calls of other files, and nothing here comes to. */
+/* What compaction.c calls of other files, and nothing here comes to. */
 int scry_ring_reserve(struct scry_state_page *g, uint64_t words)
 {
 	(void)g;

@@ -3,33 +3,12 @@
  * wants it: four threads take, give, wait and yield at random, as a VM to 3.2 lets them. The
  * moments are the agent's own, so all sums are compared to the tick.
  */
+#include "agent_gvl_vm.h"
+
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "agent/agent.h"
-#include "agent/gvl.h"
-#include "agent/thread_buffer.h"
-#include "wire/gvl_wait.h"
-
-void scry_gvl_let_go(uint64_t mutex, uint32_t waits);
-
-int scry_child_buffer_claim(struct scry_state_page *g,
-			    void (*moved)(struct scry_state_page *)) /* in the agent: lane.c */
-{
-	(void)g;
-	(void)moved;
-	return 0;
-}
 
 #define THREADS 4
 #define NOBODY THREADS
@@ -48,14 +27,7 @@ struct model {
 	int owner, run_lead;
 };
 
-static struct {
-	uint64_t head[2]; /* of the queue */
-	uint64_t owner;
-} vm;
-static uint32_t mutex[10]; /* glibc's: at 2 the tid of who has it */
 static uint64_t threads[THREADS][16];
-static struct scry_state_page gate = {.open = 1};
-static struct scry_control control = {.lease_end_tsc = INT64_MAX};
 
 static uint64_t th(int i)
 {
@@ -100,11 +72,6 @@ static void pass(struct model *m, uint64_t now)
 	m->lost[m->owner] += waiting(m) * (now - m->last);
 	m->contended += waiting(m) ? now - m->last : 0;
 	m->last = now;
-}
-
-static const struct scry_gvl_table *table(void)
-{
-	return (const struct scry_gvl_table *)scry_agent.gate->table;
 }
 
 static void end_run(struct model *m, uint64_t now)
@@ -188,34 +155,10 @@ static void step(struct model *m)
 		want(m, i);
 }
 
-static void find_tid(void)
-{
-	const uint8_t *self;
-
-	__asm__("mov %%fs:0, %0" : "=r"(self));
-	for (uint32_t at = 0; at < 2048; at += 4)
-		if (*(const uint32_t *)(self + at) == (uint32_t)gettid())
-			scry_agent.tracking.tid_offset = at;
-	assert_int_not_equal(scry_agent.tracking.tid_offset, 0);
-}
-
 static int set_up(void **state)
 {
-	struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
-
-	scry_agent.gate = &gate;
-	gate.table = (uint64_t)calloc(SCRY_GVL_RING_AT + SCRY_GVL_RING, 8);
-	assert_int_not_equal(gate.table, 0);
-	scry_agent.control = &control;
-	find_tid();
-	vm.head[0] = vm.head[1] = (uint64_t)vm.head;
-	mutex[2] = (uint32_t)gettid();
-	plan->gate = (uint64_t)&gate;
-	gate.gvl = (struct scry_state_page_gvl){0};
-	plan->watch = 1;
-	plan->owner = (uint64_t)&vm.owner;
-	plan->queue = (uint64_t)vm.head;
-	plan->node = 8 * NODE;
+	vm_begin();
+	scry_agent_gvl.plan.node = 8 * NODE;
 	for (int i = 0; i < THREADS; i++) {
 		threads[i][0] = (uint64_t)i + 1; /* self */
 		threads[i][NODE] = threads[i][NODE + 1] = (uint64_t)&threads[i][NODE];
@@ -225,7 +168,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	free((void *)scry_agent.gate->table);
+	vm_end();
 	return 0;
 }
 

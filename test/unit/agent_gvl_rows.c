@@ -3,77 +3,18 @@
  * number is lost or counted twice. One native thread, and a VM of two words: who has its lock, and
  * an empty queue.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "agent/agent.h"
-#include "agent/gvl.h"
-#include "agent/thread_buffer.h"
-#include "wire/gvl_wait.h"
-
-void scry_gvl_let_go(uint64_t mutex, uint32_t waits);
-
-int scry_child_buffer_claim(struct scry_state_page *g,
-			    void (*moved)(struct scry_state_page *)) /* in the agent: lane.c */
-{
-	(void)g;
-	(void)moved;
-	return 0;
-}
-
-static struct {
-	uint64_t head[2]; /* of the queue */
-	uint64_t owner;
-} vm;
-static uint32_t mutex[10]; /* glibc's: at 2 the tid of who has it */
-static struct scry_state_page gate = {.open = 1};
-static struct scry_control control = {.lease_end_tsc = INT64_MAX};
-
-static const struct scry_gvl_table *table(void)
-{
-	return (const struct scry_gvl_table *)gate.table;
-}
-
-static void find_tid(void)
-{
-	const uint8_t *self;
-
-	__asm__("mov %%fs:0, %0" : "=r"(self));
-	for (uint32_t at = 0; at < 2048; at += 4)
-		if (*(const uint32_t *)(self + at) == (uint32_t)gettid())
-			scry_agent.tracking.tid_offset = at;
-	assert_int_not_equal(scry_agent.tracking.tid_offset, 0);
-}
+#include "agent_gvl_vm.h"
 
 static int set_up(void **state)
 {
-	struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
-
-	gate.gvl = (struct scry_state_page_gvl){0};
-	gate.table = (uint64_t)calloc(SCRY_GVL_RING_AT + SCRY_GVL_RING, 8);
-	assert_int_not_equal(gate.table, 0);
-	scry_agent.gate = &gate;
-	scry_agent.control = &control;
-	find_tid();
+	vm_begin();
 	vm.owner = 0;
-	vm.head[0] = vm.head[1] = (uint64_t)vm.head;
-	mutex[2] = (uint32_t)gettid();
-	plan->gate = (uint64_t)&gate;
-	plan->watch = 1;
-	plan->owner = (uint64_t)&vm.owner;
-	plan->queue = (uint64_t)vm.head;
 	return 0;
 }
 
 static int tear_down(void **state)
 {
-	free((void *)gate.table);
+	vm_end();
 	return 0;
 }
 
@@ -202,11 +143,30 @@ static void given_back(void **state)
 	assert_int_not_equal(row_at(comers[0]), 0);
 }
 
+/* A fork child fills the hash: the row is kept, as what comes behind it has no end. */
+static void forged_hash(void **state)
+{
+	struct scry_gvl_table *t = (struct scry_gvl_table *)gate.table;
+	uint64_t *const gone[1] = {comers[0]};
+
+	have(comers[0]);
+	have(comers[1]);
+	ask_back(t, gone, 1);
+	for (uint32_t i = 0; i < SCRY_GVL_SLOTS; i++)
+		t->slots[i] = t->slots[i] ? t->slots[i] : 3;
+	scry_gvl_let_go((uint64_t)mutex, 1);
+	assert_int_equal(t->given, 1);
+	assert_int_equal(t->ended[0].is_free, 0);
+	assert_int_equal(t->free_rows, 0);
+	assert_int_not_equal(row_at(comers[0]), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(come_and_go, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(given_back, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(forged_hash, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,8 +24,9 @@ void scry_agent_timed(void), scry_agent_return(void);
 #define HOOKS 8
 
 struct scry_agent_vm scry_agent_vm; /* in the agent: code.c */
-int scry_child_buffer_claim(struct scry_state_page *g,
-			    void (*moved)(struct scry_state_page *g)) /* in the agent: lane.c */
+int scry_child_buffer_claim(
+	struct scry_state_page *g,
+	void (*moved)(struct scry_state_page *g)) /* in the agent: child_buffer.c */
 {
 	(void)moved;
 	(void)g;

@@ -18,8 +18,9 @@
 #define WORDS 600u /* two do not fit */
 #define DEEP 4096u /* bytes of stack that a handler is said to be below its caller */
 
-int scry_child_buffer_claim(struct scry_state_page *g,
-			    void (*moved)(struct scry_state_page *g)) /* in the agent: lane.c */
+int scry_child_buffer_claim(
+	struct scry_state_page *g,
+	void (*moved)(struct scry_state_page *g)) /* in the agent: child_buffer.c */
 {
 	(void)moved;
 	(void)g;

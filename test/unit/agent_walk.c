@@ -32,8 +32,9 @@
 #define MAP_WORDS (1u << 20)
 
 struct scry_shadow scry_agent_shadow; /* in the agent: shadow.c */
-int scry_child_buffer_claim(struct scry_state_page *g,
-			    void (*moved)(struct scry_state_page *g)) /* in the agent: lane.c */
+int scry_child_buffer_claim(
+	struct scry_state_page *g,
+	void (*moved)(struct scry_state_page *g)) /* in the agent: child_buffer.c */
 {
 	(void)moved;
 	(void)g;

@@ -40,8 +40,8 @@ struct change {
 	uint8_t *at;
 	uint8_t jump[JUMP_FAR_BYTES];
 	uint8_t size;
-	uint8_t *pad; /* of a springboard, or NULL */
-	uint8_t pad_jump[SCRY_SHORT_JUMP_LONG];
+	uint8_t *pad; /* of a short-jump trampoline, or NULL */
+	uint8_t pad_jump[SCRY_SHORT_JUMP_PAD_BYTES];
 };
 
 struct hooked {
@@ -52,7 +52,7 @@ struct hooked {
 	uint32_t *counters; /* one a function */
 	uint8_t *text, *text_end;
 	struct scry_short_jump_taken *taken;
-	size_t taken_count, springs;
+	size_t taken_count, short_jumps;
 };
 
 /* What a workload says; the same before and after. */
@@ -61,7 +61,7 @@ struct transcript {
 	size_t used;
 	uint32_t ran; /* hooked functions that were called */
 	uint32_t hooked;
-	uint32_t springs, springs_ran; /* of these, by a springboard */
+	uint32_t short_jumps, short_jumps_ran; /* of these, by a short-jump trampoline */
 };
 
 static struct transcript *said; /* shared with the child */
@@ -135,8 +135,8 @@ static bool plan_jump(struct hooked *h, struct scry_text *text, struct scry_x86_
 	return true;
 }
 
-static void plan_spring(struct hooked *h, struct scry_text *text,
-			const struct scry_text_range *range, uint64_t bias)
+static void plan_short_jump(struct hooked *h, struct scry_text *text,
+			    const struct scry_text_range *range, uint64_t bias)
 {
 	struct scry_short_jump_request request = {
 		.text = text, .range = range, .taken = h->taken, .count = h->taken_count};
@@ -152,17 +152,17 @@ static void plan_spring(struct hooked *h, struct scry_text *text,
 	stub = write_stub(h, &code, &short_jump.window);
 	assert_non_null(stub);
 	h->taken[h->taken_count++] = (struct scry_short_jump_taken){
-		short_jump.pad, short_jump.pad + SCRY_SHORT_JUMP_LONG};
+		short_jump.pad, short_jump.pad + SCRY_SHORT_JUMP_PAD_BYTES};
 	h->taken[h->taken_count++] = (struct scry_short_jump_taken){
 		short_jump.entry, short_jump.entry + short_jump.window.bytes};
 	change->at = (uint8_t *)(uintptr_t)(short_jump.entry + bias); /* NOLINT */
-	change->size = SCRY_SHORT_JUMP_SHORT;
-	memcpy(change->jump, short_jump.jump, SCRY_SHORT_JUMP_SHORT);
+	change->size = SCRY_SHORT_JUMP_BYTES;
+	memcpy(change->jump, short_jump.jump, SCRY_SHORT_JUMP_BYTES);
 	change->pad = (uint8_t *)(uintptr_t)(short_jump.pad + bias); /* NOLINT */
 	assert_int_equal(scry_x86_jump(short_jump.pad + bias, (uintptr_t)stub, change->pad_jump),
-			 SCRY_SHORT_JUMP_LONG);
+			 SCRY_SHORT_JUMP_PAD_BYTES);
 	h->count++;
-	h->springs++;
+	h->short_jumps++;
 }
 
 /* Memory for stubs and counters within reach of the object. */
@@ -198,7 +198,7 @@ static void plan(struct hooked *h, const struct link_map *map)
 	if (scry_elf_open_path(map->l_name, &elf) < 0 || scry_text_read(elf, &text) < 0)
 		fail_msg("%s", scry_error());
 	map_stubs(h, map->l_addr, scry_text_range_count(text));
-	/* Springboards last: all windows that need filler have it by then. */
+	/* Trampolines last: all windows that need filler have it by then. */
 	refused = calloc(scry_text_range_count(text), sizeof(*refused));
 	assert_non_null(refused);
 	for (size_t i = 0; (range = scry_text_range(text, i)); i++) {
@@ -209,7 +209,7 @@ static void plan(struct hooked *h, const struct link_map *map)
 			refused[refused_count++] = range;
 	}
 	for (size_t i = 0; i < refused_count; i++)
-		plan_spring(h, text, refused[i], map->l_addr);
+		plan_short_jump(h, text, refused[i], map->l_addr);
 	free(refused);
 	h->text = h->text_end = h->changes[0].at;
 	for (size_t i = 0; i < h->count; i++) {
@@ -233,7 +233,7 @@ static void apply(const struct hooked *h)
 			 0);
 	for (size_t i = 0; i < h->count; i++) {
 		if (h->changes[i].pad)
-			store(h->changes[i].pad, h->changes[i].pad_jump, SCRY_SHORT_JUMP_LONG);
+			store(h->changes[i].pad, h->changes[i].pad_jump, SCRY_SHORT_JUMP_PAD_BYTES);
 		store(h->changes[i].at, h->changes[i].jump, h->changes[i].size);
 	}
 }
@@ -279,9 +279,9 @@ static void run_child(void (*work)(void), const struct link_map *map, size_t nee
 		work();
 		for (size_t i = 0; i < h.count; i++) {
 			said->ran += h.counters[i] != 0;
-			said->springs_ran += h.counters[i] && h.changes[i].pad;
+			said->short_jumps_ran += h.counters[i] && h.changes[i].pad;
 		}
-		said->springs = (uint32_t)h.springs;
+		said->short_jumps = (uint32_t)h.short_jumps;
 		said->hooked = (uint32_t)h.count;
 		_exit(0);
 	}
@@ -309,9 +309,9 @@ static void compare(void (*work)(void), const char *library, uint32_t least)
 	for (size_t need = JUMP_BYTES; need; need = need == JUMP_BYTES ? JUMP_FAR_BYTES : 0) {
 		run_child(work, map, need);
 		print_message("# %s: %u functions hooked by %zu bytes, %u of them ran; of these "
-			      "%u by springboards, %u ran\n",
-			      library, said->hooked, need, said->ran, said->springs,
-			      said->springs_ran);
+			      "%u by trampolines, %u ran\n",
+			      library, said->hooked, need, said->ran, said->short_jumps,
+			      said->short_jumps_ran);
 		assert_string_equal(before, said->text);
 		assert_true(said->ran >= least);
 	}

@@ -1,5 +1,5 @@
 /* sys/short_jump on assembly of this file, where every byte and distance is known. What
- * springboards do in real libraries is run by sys_hooked. */
+ * trampolines do in real libraries is run by sys_hooked. */
 #include "sys/short_jump.h"
 
 #include <setjmp.h>
@@ -117,7 +117,7 @@ static void test_refusals(void **state)
 	assert_memory_equal(short_jump.jump, "\xeb\x00", 2);
 	/* Not a byte where the pad of another begins: its jump would be torn. */
 	pad = (struct scry_short_jump_taken){short_jump.entry + 1,
-					     short_jump.entry + 1 + SCRY_SHORT_JUMP_LONG};
+					     short_jump.entry + 1 + SCRY_SHORT_JUMP_PAD_BYTES};
 	request.count = 1;
 	assert_int_equal(scry_short_jump_plan(&request, &short_jump), SCRY_X86_SHORT);
 	close_it(&o);

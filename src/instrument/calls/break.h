@@ -1,7 +1,7 @@
 /*
  * The other engine of `scry calls`, --engine=breakpoint: entries and returns are met by breakpoints
- * (hook/breaks) in threads that the keeper traces (hook/stops), and told in the words in which the
- * agent tells them (wire/call_ring.h). No return address is changed.
+ * (trace/breaks) in threads that the keeper traces (trace/ptrace_stops), and told in the words in
+ * which the agent tells them (wire/call_ring.h). No return address is changed.
  *
  * Life, in the keeper: new, plan (reads only); enter, turn..., leave; tell; free.
  */

@@ -1,7 +1,7 @@
 /*
  * `scry calls -S -f`: calls of the children of a process whose system calls are traced, each
  * child's in one order with those of functions, which come by its lane when it has one. Private to
- * the instrument (calls_trace.c), whose root, the process that was entered, owns them.
+ * the instrument (calls.c), whose root, the process that was entered, owns them.
  */
 #ifndef SCRY_INSTRUMENT_CALLS_CHILDREN_H
 #define SCRY_INSTRUMENT_CALLS_CHILDREN_H

@@ -1,6 +1,6 @@
 /*
  * What `scry calls` knows of a process, and the functions that it traces in it: their numbers,
- * prototypes and plans. Private to the instrument (calls_trace.c).
+ * prototypes and plans. Private to the instrument (calls.c).
  */
 #ifndef SCRY_INSTRUMENT_CALLS_FUNCTIONS_H
 #define SCRY_INSTRUMENT_CALLS_FUNCTIONS_H
@@ -35,7 +35,7 @@ struct scry_calls_watch {
 	struct scry_calls *calls;
 	struct scry_calls_kernel *kernel;     /* -S; NULL */
 	uint64_t kernel_until;		      /* TSC: system calls are taken up to there */
-	struct scry_calls_children *children; /* -S -f: calls_children.h; NULL: none yet */
+	struct scry_calls_children *children; /* -S -f: children.h; NULL: none yet */
 	struct scry_calls_break *breaks;      /* the engine; NULL: hooks */
 	struct scry_call_plans plans;
 	struct scry_protos *debug; /* prototypes from debug information */
@@ -59,7 +59,7 @@ struct scry_calls_watch {
 	/* of a fork child */
 	struct scry_calls_watch *root; /* whose functions these are; NULL: it was entered */
 	uint32_t lane_pid;	       /* who it is, as its lane said first */
-	bool is_of_root;	       /* `calls` are the root's: calls_children.h */
+	bool is_of_root;	       /* `calls` are the root's: children.h */
 	bool is_identified;
 };
 

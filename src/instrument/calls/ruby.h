@@ -1,6 +1,6 @@
 /*
  * The Ruby stack of each call, `scry calls -k`: agent/calls_ruby.h told, and read
- * (name/ruby_stacks). Private to the instrument (calls_trace.c).
+ * (name/ruby_stacks). Private to the instrument (calls.c).
  *
  * Calls that a program makes before its VM can be looked at are kept back until then.
  */

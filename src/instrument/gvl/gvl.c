@@ -275,13 +275,15 @@ void scry_gvl_look_at_people(struct scry_gvl *g)
 	g->soon_ns = scry_now_ns() + LOOK_SHARE * (scry_now_ns() - began);
 }
 
-/* Now and then; and at once where a thread is new, which may end soon. */
+/* Now and then; soon where a thread is new, which may end soon; and at each turn where the table
+ * may be full soon, as long as there are new ones: many that only live on need no looks. */
 static bool is_look_due(const struct scry_gvl *g)
 {
 	const uint64_t now = scry_now_ns();
+	const bool is_fresh = g->fresh || births_of(g) != g->births;
 
-	return now >= g->look_ns || scry_gvl_past_is_pressed(g) ||
-	       ((g->fresh || births_of(g) != g->births) && now >= g->soon_ns);
+	return now >= g->look_ns ||
+	       (is_fresh && (now >= g->soon_ns || scry_gvl_past_is_pressed(g)));
 }
 
 /* ---- planned ---- */

@@ -84,7 +84,7 @@ int scry_gvl_read(const struct scry_gvl_table *table, struct scry_gvl_table *ret
 /* Does it hold together? NULL, or what does not. */
 const char *scry_gvl_judge(const struct scry_gvl_table *t);
 
-/* learn.c: fills ruby->layout.gvl, unless that is known, and keeps it. 0, or -ENOTSUP with a
+/* infer.c: fills ruby->layout.gvl, unless that is known, and keeps it. 0, or -ENOTSUP with a
  * sentence. */
 int scry_gvl_infer(struct scry_ruby *ruby, const struct scry_proc *proc);
 

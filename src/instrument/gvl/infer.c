@@ -35,7 +35,7 @@
 #define LOOKS_MORE 50u
 #define SAME 16u	/* looks that show nothing new, and the looker makes room for others */
 #define CONTEND_MS 600u /* in the first try; each later one has as much more */
-#define SLEEP_MS 250u	/* before they do: learn.rb */
+#define SLEEP_MS 250u	/* before they do: infer.rb */
 #define MUTEX_BYTES 40u /* glibc's pthread_mutex_t: lock, count, owner, users, kind, ... */
 #define PAUSE_NS 1000000000ull
 #define TAKES_LEAST 20u

@@ -1,4 +1,4 @@
-# The script of the child in which a Ruby's lock is learned and its hooks are rehearsed (learn.c). A line "NAME N"
+# The script of the child in which a Ruby's lock is learned and its hooks are rehearsed (infer.c). A line "NAME N"
 # asks; all threads sleep when the answer has been given, and for a quarter of a second after it.
 
 $stdout.sync = true

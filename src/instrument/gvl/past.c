@@ -88,7 +88,7 @@ static bool has_ended(const struct scry_gvl *g, const volatile struct scry_gvl_r
 	const uint64_t th = r->th;
 
 	if (!th || r->state != SCRY_GVL_OFF || r->since >= g->looks_tsc[1] || r->is_old ||
-	    r->old_wait || r->uses >= SCRY_GVL_USES_MAX)
+	    r->old_wait || r->uses >= SCRY_GVL_USES_MAX - 1) /* it will be one more */
 		return false;
 	person = scry_gvl_person_of(g, th);
 	return !(person && person->looks_gone < 2) && !is_in_first_look(g, th);
@@ -130,18 +130,29 @@ static void ask(struct scry_gvl *g)
 
 /* ---- what is given back ---- */
 
-/* The place of the group; the last one has all for whose names there is no room. */
-static uint32_t group_of(struct scry_gvl_past *p, const char *name)
+/* The count: it is not there. */
+static uint32_t place_of(const struct scry_gvl_past *p, const char *name)
 {
 	uint32_t i = 0;
 
 	while (i < p->count && strcmp(p->groups[i].name, name))
 		i++;
-	if (i == SCRY_GVL_GROUPS - 1)
+	return i;
+}
+
+/* The place of the group. The last place is for the one without a name, which has all for whose
+ * names there is no room. */
+static uint32_t group_of(struct scry_gvl_past *p, const char *name)
+{
+	uint32_t i = place_of(p, name);
+
+	if (i == p->count && i >= SCRY_GVL_GROUPS - 1) {
 		name = "";
-	if (i == p->count && i < SCRY_GVL_GROUPS)
+		i = place_of(p, name);
+	}
+	if (i == p->count)
 		memcpy(p->groups[p->count++].name, name, strlen(name) + 1);
-	return i < SCRY_GVL_GROUPS ? i : SCRY_GVL_GROUPS - 1;
+	return i;
 }
 
 static uint64_t more_of(uint64_t a, uint64_t b)

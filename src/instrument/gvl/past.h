@@ -48,7 +48,7 @@ struct scry_gvl_past *scry_gvl_past_new(void);
 void scry_gvl_past_free(struct scry_gvl_past *p);
 /* Takes over what was given back, and asks for more where the table fills. */
 void scry_gvl_past_turn(struct scry_gvl *g);
-/* The table may soon be full: looks at who there is are due without a pause. */
+/* The table may soon be full, if more threads come. */
 bool scry_gvl_past_is_pressed(const struct scry_gvl *g);
 /* Only takes over. Before the report. */
 void scry_gvl_past_take(struct scry_gvl *g);

@@ -71,17 +71,17 @@ int scry_alloc_counts_want(struct scry_alloc_counts *c, uint64_t address,
 /* The answer is no, and why: returns -ENOENT. */
 int scry_alloc_counts_no(struct scry_alloc_counts *c, const char *why);
 
-/* counting_words.c: where the VM keeps its own counts, into layout.makers. Not found is no failure:
- * ages are then not known. */
+/* alloc_counts_words.c: where the VM keeps its own counts, into layout.makers. Not found is no
+ * failure: ages are then not known. */
 int scry_alloc_counts_find_words(struct scry_alloc_counts *c);
 
-/* counting_ec.c: where threads keep their execution context, into layout.makers. Not found is no
- * failure. */
+/* alloc_counts_ec.c: where threads keep their execution context, into layout.makers. Not found is
+ * no failure. */
 int scry_alloc_counts_find_ec(struct scry_alloc_counts *c);
 
-/* probing.c: with layout.makers a guess at makers and freer, put on as real hooks: do they return
- * and get every object that is made and freed? 1, and how the freed object is given is filled in;
- * 0; or -errno with a sentence. */
+/* alloc_probes.c: with layout.makers a guess at makers and freer, put on as real hooks: do they
+ * return and get every object that is made and freed? 1, and how the freed object is given is
+ * filled in; 0; or -errno with a sentence. */
 int scry_alloc_functions_probe(struct scry_alloc_counts *c, struct scry_agent_probe *scratch);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * Where threads keep their execution context: the word of the Ruby module's thread-local storage
- * that holds it in every thread of the child. See counting.h.
+ * that holds it in every thread of the child. See alloc_counts.h.
  */
 #include "instrument/objects/alloc_counts.h"
 

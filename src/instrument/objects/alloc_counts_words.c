@@ -1,5 +1,5 @@
 /*
- * Where the VM counts: words of its structs that go as GC.stat does. See counting.h.
+ * Where the VM counts: words of its structs that go as GC.stat does. See alloc_counts.h.
  */
 #include "instrument/objects/alloc_counts.h"
 

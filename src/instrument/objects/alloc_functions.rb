@@ -1,4 +1,4 @@
-# The script of the child in which calls are counted (makers.c). A line "NAME N" makes N times what NAME is; the
+# The script of the child in which calls are counted (alloc_functions.c). A line "NAME N" makes N times what NAME is; the
 # answer is what the VM itself has counted by then. Every kind of creation is here, none leaves a finalizer.
 # Arguments and answers cost objects too, but each time as many.
 
@@ -87,7 +87,7 @@ KINDS = {
   "events" => proc { |n| n == 1 ? ObjectSpace.trace_object_allocations_start : ObjectSpace.trace_object_allocations_stop }
 }
 
-# For the rehearsal (rehearse.c).
+# For the rehearsal (rehearsal.c).
 MAKERS = KINDS.values.first(41)
 KINDS.update(
   "able" => proc { |_|

@@ -1,6 +1,6 @@
 /*
  * The real hooks of a guess, in the child: what do the functions return, and what are they given?
- * See counting.h.
+ * See alloc_counts.h.
  */
 #include "instrument/objects/alloc_counts.h"
 

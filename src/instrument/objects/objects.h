@@ -1,6 +1,6 @@
 /*
- * `scry objects` as others drive it: its command line (objects_cmd.c), and the rehearsal
- * (rehearse.c), which runs the very instrument on a child.
+ * `scry objects` as others drive it: its command line (cmd/objects.c), and the rehearsal
+ * (rehearsal.c), which runs the very instrument on a child.
  */
 #ifndef SCRY_INSTRUMENT_OBJECTS_OBJECTS_H
 #define SCRY_INSTRUMENT_OBJECTS_OBJECTS_H
@@ -23,7 +23,7 @@ int scry_objects_prepare(struct scry_watch *w, struct scry_ruby *ruby);
 void scry_objects_counted(const struct scry_watch *w, struct scry_objects_totals *ret);
 
 /*
- * objects_rehearsed.c: the rehearsal of this way of watching, and what it takes away from `plan`;
+ * rehearsed.c: the rehearsal of this way of watching, and what it takes away from `plan`;
  * hooks that --source auto has chosen may give way to events. 0 or -ENOTSUP with the reason.
  */
 int scry_objects_rehearse(struct scry_watch *w, struct scry_ruby *ruby,

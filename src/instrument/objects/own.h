@@ -1,6 +1,6 @@
 /*
  * One process whose objects are watched, for the two files that are the instrument: objects.c,
- * which takes and counts, and objects_notes.c, which says what is missing.
+ * which takes and counts, and notes.c, which says what is missing.
  */
 #ifndef SCRY_INSTRUMENT_OBJECTS_OWN_H
 #define SCRY_INSTRUMENT_OBJECTS_OWN_H

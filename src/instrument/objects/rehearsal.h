@@ -4,7 +4,7 @@
  * same agent and the same layout. A Ruby that nobody has seen may crash, hang or count otherwise:
  * then it is the child that does so.
  *
- * The child is the one in which calls are counted (counting.h, alloc_functions.rb). It makes
+ * The child is the one in which calls are counted (alloc_counts.h, alloc_functions.rb). It makes
  * objects of every kind, collects, compacts, has threads, forks, has a ractor, is left, goes on, is
  * entered again, and ends. After each step what the agent has seen must be what the VM itself has
  * counted. A step that fails takes away what needs it: compaction and ractors end a watch then; any
