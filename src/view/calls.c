@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "view/calls_line.h"
+#include "view/calls_number.h"
 #include "view/calls_where.h"
 #include "view/functions.h"
 #include "view/grep.h"
@@ -261,7 +262,7 @@ static int push(struct lines *l, const struct scry_call_image *image,
 		{"state", NULL, SCRY_CELL_TEXT, 0,
 		 scry_cell_text(states[state], strlen(states[state]))},
 		{"is_cut", NULL, SCRY_CELL_BOOL, 0,
-		 scry_cell_number(flags & SCRY_PART_CUT ? 1 : 0)},
+		 scry_cell_number(flags & SCRY_PART_CUT || values.is_long || result.is_long)},
 		{"is_digest", NULL, SCRY_CELL_BOOL, 0,
 		 scry_cell_number(flags & SCRY_PART_DIGEST ? 1 : 0)},
 		{"frames", NULL, SCRY_CELL_FRAMES, 0, stack_cell(l, &l->called, event, frames)},
