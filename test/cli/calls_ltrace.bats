@@ -22,6 +22,11 @@ caller() {
 	caller 3 -e __libc_start_main
 	grep -q '^__libc_start_main(' "$T/lines.txt"
 	grep -q "work_mix" <(caller 3 -e '*' --objects=never && cat "$T/lines.txt")
+	for engine in hooks breakpoint; do # all of the program's own
+		"$SCRY" calls -q --engine=$engine -x '*@MAIN' --force -o "$T/x.json" -- "$TARGETS/target_caller_lazy" <"$T/in" >"$T/scry.out" 3>&-
+		grep -q '"function": "main"' "$T/x.json"
+		! grep -qE '"function": "(_start|_init|_fini|frame_dummy|(de)?register_tm_clones|__do_global_dtors_aux)"' "$T/x.json"
+	done
 }
 
 @test "breakpoints refuse what names callers, and say so" {

@@ -23,6 +23,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "hook/renew.h"
+#include "instrument/calls/requests.h"
 #include "proto/fetch.h"
 #include "sys/unwinder.h"
 #include "trace/breaks.h"
@@ -168,7 +169,8 @@ static int choose(struct scry_calls_break *b, const struct scry_functions *funct
 
 int scry_calls_break_plan(struct scry_calls_break *b)
 {
-	struct scry_hook_to to = {.kind = SCRY_HOOK_CALL};
+	struct scry_hook_to to = {.kind = SCRY_HOOK_CALL,
+				  .leaves_out = scry_calls_requests_is_startup};
 	struct scry_hooks *h = b->opts.hooks;
 	int r = scry_hooks_open(h, &b->opts.watch->proc);
 
