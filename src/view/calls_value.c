@@ -398,9 +398,13 @@ static bool length_of(const struct shown *s, const struct value *v, uint64_t *re
 		place = &s->places->result;
 		break;
 	}
-	return t && scry_type_is_integer(t) &&
-	       scry_call_word(s->image, l->kind == SCRY_LENGTH_RESULT, place->at[0], &word) &&
-	       number_of(t, (const uint8_t *)&word, sizeof(word), ret);
+	if (!t || !scry_type_is_integer(t) ||
+	    !scry_call_word(s->image, l->kind == SCRY_LENGTH_RESULT, place->at[0], &word) ||
+	    !number_of(t, (const uint8_t *)&word, sizeof(word), ret))
+		return false;
+	if (l->kind == SCRY_LENGTH_RESULT && (int64_t)*ret < 0)
+		*ret = 0; /* it failed, and wrote nothing */
+	return true;
 }
 
 struct extent {

@@ -200,6 +200,19 @@ static void outs(void **state)
 	is_shown("string0 f(string, string);", &m, &r, NULL, "\"results\", \"in\" | ) = 0x3");
 }
 
+/* What a read that failed has left there is nobody's. */
+static void failed(void **state)
+{
+	struct memory m = {0};
+	struct scry_fetch_from r = {.registers = {3, add_text(&m, "secret"), 4}, .rax = -1ull};
+
+	is_shown("long f(int, +string[retval], ulong);", &m, &r, NULL, "3 | , \"\", 4) = -1");
+	is_shown("int f(int, +string(array(char, retval)*), ulong);", &m, &r, NULL,
+		 "3 | , \"\", 4) = -1");
+	r.rax = 3;
+	is_shown("long f(int, +string[retval], ulong);", &m, &r, NULL, "3 | , \"sec\", 4) = 3");
+}
+
 static void formats(void **state)
 {
 	struct memory m = {0};
@@ -241,7 +254,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(numbers), cmocka_unit_test(pointers), cmocka_unit_test(is_bounded),
-		cmocka_unit_test(outs),	   cmocka_unit_test(formats),  cmocka_unit_test(structs),
+		cmocka_unit_test(outs),	   cmocka_unit_test(failed),   cmocka_unit_test(formats),
+		cmocka_unit_test(structs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
