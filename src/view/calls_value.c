@@ -261,13 +261,14 @@ static void show_float(const struct shown *s, const struct value *v)
 }
 
 /* Numbers of the bits that are set, or, where these are more, of those that are not. */
-static void show_bits(const struct shown *s, const struct value *v)
+static void show_bits(struct shown *s, const struct value *v)
 {
 	uint64_t size = v->type->size && v->type->size < v->have ? v->type->size : v->have;
 	uint64_t bits = 0, first = 0;
 	bool is_inside = false, is_more = false, is_inverse;
 	struct scry_buf own = {0}, *buf = s->out->text ? s->out->text : &own;
 
+	s->size += (uint32_t)size;
 	for (uint64_t i = 0; i < size; i++)
 		bits += (uint64_t)__builtin_popcount(v->bytes[i]);
 	is_inverse = bits > size * 4;
