@@ -373,6 +373,8 @@ static void fetch_one(struct work *w, const struct scry_fetch *op, uint8_t numbe
 
 		if (op->flags & SCRY_FETCH_INT)
 			n = (uint64_t)(int64_t)(int32_t)n;
+		if ((int64_t)n < 0 && op->flags & SCRY_FETCH_RESULT)
+			n = 0;
 		if ((int64_t)n < 0 && op->flags & SCRY_FETCH_SURE)
 			r.is_text = r.is_cut = 1;
 		else if (n >= (1u << 20) || n * op->scale > op->max)

@@ -147,6 +147,8 @@ int scry_hooks_add(struct scry_hooks *h, const struct scry_function *f, uint32_t
 
 	if (handler < 0)
 		return handler;
+	if (to->leaves_out && to->leaves_out(f->name, h->requests[request]))
+		return 0;
 	if (h->count == h->room) {
 		size_t room = h->room ? 2 * h->room : 16;
 		struct scry_hook *more = realloc(h->rows, room * sizeof(*more));

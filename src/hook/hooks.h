@@ -7,7 +7,6 @@
  *           room for a short jump only, to a longer one in filler nearby (sys/short_jump)
  *   site    the calls and tail jumps in its own object are aimed at the stub
  *   got     the slots through which objects call it are pointed at the stub (sys/slots)
- *
  * Chosen is the entry, else site and got together: then calls through pointers are not seen. With
  * CALLS wanted the request says who calls what (scry_symbols_find_called): got, of those only.
  * Life: open, want..., plan (all of it reads only); on and off, any number of times, after
@@ -42,6 +41,7 @@ struct scry_hook_to {
 	const char *handler;  /* CALL: exported thunk of the agent; REPLACE: exported function */
 	/* exported ones only; hook/calling.h; asked for there first; a row for each caller */
 	bool is_exported, is_guard, is_found, by_caller;
+	bool (*leaves_out)(const char *symbol, const char *request); /* NULL: nothing */
 };
 
 struct scry_hook {

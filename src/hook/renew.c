@@ -208,6 +208,7 @@ static int add_fresh(struct scry_hooks *fresh, struct scry_hooks *h)
 		to->is_found |= fresh->functions.hits > hits;
 		for (; before < fresh->functions.count && r == 0; before++) {
 			const struct scry_function *f = &fresh->functions.rows[before];
+			const size_t count = fresh->count;
 			ssize_t live = find_row(h, h->count, f->address, NULL);
 			bool by_slots = live >= 0 && h->rows[live].way != SCRY_WAY_ENTRY &&
 					(h->rows[live].to.way == SCRY_WAY_AUTO ||
@@ -217,7 +218,7 @@ static int add_fresh(struct scry_hooks *fresh, struct scry_hooks *h)
 			if ((live >= 0 && !by_slots) || is_chosen(h, f))
 				continue;
 			r = scry_hooks_add(fresh, f, (uint32_t)q);
-			if (r == 0 && by_slots && to->way != SCRY_WAY_CALLS)
+			if (fresh->count > count && by_slots && to->way != SCRY_WAY_CALLS)
 				fresh->rows[fresh->count - 1].to.way = SCRY_WAY_GOT;
 		}
 	}

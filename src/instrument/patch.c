@@ -39,16 +39,24 @@ void scry_patch_describe(const struct scry_hooks *h, FILE *out)
 
 void scry_patch_report_refused(struct scry_watch *w, const struct scry_hooks *h, const char *done)
 {
-	if (h->refused > 2)
-		scry_watch_note(w,
-				"%zu of %zu functions cannot be reached and are not %s; --dry-run "
-				"names them",
-				h->refused, h->count, done);
-	for (size_t i = 0; i < h->count && h->refused <= 2; i++)
-		if (!h->rows[i].way && !h->rows[i].to.is_guard)
-			scry_watch_note(w, "%s in %s is not %s: %s",
-					scry_demangle_shown(h->rows[i].symbol).text,
-					h->rows[i].module, done, h->rows[i].why);
+	for (size_t i = 0; i < h->count; i++) {
+		const struct scry_hook *row = &h->rows[i];
+
+		if (row->way || row->to.is_guard)
+			continue;
+		if (h->refused > 2) {
+			scry_watch_note(w,
+					"%zu of %zu functions are not %s, such as %s in %s (%s); "
+					"--dry-run%s names them",
+					h->refused, h->count, done,
+					scry_demangle_shown(row->symbol).text, row->module,
+					row->why,
+					w->opts->command ? " with -p PID, while it runs," : "");
+			break;
+		}
+		scry_watch_note(w, "%s in %s is not %s: %s", scry_demangle_shown(row->symbol).text,
+				row->module, done, row->why);
+	}
 }
 
 static bool is_kept(const struct scry_hook *row)

@@ -24,7 +24,8 @@ uint32_t scry_patch_way(const struct scry_patch_opts *opts);
 /* For --dry-run: what would be changed, a line for each function. */
 void scry_patch_describe(const struct scry_hooks *h, FILE *out);
 
-/* What is not `done` ("counted"), and why: a sentence for one or two, a number for more. */
+/* What is not `done` ("counted"), and why: a sentence for one or two, a number and the first one
+ * for more. */
 void scry_patch_report_refused(struct scry_watch *w, const struct scry_hooks *h, const char *done);
 
 /* Of which some calls are not `done`, as they go through slots that must stay as they are: a

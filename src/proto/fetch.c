@@ -111,6 +111,8 @@ static void fetch_one(struct fetching *f, const struct scry_fetch *op, uint32_t 
 		n = word_of(f, op->length_from, op->length_part, op->length_offset);
 		if (op->flags & SCRY_FETCH_INT)
 			n = (uint64_t)(int64_t)(int32_t)n;
+		if ((int64_t)n < 0 && op->flags & SCRY_FETCH_RESULT)
+			n = 0;
 		if ((int64_t)n < 0 && op->flags & SCRY_FETCH_SURE)
 			w.is_text = w.is_cut = true;
 		else if (n >= 1u << 20 || n * op->scale > op->max)

@@ -109,6 +109,7 @@ static bool put_length(struct making *m, const struct value *v, const struct scr
 	if (length->kind == SCRY_LENGTH_RESULT && m->is_back) {
 		t = m->proto->result;
 		op->length_from = word_of(m, &m->places.result, 0);
+		op->flags |= SCRY_FETCH_RESULT;
 	} else if (length->kind == SCRY_LENGTH_ARG && i < m->proto->count) {
 		t = m->proto->args[i];
 		op->length_from = word_of(m, &m->places.args[i], 0);

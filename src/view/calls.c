@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "view/calls_line.h"
+#include "view/calls_number.h"
 #include "view/calls_where.h"
 #include "view/functions.h"
 #include "view/grep.h"
@@ -36,7 +37,8 @@ struct lines {
 	struct scry_doc *doc;
 	struct scry_grep grep;
 	struct scry_call_where *where;
-	uint64_t unsure; /* calls of which --where has no answer */
+	uint64_t unsure;   /* calls of which --where has no answer */
+	uint64_t left_out; /* calls that began while OPEN_MAX others were open */
 	struct scry_call_functions functions;
 	struct scry_map open;  /* key of a call -> index */
 	struct scry_map depth; /* thread -> calls that are open */
@@ -224,12 +226,7 @@ static int push(struct lines *l, const struct scry_call_image *image,
 	const char *error = ret ? scry_call_error(f, ret) : NULL;
 	bool need_comma = false, is_failed;
 
-	if (!(call->flags & SCRY_CALL_HAS_NO_ARGS))
-		scry_call_show_args(image, proto, 0,
-				    f && f->proto != &scry_proto_unknown ? proto->count
-				    : call->args < proto->count		 ? call->args
-									 : proto->count,
-				    &need_comma, &out);
+	scry_call_show_args(image, proto, 0, scry_call_args_shown(proto, event), &need_comma, &out);
 	if (!state)
 		scry_call_show_result(image, proto, &result_out);
 	const struct scry_pair pairs[] = {
@@ -261,7 +258,7 @@ static int push(struct lines *l, const struct scry_call_image *image,
 		{"state", NULL, SCRY_CELL_TEXT, 0,
 		 scry_cell_text(states[state], strlen(states[state]))},
 		{"is_cut", NULL, SCRY_CELL_BOOL, 0,
-		 scry_cell_number(flags & SCRY_PART_CUT ? 1 : 0)},
+		 scry_cell_number(flags & SCRY_PART_CUT || values.is_long || result.is_long)},
 		{"is_digest", NULL, SCRY_CELL_BOOL, 0,
 		 scry_cell_number(flags & SCRY_PART_DIGEST ? 1 : 0)},
 		{"frames", NULL, SCRY_CELL_FRAMES, 0, stack_cell(l, &l->called, event, frames)},
@@ -313,8 +310,10 @@ static int keep(struct lines *l, uint64_t key, const struct scry_event *event, b
 	uint32_t i = l->free;
 	uint64_t *depth;
 
-	if (l->open.count == OPEN_MAX) /* hostile: it is not told when it is over */
+	if (l->open.count == OPEN_MAX) { /* hostile: it is not told when it is over */
+		l->left_out++;
 		return 0;
+	}
 	if (i) {
 		l->free = l->calls[i - 1].next_free;
 	} else if (l->count == l->room) {
@@ -415,6 +414,12 @@ static bool is_where(struct lines *l, const struct scry_call_image *image,
 	return a == SCRY_WHERE_YES;
 }
 
+static void forget_stacks(struct lines *l, uint64_t key)
+{
+	scry_map_remove(&l->called, key, NULL);
+	scry_map_remove(&l->ruby, key, NULL);
+}
+
 static int on_return(struct lines *l, const struct scry_event *event)
 {
 	const struct scry_ev_return *ret = (const void *)(event + 1);
@@ -425,8 +430,10 @@ static int on_return(struct lines *l, const struct scry_event *event)
 	struct open_call *o;
 	int r = 0;
 
-	if (!scry_map_remove(&l->open, key, &i))
+	if (!scry_map_remove(&l->open, key, &i)) {
+		forget_stacks(l, key);
 		return 0;
+	}
 	o = &l->calls[i - 1];
 	image.call = o->event;
 	depth = scry_map_ref(&l->depth, o->event->tid);
@@ -445,8 +452,7 @@ static int on_return(struct lines *l, const struct scry_event *event)
 	} else {
 		tell_resumed(l, &image, f, o->need_comma);
 	}
-	scry_map_remove(&l->called, key, NULL);
-	scry_map_remove(&l->ruby, key, NULL);
+	forget_stacks(l, key);
 	o->is_open = false;
 	o->next_free = l->free;
 	l->free = (uint32_t)i;
@@ -563,6 +569,19 @@ static void done(struct lines *l)
 	scry_buf_done(&l->buf);
 }
 
+static void note_left_out(struct lines *l)
+{
+	if (!l->left_out)
+		return;
+	scry_buf_clear(&l->buf);
+	scry_text_things(&l->buf, l->left_out, "calls");
+	scry_buf_printf(&l->buf, " %s %s: ", scry_text_were(l->left_out),
+			l->is_whole ? "left out" : "shown without their ends");
+	scry_text_count(&l->buf, OPEN_MAX);
+	scry_buf_printf(&l->buf, " others had not returned when they began");
+	l->doc->ops->note(l->doc, scry_buf_str(&l->buf), l->buf.len);
+}
+
 int scry_view_calls(struct scry_reader *reader, const struct scry_view_opts *opts,
 		    struct scry_doc *doc)
 {
@@ -594,6 +613,7 @@ int scry_view_calls(struct scry_reader *reader, const struct scry_view_opts *opt
 		quality.noun = "calls";
 		quality.unsure = l.unsure;
 		scry_data_quality_push(&quality, doc);
+		note_left_out(&l);
 	}
 	done(&l);
 	return r;

@@ -32,7 +32,7 @@ struct hist {
 	struct scry_map by_name; /* symbol and module -> row + 1 */
 	struct row *rows;
 	size_t count, room;
-	uint64_t calls, left;
+	uint64_t calls, returned, left;
 };
 
 static uint32_t step_of(uint64_t ns)
@@ -66,16 +66,30 @@ static struct row *row_of(struct hist *h, const struct scry_ev_function *f)
 	return at ? &h->rows[*at - 1] : NULL;
 }
 
+/* NULL: it is of no interest. */
+static const struct scry_call_function *function_of(const struct hist *h, uint32_t pid,
+						    uint32_t number)
+{
+	const struct scry_call_function *f = scry_call_functions_find(&h->functions, pid, number);
+
+	if (!f || (h->opts->pid && h->opts->pid != pid) ||
+	    !scry_grep_matches_symbol(&h->grep,
+				      scry_reader_string(h->reader, f->ev.symbol_str, NULL)))
+		return NULL;
+	return f;
+}
+
+static void on_call(struct hist *h, const struct scry_ev_call *call)
+{
+	h->calls += function_of(h, call->pid, call->function) != NULL;
+}
+
 static int on_return(struct hist *h, const struct scry_ev_return *ret)
 {
-	const struct scry_call_function *f =
-		scry_call_functions_find(&h->functions, ret->pid, ret->function);
+	const struct scry_call_function *f = function_of(h, ret->pid, ret->function);
 	struct row *row;
 
-	if (!f || (h->opts->pid && h->opts->pid != ret->pid))
-		return 0;
-	if (!scry_grep_matches_symbol(&h->grep,
-				      scry_reader_string(h->reader, f->ev.symbol_str, NULL)))
+	if (!f)
 		return 0;
 	if (ret->how == SCRY_RETURN_LEFT) {
 		h->left++;
@@ -84,7 +98,7 @@ static int on_return(struct hist *h, const struct scry_ev_return *ret)
 	row = row_of(h, &f->ev);
 	if (!row)
 		return scry_fail(-ENOMEM, "no memory for %zu functions", h->count);
-	h->calls++;
+	h->returned++;
 	row->returned++;
 	row->total_ns += ret->duration_ns;
 	row->steps[step_of(ret->duration_ns)]++;
@@ -138,6 +152,8 @@ static void push(const struct hist *h, struct scry_doc *doc)
 		{"calls", "calls", SCRY_CELL_COUNT, NULL, 0},
 		{"", NULL, SCRY_CELL_TEXT, NULL, 0},
 	};
+	const uint64_t ended = h->returned + h->left,
+		       open = h->calls > ended ? h->calls - ended : 0;
 
 	scry_doc_table(doc, columns, sizeof(columns) / sizeof(columns[0]));
 	for (size_t i = 0; i < h->count; i++)
@@ -148,6 +164,9 @@ static void push(const struct hist *h, struct scry_doc *doc)
 		scry_doc_remark(doc, "%llu more %s left by an exception or longjmp",
 				(unsigned long long)h->left,
 				h->left == 1 ? "call was" : "calls were");
+	if (open)
+		scry_doc_remark(doc, "%llu more %s not seen to end", (unsigned long long)open,
+				open == 1 ? "call was" : "calls were");
 }
 
 /* Where the most calls of the first function lie. */
@@ -188,6 +207,8 @@ static int read_all(struct hist *h, struct scry_data_quality *quality)
 		if (event->type == SCRY_EVENT_FUNCTION)
 			r = scry_call_functions_add(&h->functions, h->reader,
 						    (const void *)(event + 1));
+		if (event->type == SCRY_EVENT_CALL)
+			on_call(h, (const void *)(event + 1));
 		if (event->type == SCRY_EVENT_RETURN)
 			r = on_return(h, (const void *)(event + 1));
 	}

@@ -1,6 +1,7 @@
 /*
- * The calls-sums view: ltrace's table of -c, with quantiles. Times include callees, so those of
- * functions that call each other are told twice. With Ruby stacks, by the line of the program that
+ * The calls-sums view: ltrace's table of -c, with quantiles. Times include callees, so where traced
+ * functions call each other the column "% time" has the inner calls twice; the verdict gives no
+ * share. With Ruby stacks, by the line of the program that
  * calls.
  */
 #include <errno.h>
@@ -271,10 +272,10 @@ static const struct scry_column columns[] = {
 	{"called from", NULL, SCRY_CELL_TEXT, get_place, SCRY_COLUMN_ELASTIC},
 };
 
-/* The first row that is shown: what took most of the time. NULL: none is. */
+/* Of the first row that is shown: what took most of the time. NULL: none is. */
 static void judge(const struct sums *s, const struct sum *row, struct scry_doc *doc)
 {
-	struct scry_buf buf = {0};
+	struct scry_buf buf = {0}, place = {0};
 
 	if (!s->count) {
 		scry_buf_printf(&buf, "nothing was seen: no call was made");
@@ -283,27 +284,23 @@ static void judge(const struct sums *s, const struct sum *row, struct scry_doc *
 	} else {
 		const char *name = scry_reader_string(s->reader, row->symbol, NULL);
 
-		if (s->total_ns) {
-			scry_verdict_percent(&buf, row->total_ns, s->total_ns);
-			scry_buf_printf(&buf, " of the time of ");
-			scry_text_things(&buf, s->calls, "calls");
-			scry_buf_printf(&buf, " (");
-			scry_text_duration(&buf, s->total_ns);
-			scry_buf_printf(&buf, ") is in ");
-		} else {
-			scry_text_things(&buf, s->calls, "calls");
-			scry_buf_printf(&buf, ", of which none has returned; most of ");
+		if (!row->returned) {
+			scry_text_things(&buf, row->calls, "calls");
+			scry_buf_printf(&buf, " of ");
 		}
 		scry_demangle_put(name ? name : "?", name ? strlen(name) : 1, &buf);
 		if (row->place) {
-			struct scry_buf place = {0};
-
 			place_cell(s, &s->places[row->place], &place);
-			scry_buf_printf(&buf, ", called from %s", scry_buf_str(&place));
-			scry_buf_done(&place);
+			scry_buf_printf(&buf, ", called from %s,", scry_buf_str(&place));
 		}
+		if (row->returned)
+			scry_verdict_took(&buf, row->total_ns, row->returned, row->max_ns);
+		else
+			scry_buf_printf(&buf, " %s seen, and none has returned",
+					scry_text_were(row->calls));
 	}
 	scry_verdict(doc, &buf);
+	scry_buf_done(&place);
 	scry_buf_done(&buf);
 }
 

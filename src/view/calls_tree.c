@@ -4,12 +4,10 @@
  * traced are not seen. What is still open above a call that ends was left, or is of a coroutine:
  * nothing is put below it any more, but a return of it that comes late counts.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/demangle.h"
-#include "base/err.h"
 #include "base/text.h"
 #include "view/calls_line.h"
 #include "view/functions.h"
@@ -46,16 +44,12 @@ struct tree {
 	struct node *nodes;
 	uint32_t count, room;
 	struct open_call *open;
-	uint32_t open_count, open_room, free_open;
+	uint32_t open_count, open_room, first_free;
 	uint64_t calls, returned, total_ns;
+	uint64_t left_out; /* calls for which a table had no room */
 };
 
-static int no_memory(void)
-{
-	return scry_fail(-ENOMEM, "no memory for a tree of calls");
-}
-
-/* Index + 1; 0: no memory. */
+/* Index + 1; 0: no room. */
 static uint32_t node_of(struct tree *t, uint32_t parent, const struct scry_ev_function *f)
 {
 	uint64_t *name = scry_map_ref(&t->by_name, (uint64_t)f->symbol_str << 32 | f->module_str);
@@ -83,10 +77,10 @@ static uint32_t node_of(struct tree *t, uint32_t parent, const struct scry_ev_fu
 
 static uint32_t new_open(struct tree *t)
 {
-	uint32_t i = t->free_open;
+	uint32_t i = t->first_free;
 
 	if (i) {
-		t->free_open = t->open[i - 1].below;
+		t->first_free = t->open[i - 1].below;
 		return i;
 	}
 	if (t->open_count == t->open_room) {
@@ -102,12 +96,18 @@ static uint32_t new_open(struct tree *t)
 	return ++t->open_count;
 }
 
+static void free_open(struct tree *t, uint32_t i)
+{
+	t->open[i - 1].below = t->first_free;
+	t->first_free = i;
+}
+
 static uint64_t thread_key(uint32_t pid, uint32_t tid)
 {
 	return (uint64_t)pid << 32 | tid;
 }
 
-static int on_call(struct tree *t, const struct scry_event *event)
+static void on_call(struct tree *t, const struct scry_event *event)
 {
 	const struct scry_ev_call *call = (const void *)(event + 1);
 	const struct scry_call_function *f =
@@ -117,13 +117,17 @@ static int on_call(struct tree *t, const struct scry_event *event)
 	uint32_t node, i;
 
 	if (!f || (t->opts->pid && t->opts->pid != call->pid))
-		return 0;
+		return;
 	top = scry_map_ref(&t->tops, thread_key(call->pid, event->tid));
 	node = top ? node_of(t, *top ? t->open[*top - 1].node : 0, &f->ev) : 0;
-	at = node ? scry_map_ref(&t->by_call, scry_call_key(call->pid, call->call)) : NULL;
-	i = at ? new_open(t) : 0;
-	if (!i)
-		return no_memory();
+	i = node ? new_open(t) : 0;
+	at = i ? scry_map_ref(&t->by_call, scry_call_key(call->pid, call->call)) : NULL;
+	if (!at) {
+		if (i)
+			free_open(t, i);
+		t->left_out++;
+		return;
+	}
 	*at = i;
 	t->calls++;
 	t->nodes[node - 1].calls++;
@@ -132,7 +136,6 @@ static int on_call(struct tree *t, const struct scry_event *event)
 					    .below = (uint32_t)*top,
 					    .is_stacked = true};
 	*top = i;
-	return 0;
 }
 
 /* Takes a call, and those above it, from the stack of its thread. */
@@ -146,6 +149,8 @@ static void unstack(struct tree *t, uint32_t i)
 		o->is_stacked = false;
 		*top = o->below;
 	}
+	if (top && !*top) /* it may have ended */
+		scry_map_remove(&t->tops, t->open[i - 1].thread, NULL);
 }
 
 static void on_return(struct tree *t, const struct scry_event *event)
@@ -165,8 +170,7 @@ static void on_return(struct tree *t, const struct scry_event *event)
 		if (n->parent)
 			t->nodes[n->parent - 1].below_ns += ret->duration_ns;
 	}
-	t->open[i - 1].below = t->free_open;
-	t->free_open = (uint32_t)i;
+	free_open(t, (uint32_t)i);
 }
 
 /* A node comes behind its parent. */
@@ -274,6 +278,12 @@ static void push(struct tree *t, struct scry_doc *doc)
 	}
 	if (!t->count)
 		scry_doc_remark(doc, "no call was seen");
+	if (t->left_out)
+		scry_doc_remark(doc,
+				"%llu more %s left out: the tree has room for a million paths, and "
+				"a million calls that have not returned",
+				(unsigned long long)t->left_out,
+				t->left_out == 1 ? "call is" : "calls are");
 }
 
 static void judge(const struct tree *t, struct scry_doc *doc)
@@ -323,7 +333,7 @@ static int read_all(struct tree *t, struct scry_data_quality *quality)
 			r = scry_call_functions_add(&t->functions, t->reader,
 						    (const void *)(event + 1));
 		if (event->type == SCRY_EVENT_CALL)
-			r = on_call(t, event);
+			on_call(t, event);
 		if (event->type == SCRY_EVENT_RETURN)
 			on_return(t, event);
 	}

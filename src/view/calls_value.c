@@ -1,6 +1,7 @@
 /*
  * A value is shown by its type and the nearest lens around it, as ltrace does. Descent is bounded:
- * types by the depth of a text, pointers by DEPTH_MAX, all by the bytes that were recorded.
+ * types by the depth of a text, pointers by DEPTH_MAX. Pointers of a target may lead to the same
+ * bytes again and again, so what is shown of them in one go is bounded by SHOWN_MAX.
  */
 #include "view/calls_value.h"
 
@@ -11,12 +12,14 @@
 
 #include "base/text.h"
 #include "proto/plan.h"
+#include "view/calls_number.h"
 #include "wire/call_format.h"
 
 #define SMALL 10000 /* numbers nearer to 0 are no addresses */
 #define DEPTH_MAX 40u
 #define VALUES_MAX 65536u
 #define VARARGS_MAX 32u
+#define SHOWN_MAX (4u * 8u * SCRY_CALL_MORE_MAX) /* bytes of the target's: twice all of a call */
 
 struct shown {
 	const struct scry_call_image *image;
@@ -26,6 +29,7 @@ struct shown {
 	const struct scry_type *followed[DEPTH_MAX];
 	uint64_t addresses[DEPTH_MAX]; /* of what is being shown */
 	uint32_t depth;
+	uint32_t size; /* of what was shown so far, in the target's bytes */
 	bool is_back;
 };
 
@@ -80,46 +84,6 @@ static void put(const struct shown *s, const char *text)
 	scry_buf_append(s->out->text, text, strlen(text));
 }
 
-void scry_call_put_u64(struct scry_buf *buf, uint64_t value, unsigned int digits)
-{
-	char text[24], *at = text + sizeof(text);
-
-	for (; value || digits; value /= 10) {
-		*--at = (char)('0' + value % 10);
-		digits -= digits > 0;
-	}
-	scry_buf_append(buf, at, (size_t)(text + sizeof(text) - at));
-}
-
-void scry_call_put_seconds(struct scry_buf *buf, uint64_t ns)
-{
-	scry_call_put_u64(buf, ns / 1000000000, 1);
-	scry_buf_append(buf, ".", 1);
-	scry_call_put_u64(buf, ns % 1000000000, 9);
-}
-
-static void put_i64(struct scry_buf *buf, int64_t value)
-{
-	if (value < 0)
-		scry_buf_append(buf, "-", 1);
-	scry_call_put_u64(buf, value < 0 ? -(uint64_t)value : (uint64_t)value, 1);
-}
-
-static void put_based(struct scry_buf *buf, uint64_t value, unsigned int bits)
-{
-	char text[66], *at = text + sizeof(text);
-	bool is_zero = !value;
-
-	do
-		*--at = "0123456789abcdef"[value & ((1u << bits) - 1)];
-	while (value >>= bits);
-	if (bits != 3 && !is_zero)
-		*--at = bits == 4 ? 'x' : 'b';
-	if (bits == 3 || !is_zero)
-		*--at = '0';
-	scry_buf_append(buf, at, (size_t)(text + sizeof(text) - at));
-}
-
 static void show_unknown(const struct shown *s)
 {
 	if (s->out->text)
@@ -133,7 +97,7 @@ static void show_address(const struct shown *s, uint64_t address)
 	if (s->out->text && !address)
 		put(s, "nil");
 	else if (s->out->text)
-		put_based(s->out->text, address, 4);
+		scry_call_put_based(s->out->text, address, 4);
 	else
 		push(s, (struct scry_doc_value){.kind = SCRY_VALUE_HEX, .number = address});
 }
@@ -260,11 +224,12 @@ static void show_integer(const struct shown *s, const struct value *v, uint64_t 
 	} else if (v->lens == SCRY_LENS_BOOL) {
 		put(s, n ? "true" : "false");
 	} else if (v->lens == SCRY_LENS_HEX || is_address) {
-		put_based(s->out->text, cut_to(n, t->size), 4);
+		scry_call_put_based(s->out->text, cut_to(n, t->size), 4);
 	} else if (v->lens == SCRY_LENS_OCTAL || v->lens == SCRY_LENS_BINARY) {
-		put_based(s->out->text, cut_to(n, t->size), v->lens == SCRY_LENS_OCTAL ? 3 : 1);
+		scry_call_put_based(s->out->text, cut_to(n, t->size),
+				    v->lens == SCRY_LENS_OCTAL ? 3 : 1);
 	} else if (is_signed) {
-		put_i64(s->out->text, (int64_t)n);
+		scry_call_put_i64(s->out->text, (int64_t)n);
 	} else {
 		scry_call_put_u64(s->out->text, n, 1);
 	}
@@ -296,13 +261,14 @@ static void show_float(const struct shown *s, const struct value *v)
 }
 
 /* Numbers of the bits that are set, or, where these are more, of those that are not. */
-static void show_bits(const struct shown *s, const struct value *v)
+static void show_bits(struct shown *s, const struct value *v)
 {
 	uint64_t size = v->type->size && v->type->size < v->have ? v->type->size : v->have;
 	uint64_t bits = 0, first = 0;
 	bool is_inside = false, is_more = false, is_inverse;
 	struct scry_buf own = {0}, *buf = s->out->text ? s->out->text : &own;
 
+	s->size += (uint32_t)size;
 	for (uint64_t i = 0; i < size; i++)
 		bits += (uint64_t)__builtin_popcount(v->bytes[i]);
 	is_inverse = bits > size * 4;
@@ -433,9 +399,13 @@ static bool length_of(const struct shown *s, const struct value *v, uint64_t *re
 		place = &s->places->result;
 		break;
 	}
-	return t && scry_type_is_integer(t) &&
-	       scry_call_word(s->image, l->kind == SCRY_LENGTH_RESULT, place->at[0], &word) &&
-	       number_of(t, (const uint8_t *)&word, sizeof(word), ret);
+	if (!t || !scry_type_is_integer(t) ||
+	    !scry_call_word(s->image, l->kind == SCRY_LENGTH_RESULT, place->at[0], &word) ||
+	    !number_of(t, (const uint8_t *)&word, sizeof(word), ret))
+		return false;
+	if (l->kind == SCRY_LENGTH_RESULT && (int64_t)*ret < 0)
+		*ret = 0; /* it failed, and wrote nothing */
+	return true;
 }
 
 struct extent {
@@ -468,7 +438,7 @@ static bool extent_of(const struct shown *s, const struct value *v, struct exten
 	return true;
 }
 
-static void show_string(const struct shown *s, const struct value *v)
+static void show_string(struct shown *s, const struct value *v)
 {
 	struct extent e;
 
@@ -478,6 +448,7 @@ static void show_string(const struct shown *s, const struct value *v)
 		show_unknown(s);
 		return;
 	}
+	s->size += (uint32_t)e.count;
 	if (s->out->values) {
 		s->out->values->is_cut |= e.is_cut;
 		push(s, (struct scry_doc_value){.kind = SCRY_VALUE_TEXT,
@@ -489,6 +460,14 @@ static void show_string(const struct shown *s, const struct value *v)
 	for (uint64_t i = 0; i < e.count;)
 		i += put_char(s->out->text, v->bytes + i, e.count - i);
 	put(s, e.is_cut ? "\"..." : "\"");
+}
+
+/* Enough was shown: from here on pointers are not followed, and arrays end. */
+static bool is_spent(const struct shown *s)
+{
+	if (s->size > SHOWN_MAX && s->out->values)
+		s->out->values->is_long = true;
+	return s->size > SHOWN_MAX;
 }
 
 static void show_array(struct shown *s, const struct value *v)
@@ -507,19 +486,25 @@ static void show_array(struct shown *s, const struct value *v)
 		return;
 	}
 	begin(s, "[ ");
-	for (uint64_t i = 0; i < e.count && i < most; i++) {
+	if (e.count > most)
+		e = (struct extent){.count = most, .is_cut = true};
+	for (uint64_t i = 0; i < e.count; i++) {
 		const struct value element = {.type = t,
 					      .lens = lens_of(v, t),
 					      .bytes = v->bytes + i * t->size,
 					      .have = v->have - i * t->size,
 					      .flags = v->flags};
 
+		if (is_spent(s)) {
+			e.is_cut = true;
+			break;
+		}
 		show_next(s, &element, &need_comma);
 	}
-	end(s, s->out->values || (!e.is_cut && e.count <= most) ? " ]" : "... ]");
+	end(s, s->out->values || !e.is_cut ? " ]" : "... ]");
 }
 
-/* "..." or "recurse^", where it has been shown, or so many of its kind. */
+/* "..." or "recurse^", where it has been shown, or so many of its kind, or enough of all. */
 static bool show_recursion(const struct shown *s, const struct scry_type *to, uint64_t address)
 {
 	uint32_t descendants = 0;
@@ -527,7 +512,7 @@ static bool show_recursion(const struct shown *s, const struct scry_type *to, ui
 	for (uint32_t i = 0; i < s->depth; i++)
 		descendants += s->followed[i] == to;
 	if ((to->kind == SCRY_TYPE_STRUCT && descendants >= SCRY_ARRAY_SHOWN) ||
-	    s->depth == DEPTH_MAX) {
+	    s->depth == DEPTH_MAX || is_spent(s)) {
 		if (s->out->text)
 			put(s, "...");
 		else
@@ -597,6 +582,8 @@ static void show(struct shown *s, const struct value *v)
 
 	if (v->lens == SCRY_LENS_HIDE)
 		return;
+	if (v->type->kind != SCRY_TYPE_STRUCT && v->type->kind != SCRY_TYPE_ARRAY)
+		s->size += 1 + v->type->size;
 	if (v->type->kind == SCRY_TYPE_POINTER) {
 		show_pointer(s, v);
 	} else if (v->lens == SCRY_LENS_BITVEC) {

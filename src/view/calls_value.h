@@ -14,6 +14,7 @@ struct scry_call_values {	       /* zeroed: empty */
 	size_t count, room;
 	bool failed;
 	bool is_cut;  /* a text among them goes on behind what was recorded */
+	bool is_long; /* pointers lead to more than is shown of a call */
 	bool is_enum; /* the first one is the name of this number */
 	struct scry_doc_value enumerated;
 };
@@ -37,10 +38,5 @@ void scry_call_show_args(const struct scry_call_image *image, const struct scry_
 /* image->ret is there. */
 void scry_call_show_result(const struct scry_call_image *image, const struct scry_proto *proto,
 			   const struct scry_call_out *out);
-
-/* "1.000600123", in seconds from nanoseconds; a number with at least so many digits: lines have
- * many, and printf would take longer than all the rest. */
-void scry_call_put_seconds(struct scry_buf *buf, uint64_t ns);
-void scry_call_put_u64(struct scry_buf *buf, uint64_t value, unsigned int digits);
 
 #endif

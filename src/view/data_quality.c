@@ -293,10 +293,24 @@ static void put_errors(const struct scry_data_quality *h, struct scry_buf *buf)
 		put_counted(buf, h->errors, h->errors == 1 ? "error of scry" : "errors of scry");
 }
 
-/* What was watched, by what name, and how. */
+/* The command that shows a view, where that has another name. */
+static const char *command_of(const char *view)
+{
+	static const char *const names[][2] = {
+		{"calls-hist", "calls"},  {"calls-sums", "calls"}, {"calls-tree", "calls"},
+		{"count", "patch count"}, {"time", "patch time"},  {"log", "patch log"},
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(view, names[i][0]))
+			return names[i][1];
+	return view;
+}
+
+/* What was watched, by what command, and how. */
 static void put_watch(const struct scry_data_quality *h, const char *view, struct scry_buf *buf)
 {
-	scry_buf_printf(buf, "scry %s:", view);
+	scry_buf_printf(buf, "scry %s:", command_of(view));
 	if (h->label) {
 		scry_buf_append(buf, " ", 1);
 		scry_text_escape(buf, h->label, strlen(h->label));

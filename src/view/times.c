@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "view/functions.h"
+#include "view/verdict.h"
 
 static int compare_total(const void *left, const void *right)
 {
@@ -64,7 +65,6 @@ static const struct scry_column columns[] = {
 	{NULL, "address", SCRY_CELL_HEX, NUMBER(address)},
 };
 
-/* No share: the times of callers hold those of their callees. */
 static void judge(const struct scry_function_row *row, const char *name, uint64_t calls,
 		  struct scry_buf *buf)
 {
@@ -75,12 +75,8 @@ static void judge(const struct scry_function_row *row, const char *name, uint64_
 		scry_buf_printf(buf, " were seen, and none has returned");
 		return;
 	}
-	scry_buf_printf(buf, "%s took most: ", name);
-	scry_text_duration(buf, e->total_ns);
-	scry_buf_printf(buf, " in ");
-	scry_text_things(buf, e->returned, "calls");
-	scry_buf_printf(buf, ", the longest ");
-	scry_text_duration(buf, e->max_ns);
+	scry_buf_printf(buf, "%s", name);
+	scry_verdict_took(buf, e->total_ns, e->returned, e->max_ns);
 }
 
 int scry_view_time(struct scry_reader *reader, const struct scry_view_opts *opts,

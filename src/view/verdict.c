@@ -17,6 +17,16 @@ void scry_verdict_note(struct scry_doc *doc, const struct scry_buf *sentence)
 	scry_verdict(doc, sentence);
 }
 
+void scry_verdict_took(struct scry_buf *buf, uint64_t total_ns, uint64_t calls, uint64_t max_ns)
+{
+	scry_buf_printf(buf, " took most: ");
+	scry_text_duration(buf, total_ns);
+	scry_buf_printf(buf, " in ");
+	scry_text_things(buf, calls, "calls");
+	scry_buf_printf(buf, ", the longest ");
+	scry_text_duration(buf, max_ns);
+}
+
 void scry_verdict_percent(struct scry_buf *buf, uint64_t part, uint64_t whole)
 {
 	const uint64_t tenths = scry_share(part, whole, 1000);

@@ -2,6 +2,7 @@
 #include "watch/signals.h"
 
 #include <errno.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -10,13 +11,25 @@
 volatile sig_atomic_t scry_front_interrupts;
 volatile pid_t scry_front_program;
 
+/* It may have ended while a report was printed: then nobody has said so yet. */
+static bool does_run(pid_t program)
+{
+	siginfo_t info = {0};
+
+	return waitid(P_PID, (id_t)program, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+	       !info.si_pid;
+}
+
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
+	const int err = errno;
+
 	(void)context;
-	if (scry_front_program > 0 && info->si_code <= 0)
+	if (scry_front_program > 0 && info->si_code <= 0 && does_run(scry_front_program))
 		kill(scry_front_program, sig);
 	else if (++scry_front_interrupts > 1)
 		_exit(128 + sig);
+	errno = err;
 }
 
 void scry_signals_hold(bool all, sigset_t *ret_was)

@@ -43,6 +43,7 @@ enum scry_fetch_length {
 #define SCRY_FETCH_FORMAT 16u /* of printf: what it names is fetched too */
 #define SCRY_FETCH_INT 32u    /* the length's word is an int */
 #define SCRY_FETCH_HAS_LENGTH 64u
+#define SCRY_FETCH_RESULT 128u /* the length is the result; below 0: nothing was written */
 
 struct scry_fetch {
 	uint8_t flags;

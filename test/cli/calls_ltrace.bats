@@ -18,10 +18,15 @@ caller() {
 	[ "$(grep -c '^work_fold(' "$T/lines.txt")" -eq 3 ]
 	grep -qE '^strlen\("a*"\) = [0-9]+$' "$T/lines.txt"
 	grep -qE '^printf\("sum %016llx %s\\n", .*, "right"\)' "$T/lines.txt"
-	! grep -q "work_mix\|__libc_start_main\|__cxa_finalize" "$T/lines.txt"
+	no grep -q "work_mix\|__libc_start_main\|__cxa_finalize" "$T/lines.txt"
 	caller 3 -e __libc_start_main
 	grep -q '^__libc_start_main(' "$T/lines.txt"
 	grep -q "work_mix" <(caller 3 -e '*' --objects=never && cat "$T/lines.txt")
+	for engine in hooks breakpoint; do # all of the program's own
+		"$SCRY" calls -q --engine=$engine -x '*@MAIN' --force -o "$T/x.json" -- "$TARGETS/target_caller_lazy" <"$T/in" >"$T/scry.out" 3>&-
+		grep -q '"function": "main"' "$T/x.json"
+		no grep -qE '"function": "(_start|_init|_fini|frame_dummy|(de)?register_tm_clones|__do_global_dtors_aux)"' "$T/x.json"
+	done
 }
 
 @test "breakpoints refuse what names callers, and say so" {
@@ -47,7 +52,7 @@ caller() {
 	caller 2 -i -e 'work_*@MAIN'
 	[ "$(grep -cE '^\[0x[0-9a-f]+\] work_fold\(' "$T/lines.txt")" -eq 2 ]
 	[ "$(grep -oE '^\[0x[0-9a-f]+\] work_fold' "$T/lines.txt" | sort -u | wc -l)" -eq 1 ]
-	! grep -q '^ > ' "$T/lines.txt"
+	no grep -q '^ > ' "$T/lines.txt"
 	caller 2 -i -w 2 -e 'work_*@MAIN'
 	grep -q '^ > target_caller_lazy(' "$T/lines.txt"
 }
@@ -70,7 +75,7 @@ caller() {
 	caller 60 --where 'arg1 == "aa" && duration < 1m' -e strlen@MAIN
 	[ "$(grep -c '^strlen(' "$T/lines.txt")" -eq 1 ]
 	caller 60 --where 'ret < -1' -e strlen@MAIN
-	! grep -q '^strlen(' "$T/lines.txt"
+	no grep -q '^strlen(' "$T/lines.txt"
 	caller 5 --where 'arg1 == 1' -e strlen@MAIN
 	grep -q "5 calls were not shown: what --where compares was not recorded" "$T/lines.txt" "$T/scry.err"
 	for bad in 'ret' 'ret >' 'arg0 == 1' 'ret < "x"' '(ret == 1' 'ret == 1 ret == 2' 'size == 1' ''; do
@@ -83,7 +88,7 @@ caller() {
 @test "--where: a text that was cut is compared only as far as it is known; an enum has its number, too" {
 	for where in 'arg1 ~ "*a"' 'arg1 !~ "*b"' 'arg1 == "aaa"' 'arg1 != "aaa"' 'arg1 == "aaaaa"'; do
 		caller 60 -s 3 --where "$where && ret == 50" -e strlen@MAIN
-		! grep -q '^strlen(' "$T/lines.txt"
+		no grep -q '^strlen(' "$T/lines.txt"
 		grep -q "1 call was not shown: what --where compares was not recorded" "$T/lines.txt" "$T/scry.err"
 	done
 	caller 60 -s 3 --where 'arg1 != "b" && ret == 50' -e strlen@MAIN
@@ -150,7 +155,7 @@ caller() {
 	grep -q "Operation not permitted\|cannot be traced" "$T/scry.out" && skip "no tracepoints here"
 	"$SCRY" report "$T/x.scry" >"$T/lines"
 	grep -qE '^SYS_openat\(.*\) = -2 ENOENT$' "$T/lines"
-	! grep -qE '= [0-9]+ E[A-Z]+$' "$T/lines"
+	no grep -qE '= [0-9]+ E[A-Z]+$' "$T/lines"
 	"$SCRY" report --json "$T/x.scry" | grep -q '"result": -2, "error": "ENOENT"'
 }
 
@@ -165,5 +170,21 @@ EOF
 	"$SCRY" report --view calls-tree --json "$T/x.scry" >"$T/t.json"
 	json_is "$T/t.json" 'r["rows"].map { |x| x.values_at("depth", "function", "calls") } == [[0, "outer", 3], [1, "deep", 3], [2, "deep", 3], [3, "deep", 3]]'
 	"$SCRY" report --view calls-hist "$T/x.scry" >"$T/hist"
-	grep -q "[0-9] more calls were left by an exception or longjmp" "$T/hist"
+	# each of the 3 + 9 calls is in a row or told of, once
+	[ "$("$RUBY" -e 'puts $<.read.scan(/^ *(?:outer|deep) .*?(\d+)(?: +#+)?$|(\d+) more calls? w/).flatten.compact.sum(&:to_i)' "$T/hist")" -eq 12 ]
+}
+
+@test "--hist: a call that does not return is told of, and no share is said of times that hold each other" {
+	cat >"$T/ends.c" <<'EOF'
+#include <stdlib.h>
+__attribute__((noinline)) void inner(int n) { for (volatile int i = 0; i < 100000; i++); if (n == 3) exit(0); }
+__attribute__((noinline)) void outer(int n) { inner(n); __asm__ volatile(""); }
+int main(void) { for (int i = 0;; i++) outer(i); }
+EOF
+	cc -O1 -o "$T/ends" "$T/ends.c"
+	"$SCRY" calls -q -x 'inner+outer@MAIN' --force -o "$T/x.scry" -- "$T/ends" >"$T/scry.out" 3>&-
+	"$SCRY" report --view calls-hist "$T/x.scry" >"$T/hist"
+	grep -q "^2 more calls were not seen to end" "$T/hist"
+	"$SCRY" report --view calls-sums "$T/x.scry" >"$T/sums"
+	grep -q "^outer took most: .* in 3 calls, the longest " "$T/sums"
 }

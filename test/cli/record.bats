@@ -314,7 +314,7 @@ PY
 	"$SCRY" report "$T/x.scry" >"$T/report"
 	[ "$(grep -c '^scry ' "$T/report")" -eq 2 ]
 	grep -q "^scry malloc: " "$T/report"
-	grep -q "^scry calls-sums: " "$T/report"
+	grep -q "^scry calls: " "$T/report"
 	"$SCRY" report "$T/x.scry" --view malloc >"$T/report"
 	[ "$(grep -c '^scry ' "$T/report")" -eq 1 ]
 	no grep -q "followed" "$T/report"
@@ -375,7 +375,7 @@ PY
 	scry_ends 0 record -e malloc,calls "${FUNCTIONS[@]}" --force -o "$T/x.scry" -- "$TARGETS/target_malloc_known"
 	"$SCRY" report "$T/x.scry" --at end >"$T/out"
 	grep -q "^note: calls-sums has no --at, and is shown without" "$T/out"
-	[ "$(grep -c "^scry malloc: \|^scry calls-sums: " "$T/out")" -eq 2 ]
+	[ "$(grep -c "^scry malloc: \|^scry calls: " "$T/out")" -eq 2 ]
 	! "$SCRY" report "$T/x.scry" --live >"$T/out" 2>"$T/err"
 	grep -q "has no --live" "$T/err"
 	[ ! -s "$T/out" ]

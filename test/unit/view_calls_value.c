@@ -50,8 +50,8 @@ static ssize_t read_memory(void *arg, uint64_t address, void *to, size_t size)
 }
 
 /* What is shown of a call, and of its return with `rax` after `change`. */
-static void is_shown(const char *prototype, struct memory *m, const struct scry_fetch_from *regs,
-		     void (*change)(struct memory *m), const char *want)
+static struct scry_buf shown(const char *prototype, struct memory *m,
+			     const struct scry_fetch_from *regs, void (*change)(struct memory *m))
 {
 	const struct scry_plan_opts opts = {.string_max = 16};
 	struct {
@@ -98,9 +98,17 @@ static void is_shown(const char *prototype, struct memory *m, const struct scry_
 		scry_call_show_args(&whole, proto, proto->right, proto->count, &need_comma, &out);
 	scry_buf_append(&text, ") = ", 4);
 	scry_call_show_result(&whole, proto, &out);
+	scry_protos_free(p);
+	return text;
+}
+
+static void is_shown(const char *prototype, struct memory *m, const struct scry_fetch_from *regs,
+		     void (*change)(struct memory *m), const char *want)
+{
+	struct scry_buf text = shown(prototype, m, regs, change);
+
 	assert_string_equal(scry_buf_str(&text), want);
 	scry_buf_done(&text);
-	scry_protos_free(p);
 }
 
 static void numbers(void **state)
@@ -154,6 +162,27 @@ static void pointers(void **state)
 		 NULL, "{ 2, { 1, nil } }, { 3, recurse } | ) = <void>");
 }
 
+/* Memory whose pointers all lead to itself, through 24 types: 2^24 of them were shown. */
+static void is_bounded(void **state)
+{
+	struct memory m = {0};
+	const struct scry_fetch_from r = {.registers = {BASE}};
+	struct scry_buf types = {0}, text;
+	const uint64_t self = BASE;
+
+	for (int i = 0; i < 64; i++)
+		add(&m, &self, sizeof(self));
+	scry_buf_printf(&types, "typedef p0 = int*;\n");
+	for (int i = 1; i < 25; i++)
+		scry_buf_printf(&types, "typedef p%d = struct(p%d*,p%d*);\n", i, i - 1, i - 1);
+	scry_buf_printf(&types, "int f(p24*);");
+	text = shown(scry_buf_str(&types), &m, &r, NULL);
+	assert_in_range(text.len, 1000, 20000);
+	assert_non_null(strstr(scry_buf_str(&text), "}, ... }, ... }"));
+	scry_buf_done(&types);
+	scry_buf_done(&text);
+}
+
 static void write_result(struct memory *m)
 {
 	memcpy(m->bytes, "results", 8);
@@ -169,6 +198,19 @@ static void outs(void **state)
 	is_shown("long f(+string[retval], string);", &m, &r, write_result,
 		 " | \"res\", \"in\") = 3");
 	is_shown("string0 f(string, string);", &m, &r, NULL, "\"results\", \"in\" | ) = 0x3");
+}
+
+/* What a read that failed has left there is nobody's. */
+static void failed(void **state)
+{
+	struct memory m = {0};
+	struct scry_fetch_from r = {.registers = {3, add_text(&m, "secret"), 4}, .rax = -1ull};
+
+	is_shown("long f(int, +string[retval], ulong);", &m, &r, NULL, "3 | , \"\", 4) = -1");
+	is_shown("int f(int, +string(array(char, retval)*), ulong);", &m, &r, NULL,
+		 "3 | , \"\", 4) = -1");
+	r.rax = 3;
+	is_shown("long f(int, +string[retval], ulong);", &m, &r, NULL, "3 | , \"sec\", 4) = 3");
 }
 
 static void formats(void **state)
@@ -211,8 +253,9 @@ static void structs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(numbers), cmocka_unit_test(pointers), cmocka_unit_test(outs),
-		cmocka_unit_test(formats), cmocka_unit_test(structs),
+		cmocka_unit_test(numbers), cmocka_unit_test(pointers), cmocka_unit_test(is_bounded),
+		cmocka_unit_test(outs),	   cmocka_unit_test(failed),   cmocka_unit_test(formats),
+		cmocka_unit_test(structs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

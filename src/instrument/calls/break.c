@@ -23,6 +23,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "hook/renew.h"
+#include "instrument/calls/requests.h"
 #include "proto/fetch.h"
 #include "sys/unwinder.h"
 #include "trace/breaks.h"
@@ -34,6 +35,7 @@
 #define IDLE_MAX 16 /* meetings for nothing */
 #define TRAP_LOOK_NS 100000000ull
 #define STACK_FRAMES 64u
+#define WALKS_MAX 3 /* of one stack: the thread stands still meanwhile */
 #define WORDS_MAX (3 + SCRY_CALL_ARGS_MAX + SCRY_CALL_MORE_MAX)
 
 struct waiting {	     /* a slot whose calls have not returned */
@@ -167,7 +169,8 @@ static int choose(struct scry_calls_break *b, const struct scry_functions *funct
 
 int scry_calls_break_plan(struct scry_calls_break *b)
 {
-	struct scry_hook_to to = {.kind = SCRY_HOOK_CALL};
+	struct scry_hook_to to = {.kind = SCRY_HOOK_CALL,
+				  .leaves_out = scry_calls_requests_is_startup};
 	struct scry_hooks *h = b->opts.hooks;
 	int r = scry_hooks_open(h, &b->opts.watch->proc);
 
@@ -519,13 +522,14 @@ static uint32_t walk(struct scry_calls_break *b, const struct scry_tracee *t,
 	struct scry_native_frame frames[STACK_FRAMES];
 	struct scry_unwind_state at = {.sp = t->regs.rsp + 8, .bp = t->regs.rbp, .bx = t->regs.rbx};
 	enum scry_native_end end;
-	uint32_t count;
+	uint32_t count, walks = 0;
 
 	if (scry_mem_u64(&b->opts.watch->inj->mem, t->regs.rsp, &at.pc))
 		return 0;
 	do
 		count = (uint32_t)scry_unwinder_walk(b->unwinder, at, frames, &end);
-	while (end == SCRY_NATIVE_NO_RULE && scry_modules_missed(b->opts.modules));
+	while (end == SCRY_NATIVE_NO_RULE && ++walks < WALKS_MAX &&
+	       scry_modules_missed(b->opts.modules));
 	for (uint32_t i = 0; i < count; i++)
 		ret_frames[i] = frames[i].pc | (frames[i].is_exact ? SCRY_UNWIND_EXACT : 0);
 	if (end != SCRY_NATIVE_WHOLE && count < b->opts.depth)

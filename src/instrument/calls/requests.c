@@ -6,13 +6,12 @@
 
 #include "base/demangle.h"
 #include "base/err.h"
-#include "hook/renew.h"
 #include "watch/loading.h"
 
-/* What starts and ends a program, unless it is asked for by name. */
-static bool is_startup(const char *symbol, const char *request)
+bool scry_calls_requests_is_startup(const char *symbol, const char *request)
 {
-	static const char *const names[] = {"__libc_start_main",
+	static const char *const names[] = {"_start",
+					    "__libc_start_main",
 					    "__libc_start_call_main",
 					    "__libc_early_init",
 					    "__libc_init_first",
@@ -38,32 +37,18 @@ static bool is_startup(const char *symbol, const char *request)
 	return false;
 }
 
-static void drop_startup(struct scry_hooks *h, size_t first, const char *request)
-{
-	size_t kept = first;
-
-	for (size_t i = first; i < h->count; i++) {
-		if (is_startup(h->rows[i].symbol, request))
-			scry_hook_forget(&h->rows[i]);
-		else
-			h->rows[kept++] = h->rows[i];
-	}
-	h->count = kept;
-}
-
 int scry_calls_requests_want(const struct scry_calls_cli *cli, struct scry_hooks *h)
 {
-	struct scry_hook_to to = {.kind = SCRY_HOOK_CALL, .handler = "scry_agent_timed"};
-	size_t before;
+	struct scry_hook_to to = {.kind = SCRY_HOOK_CALL,
+				  .handler = "scry_agent_timed",
+				  .leaves_out = scry_calls_requests_is_startup};
 	int r = 0;
 
 	for (int i = 0; i < cli->request_count && r == 0; i++) {
 		to.way = cli->requests[i].of_slots ? SCRY_WAY_CALLS : SCRY_WAY_AUTO;
 		to.by_caller = cli->requests[i].of_slots;
 		to.is_exported = cli->requests[i].is_exported;
-		before = h->count;
 		r = scry_hooks_want(h, cli->requests[i].text, &to);
-		drop_startup(h, before, cli->requests[i].text);
 	}
 	return r;
 }
