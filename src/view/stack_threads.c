@@ -97,9 +97,11 @@ void scry_stack_threads_put(const struct scry_stack_threads *k, const struct scr
 	size_t length = 0;
 	const char *name = t->name ? scry_intern_get(names, t->name, &length) : NULL;
 
-	if (name)
-		scry_buf_append(buf, name, length);
-	scry_buf_printf(buf, name ? " (%u" : "thread (%u", t->tid);
+	scry_buf_append(buf, length ? name : "thread", length ? length : 6);
+	if (t->tid)
+		scry_buf_printf(buf, " (%u", t->tid);
+	else
+		scry_buf_printf(buf, " (not begun");
 	if (k->rows[0].pid != k->rows[k->count - 1].pid && t->pid != t->tid)
 		scry_buf_printf(buf, " of %u", t->pid);
 	scry_buf_printf(buf, ")");
