@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/vector.h"
 #include "view/frames.h"
 
 #define THREADS_MAX (1u << 20)
@@ -29,15 +30,8 @@ static struct scry_stack_thread *find(struct scry_stack_threads *k, uint32_t pid
 		return NULL;
 	if (*id)
 		return &k->rows[*id - 1];
-	if (k->count == k->room) {
-		size_t room = k->room ? 2 * k->room : 64;
-		struct scry_stack_thread *more = reallocarray(k->rows, room, sizeof(*more));
-
-		if (!more)
-			return NULL;
-		k->rows = more;
-		k->room = room;
-	}
+	if (scry_vector_reserve(&k->rows, k->count, &k->room))
+		return NULL;
 	k->rows[k->count] = (struct scry_stack_thread){.pid = pid};
 	*id = ++k->count;
 	return &k->rows[*id - 1];

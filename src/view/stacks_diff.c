@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "base/intern.h"
+#include "base/vector.h"
 #include "view/stacks_rows.h"
 #include "view/verdict.h"
 
@@ -44,16 +45,8 @@ static int take(void *arg, const struct scry_buf *text, const struct scry_stacks
 	struct scry_stacks_row *of;
 	uint32_t id = 0;
 
-	if (count == d->room) {
-		size_t room = d->room ? 2 * d->room : 256;
-		struct pair *more = reallocarray(d->pairs, room, sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		d->pairs = more;
-		d->room = room;
-	}
-	if (scry_intern_put(&d->texts, scry_buf_str(text), text->len, &id))
+	if (scry_vector_reserve(&d->pairs, count, &d->room) ||
+	    scry_intern_put(&d->texts, scry_buf_str(text), text->len, &id))
 		return -ENOMEM;
 	if (d->texts.count != count)
 		d->pairs[count] = (struct pair){.text = id};
