@@ -17,6 +17,7 @@
 #include "base/map.h"
 #include "base/opt.h"
 #include "cmd/cmd.h"
+#include "sys/fd.h"
 #include "sys/stop_the_world.h"
 #include "vm/ruby_gvl.h"
 #include "vm/ruby_locks.h"
@@ -276,6 +277,7 @@ static int dump(pid_t pid, const struct dump_opts *opts)
 	struct scry_dump d = {.proc.pidfd = -1, .wall_s = (int64_t)time(NULL)};
 	int err = scry_proc_open(&d.proc, pid);
 
+	scry_fd_raise_limit(); /* two a thread */
 	if (!err)
 		err = scry_ruby_open(pid, SCRY_RUBY_BOOTED, &d.ruby);
 	if (!err)

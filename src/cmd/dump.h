@@ -39,7 +39,7 @@ struct scry_dump_lock { /* what a thread waits for */
 	uint64_t self_at, cfp; /* where it was read; the thread's newest frame then */
 	size_t owner;	       /* index of the thread that holds it; else the count of threads */
 	bool is_other_fiber;   /* a fiber of that thread's does, which is not its present one */
-	bool is_free, is_in_cycle;
+	bool is_any_fiber, is_free, is_in_cycle; /* is_any_fiber: its present one or another */
 	bool is_timed;	       /* within Timeout.timeout, which may end the wait */
 	const char *why;       /* the owner is not known, because; NULL */
 	size_t cycle;	       /* is_in_cycle: index of its first thread */

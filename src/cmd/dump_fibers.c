@@ -91,7 +91,7 @@ static bool is_small(const struct scry_dump *d)
 
 int scry_dump_fibers_take(struct scry_dump *d, bool is_asked)
 {
-	const struct scry_space space = {d->proc.pid, d->core};
+	const struct scry_space space = {.pid = d->proc.pid, .core = d->core};
 	int err;
 
 	d->has_fibers = is_asked || is_small(d);

@@ -41,7 +41,8 @@ static void put_holder(const struct scry_dump *d, const struct scry_dump_lock *l
 		scry_buf_printf(buf, ", which %sthread ",
 				lock->is_other_fiber ? "a suspended fiber of " : "");
 		scry_dump_put_thread(&d->threads[lock->owner], buf);
-		scry_buf_printf(buf, " holds");
+		scry_buf_printf(buf, "%s holds",
+				lock->is_any_fiber ? ", or one of its fibers," : "");
 	}
 }
 
@@ -174,7 +175,10 @@ void scry_dump_json_lock(struct scry_json *j, const struct scry_dump *d,
 	scry_json_key(j, "owner_name");
 	scry_json_text(j, has_owner ? d->threads[lock->owner].name : NULL);
 	scry_json_key(j, "is_other_fiber");
-	scry_json_bool(j, lock->is_other_fiber);
+	if (lock->is_any_fiber)
+		scry_json_text(j, NULL);
+	else
+		scry_json_bool(j, lock->is_other_fiber);
 	scry_json_key(j, "why_unknown");
 	scry_json_text(j, lock->why);
 	scry_json_key(j, "others");

@@ -125,6 +125,7 @@ static void find_owner(const struct scry_dump *d, const struct scry_ruby_thread_
 	lock->why = owner.why;
 	lock->is_free = owner.is_free;
 	lock->is_other_fiber = owner.is_other_fiber;
+	lock->is_any_fiber = owner.is_any_fiber;
 }
 
 /* --- cycles ----------------------------------------------------------------------------------- */
@@ -262,6 +263,7 @@ static int find_owners(struct scry_dump *d, const struct scry_ruby_thread_index 
 		lock->why = same->why;
 		lock->is_free = same->is_free;
 		lock->is_other_fiber = same->is_other_fiber;
+		lock->is_any_fiber = same->is_any_fiber;
 	}
 	scry_map_done(&firsts);
 	return err;

@@ -18,7 +18,7 @@ struct scry_dump_native {
 
 int scry_dump_native_open(struct scry_dump *d)
 {
-	const struct scry_space space = {d->proc.pid, d->core};
+	const struct scry_space space = {.pid = d->proc.pid, .core = d->core};
 	struct scry_dump_native *n = calloc(1, sizeof(*n));
 	int err = -ENOMEM;
 

@@ -254,10 +254,8 @@ static void put_core(const struct scry_dump *d, struct scry_buf *buf)
 		unchecked +=
 			d->core->files[i].path && d->core->files[i].check == SCRY_CORE_UNCHECKED;
 	if (unchecked)
-		scry_buf_printf(
-			buf,
-			"note: the core does not say whether %zu files are the ones that it ran\n",
-			unchecked);
+		scry_buf_printf(buf, "note: the core does not say whether %zu file%s that it ran\n",
+				unchecked, unchecked == 1 ? " is the one" : "s are the ones");
 	if (d->is_odd)
 		scry_buf_printf(
 			buf, "note: not all of the VM's state is there or whole: a thread may have "
@@ -293,7 +291,7 @@ void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
 	scry_text_escape(&buf, d->proc.comm, strlen(d->proc.comm));
 	scry_buf_printf(&buf, "), ");
 	scry_text_escape(&buf, d->ruby->description, strcspn(d->ruby->description, "("));
-	scry_buf_printf(&buf, "at %s: %zu Ruby thread%s", when, rubies, rubies == 1 ? "" : "s");
+	scry_buf_printf(&buf, "at %s: %zu Ruby thread%s", when, rubies, scry_text_s(rubies));
 	if (d->others)
 		scry_buf_printf(&buf, ", %zu that run%s no Ruby", d->others,
 				d->others == 1 ? "s" : "");
@@ -308,9 +306,10 @@ void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
 	scry_buf_printf(&buf, "\n");
 	if (d->left_out)
 		scry_buf_printf(&buf,
-				"incomplete: the frames of %zu threads, and what these wait for, "
-				"are left out: those of the others fill 64 MiB\n",
-				d->left_out);
+				"incomplete: the frames of %zu thread%s, and what %s, are left "
+				"out: those of the others fill 64 MiB\n",
+				d->left_out, scry_text_s(d->left_out),
+				d->left_out == 1 ? "it waits for" : "these wait for");
 	if (d->core)
 		put_core(d, &buf);
 	else

@@ -114,16 +114,16 @@ static void note_pauses(struct stacks *s)
 	char text[200];
 
 	snprintf(text, sizeof(text),
-		 "%" PRIu64
-		 " looks were left out, so that the program was stopped for no more than "
+		 "%" PRIu64 " look%s left out, so that the program was stopped for no more than "
 		 "%u %% of the time; fix: a lower --rate",
-		 s->run.spared, 100 / SCRY_SAMPLES_PAUSE_SHARE);
+		 s->run.spared, s->run.spared == 1 ? " was" : "s were",
+		 100 / SCRY_SAMPLES_PAUSE_SHARE);
 	if (s->run.spared)
 		scry_outside_note(&s->o, text);
 	snprintf(text, sizeof(text),
-		 "%" PRIu64 " looks were left out, as a thread would not stop in time or another "
+		 "%" PRIu64 " look%s left out, as a thread would not stop in time or another "
 		 "program traced it",
-		 s->run.late);
+		 s->run.late, s->run.late == 1 ? " was" : "s were");
 	if (s->run.late)
 		scry_outside_note(&s->o, text);
 }

@@ -61,6 +61,17 @@ int scry_samples_cpu_hit(struct scry_samples_cpu *c, pid_t tid, const struct scr
 	return 0;
 }
 
+void scry_samples_cpu_task(struct scry_samples_cpu *c, uint32_t number, pid_t tid,
+			   const struct scry_task_now *now)
+{
+	struct scry_samples_cpu_thread *t = &c->threads[number - 1];
+	uint64_t from = now->is_gone ? UINT64_MAX : began(c, tid, now);
+
+	/* what it ran with the task before counts on */
+	t->began_ns = from != UINT64_MAX && from >= t->ran_ns ? from - t->ran_ns : UINT64_MAX;
+	scry_samples_cpu_ran(c, number, now);
+}
+
 void scry_samples_cpu_ran(struct scry_samples_cpu *c, uint32_t number,
 			  const struct scry_task_now *now)
 {

@@ -18,7 +18,7 @@
 #include "wire/payload.h"
 
 struct scry_samples_cpu_thread {
-	uint64_t began_ns;  /* what it had run when it was met */
+	uint64_t began_ns;  /* what its task had run when it was met */
 	uint64_t ran_ns;    /* since then */
 	uint64_t seen_ns;   /* what the looks at which it was running stand for */
 	uint64_t ready_ns;  /* the same, running or made to wait for a processor */
@@ -39,6 +39,9 @@ void scry_samples_cpu_done(struct scry_samples_cpu *c);
 
 /* A thread gets the next number. 0 or -ENOMEM. */
 int scry_samples_cpu_hit(struct scry_samples_cpu *c, pid_t tid, const struct scry_task_now *now);
+/* Its task is another now, or the same again; `tid` 0: it has none. */
+void scry_samples_cpu_task(struct scry_samples_cpu *c, uint32_t number, pid_t tid,
+			   const struct scry_task_now *now);
 /* What it has run until now. */
 void scry_samples_cpu_ran(struct scry_samples_cpu *c, uint32_t number,
 			  const struct scry_task_now *now);

@@ -8,8 +8,8 @@
 #include <time.h>
 
 #include "sample/rows.h"
+#include "sample/threads.h"
 #include "vm/ruby_gvl.h"
-#include "vm/ruby_locks.h"
 
 #define LIST_NS 20000000u /* the list of threads is read again after so long */
 #define ASK_NS 20000000u  /* the kernel's own count is asked again after so long */
@@ -75,113 +75,6 @@ int scry_samples_with_pause(struct scry_samples *s)
 {
 	s->walk.is_still = true;
 	return scry_samples_pause_open(s->ruby->pid, &s->pause);
-}
-
-/* --- threads ---------------------------------------------------------------------------------- */
-
-static void tell_thread(struct scry_samples *s, struct scry_samples_thread *t)
-{
-	struct scry_ev_thread ev = {.thread = ++s->numbers,
-				    .pid = (uint32_t)s->ruby->pid,
-				    .tid = (uint32_t)t->ruby.tid};
-	char name[256];
-
-	t->number = ev.thread;
-	if (!scry_ruby_thread_name(s->ruby, &t->ruby, name, sizeof(name)))
-		scry_task_name(s->ruby->pid, t->ruby.tid, name, sizeof(name));
-	scry_writer_string(s->writer, name, strlen(name), &ev.name_str);
-	scry_writer_payload(s->writer, &(struct scry_event){.type = SCRY_EVENT_THREAD}, &ev,
-			    sizeof(ev));
-}
-
-static struct scry_samples_thread *find_thread(struct scry_samples *s,
-					       const struct scry_ruby_thread *ruby)
-{
-	for (size_t i = 0; i < s->count; i++)
-		if (s->threads[i].ruby.th == ruby->th && s->threads[i].ruby.tid == ruby->tid)
-			return &s->threads[i];
-	return NULL;
-}
-
-static int make_room(struct scry_samples *s)
-{
-	size_t room = s->room ? 2 * s->room : 16;
-	struct scry_samples_thread *threads = reallocarray(s->threads, room, sizeof(*threads));
-	struct scry_ruby_thread *list;
-	bool *waits;
-
-	if (!threads)
-		return -ENOMEM;
-	s->threads = threads;
-	list = reallocarray(s->list, room, sizeof(*list));
-	if (!list)
-		return -ENOMEM;
-	s->list = list;
-	waits = reallocarray(s->waits, room, sizeof(*waits));
-	if (!waits)
-		return -ENOMEM;
-	s->waits = waits;
-	s->room = room;
-	return 0;
-}
-
-static int add_thread(struct scry_samples *s, const struct scry_ruby_thread *ruby)
-{
-	struct scry_samples_thread *t;
-
-	if (s->count == s->room && make_room(s))
-		return -ENOMEM;
-	t = &s->threads[s->count++];
-	*t = (struct scry_samples_thread){.ruby = *ruby, .is_here = true};
-	scry_task_open(&t->task, s->ruby->pid, ruby->tid);
-	if (!s->pause) /* else that says who has run */
-		scry_task_watch(&t->task);
-	scry_task_read(&t->task, &t->now);
-	tell_thread(s, t);
-	return scry_samples_cpu_hit(&s->cpu, ruby->tid, &t->now);
-}
-
-/* Who is there now. A list that changes while it is read is read at the next tick. */
-static int list_threads(struct scry_samples *s, bool anew)
-{
-	struct scry_ruby_thread *list = NULL;
-	size_t kept = 0;
-	ssize_t n;
-	int err = 0;
-
-	if (!anew && scry_ruby_threads_stand(s->ruby, s->listed, s->listed_count)) {
-		s->listed_ns = now_ns(CLOCK_MONOTONIC);
-		return 0;
-	}
-	n = scry_ruby_threads(s->ruby, &list);
-	if (n < 0)
-		return n == -ENOTSUP || n == -EAGAIN ? 0 : (int)n;
-	for (size_t i = 0; i < s->count; i++)
-		s->threads[i].is_here = false;
-	for (ssize_t i = 0; i < n && !err; i++) {
-		struct scry_samples_thread *t = find_thread(s, &list[i]);
-
-		if (t)
-			t->is_here = true;
-		else
-			err = add_thread(s, &list[i]);
-	}
-	for (size_t i = 0; i < s->count; i++) {
-		if (s->threads[i].is_here) {
-			s->threads[kept++] = s->threads[i];
-			continue;
-		}
-		scry_samples_cpu_leave(&s->cpu, s->threads[i].number, s->threads[i].ruby.tid);
-		scry_task_close(&s->threads[i].task);
-	}
-	s->count = kept;
-	s->cpu.has_begun = true;
-	s->listed_ns = now_ns(CLOCK_MONOTONIC);
-	s->listings++;
-	free(s->listed);
-	s->listed = list;
-	s->listed_count = (size_t)n;
-	return err;
 }
 
 /* --- one sample ------------------------------------------------------------------------------- */
@@ -432,7 +325,8 @@ int scry_samples_list(struct scry_samples *s, bool now)
 	int err = 0;
 
 	if (now || now_ns(CLOCK_MONOTONIC) - s->listed_ns >= LIST_NS)
-		err = list_threads(s, now);
+		err = scry_samples_list_threads(s, now);
+	scry_samples_names(s, now_ns(CLOCK_MONOTONIC));
 	if (err || (!now && now_ns(CLOCK_MONOTONIC) - s->checked_ns < CHECK_NS))
 		return err;
 	return check_program(s);
@@ -523,7 +417,7 @@ static int look_at_all(struct scry_samples *s)
 	s->tick_ns = now_ns(CLOCK_MONOTONIC);
 	s->is_doubtful = false;
 	if (s->pause || s->tick_ns - s->listed_ns >= LIST_NS)
-		err = list_threads(s, s->pause);
+		err = scry_samples_list_threads(s, s->pause);
 
 	if (err)
 		return err;
@@ -540,7 +434,7 @@ static int look_at_all(struct scry_samples *s)
 /* The same once more, as some thread has run meanwhile: what they do was asked before. */
 static int look_again(struct scry_samples *s)
 {
-	int err = list_threads(s, true);
+	int err = scry_samples_list_threads(s, true);
 
 	for (size_t i = 0; i < s->count && !err; i++)
 		take_stack(s, &s->threads[i]);
@@ -583,6 +477,7 @@ int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns)
 			count_clocked(s, i, stands_ns);
 		else
 			count_looked(s, &s->threads[i], stands_ns);
+	scry_samples_names(s, now_ns(CLOCK_MONOTONIC)); /* none is held any more */
 	s->sums.ticks++;
 	s->sums.busy_ns += now_ns(CLOCK_MONOTONIC) - began;
 	return 0;
@@ -760,6 +655,7 @@ int scry_samples_write(struct scry_samples *s)
 	const struct scry_event head = {.type = SCRY_EVENT_SAMPLES};
 	int err = 0;
 
+	scry_samples_names(s, UINT64_MAX);
 	if (!s->clock_ns)
 		scry_samples_place(s);
 	for (size_t i = 0; i < s->row_count && !err; i++) {

@@ -28,8 +28,13 @@
 
 struct scry_samples_thread {
 	struct scry_ruby_thread ruby;
-	uint32_t number; /* of its THREAD event */
-	bool is_here;	 /* in the list that is being read */
+	uint32_t number; /* of its THREAD events */
+	pid_t tid;	 /* of its task, or of the last that it had; 0: it has had none */
+	bool is_named;	 /* by a THREAD event: */
+	uint32_t name_str, named_tid;  /* as it says */
+	uint64_t name;		       /* its String then; 0: it had none */
+	uint64_t name_ns, name_due_ns; /* its task's name is read again after so long, and when */
+	bool is_here;		       /* in the list that is being read */
 	struct scry_task task;
 	struct scry_task_now now;
 	uint64_t asked_ns; /* when the kernel's count was asked whether it rests */
@@ -66,6 +71,7 @@ struct scry_samples {
 	size_t row_count, row_room;
 	struct scry_intern keys;	 /* {thread, stack, state} -> row + 1 */
 	uint64_t listed_ns;		 /* when the list of threads was read, or found to stand */
+	uint64_t named_ns;		 /* when names of threads were looked at */
 	struct scry_ruby_thread *listed; /* as it was read; owned */
 	size_t listed_count;
 	uint64_t tick_ns, checked_ns; /* this tick began; the program was found to be the same */

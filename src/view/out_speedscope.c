@@ -256,10 +256,13 @@ static void put_profile(const struct speedscope *s, uint32_t id, struct scry_jso
 static int speedscope_end(struct scry_doc *doc)
 {
 	struct speedscope *s = doc->renderer;
-	bool is_short = s->is_short || s->note.failed;
 	struct scry_json j;
 	int err;
 
+	if (s->is_short || s->note.failed) { /* a stack may have less frames than its length says */
+		speedscope_abandon(doc);
+		return scry_fail(-ENOMEM, "no memory for the picture");
+	}
 	scry_json_init(&j, doc->out);
 	scry_json_object_begin(&j);
 	scry_json_key(&j, "$schema");
@@ -277,8 +280,6 @@ static int speedscope_end(struct scry_doc *doc)
 	scry_json_object_end(&j);
 	err = scry_json_done(&j);
 	speedscope_abandon(doc);
-	if (is_short)
-		return scry_fail(-ENOMEM, "no memory for the picture");
 	return err ? err : scry_flush(doc->out, "the picture");
 }
 

@@ -5,29 +5,35 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "base/vector.h"
+
+#define PROCESSES_MAX (1u << 20)
+
+void scry_stack_processes_init(struct scry_stack_processes *k)
+{
+	*k = (struct scry_stack_processes){.count = 0};
+	scry_map_init(&k->ids, PROCESSES_MAX);
+}
+
+void scry_stack_processes_done(struct scry_stack_processes *k)
+{
+	scry_map_done(&k->ids);
+	free(k->rows);
+}
 
 int scry_stack_processes_add(struct scry_stack_processes *k, uint32_t pid, uint64_t ns,
 			     uint64_t samples)
 {
-	size_t i = k->last; /* samples of a process follow each other */
+	uint64_t *id = scry_map_ref(&k->ids, pid);
 
-	if (i >= k->count || k->rows[i].pid != pid)
-		for (i = 0; i < k->count && k->rows[i].pid != pid;)
-			i++;
-	if (i == k->room) {
-		size_t room = k->room ? 2 * k->room : 16;
-		struct scry_stack_process *more = reallocarray(k->rows, room, sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		k->rows = more;
-		k->room = room;
+	if (!id || (!*id && scry_vector_reserve(&k->rows, k->count, &k->room)))
+		return -ENOMEM;
+	if (!*id) {
+		k->rows[k->count] = (struct scry_stack_process){.pid = pid};
+		*id = ++k->count;
 	}
-	if (i == k->count)
-		k->rows[k->count++] = (struct scry_stack_process){.pid = pid};
-	k->rows[i].ns += ns;
-	k->rows[i].samples += samples;
-	k->last = i;
+	k->rows[*id - 1].ns += ns;
+	k->rows[*id - 1].samples += samples;
 	return 0;
 }
 

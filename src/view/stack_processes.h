@@ -5,6 +5,7 @@
 #ifndef SCRY_VIEW_STACK_PROCESSES_H
 #define SCRY_VIEW_STACK_PROCESSES_H
 
+#include "base/map.h"
 #include "view/doc.h"
 
 struct scry_stack_process {
@@ -13,15 +14,19 @@ struct scry_stack_process {
 };
 
 struct scry_stack_processes {
-	struct scry_stack_process *rows; /* the caller frees */
-	size_t count, room, last;
+	struct scry_map ids; /* pid -> index + 1 */
+	struct scry_stack_process *rows;
+	size_t count, room;
 };
 
-/* 0 or -ENOMEM. */
+void scry_stack_processes_init(struct scry_stack_processes *k);
+void scry_stack_processes_done(struct scry_stack_processes *k);
+
+/* `ns` and `samples` more of a process. 0 or -ENOMEM, also beyond a million processes. */
 int scry_stack_processes_add(struct scry_stack_processes *k, uint32_t pid, uint64_t ns,
 			     uint64_t samples);
 
-/* The table, most time first; none where there is one process. Sorts. */
+/* The table, most time first; none where there is one process. The last call: sorts. */
 void scry_stack_processes_push(struct scry_stack_processes *k, uint64_t total_ns,
 			       struct scry_doc *doc);
 

@@ -85,8 +85,10 @@ void scry_stack_sums_push(const struct scry_stack_sums *v, const struct scry_sta
 		{"wall_ns", "s of all threads", SCRY_CELL_TIME, 0, scry_cell_number(t->wall_ns)},
 		{"cpu_ns", "s on a processor, as the kernel counts", SCRY_CELL_TIME, 0,
 		 scry_cell_number(t->cpu_ns)},
-		{"idle_threads", "threads idle: they waited in one place", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(t->idle_threads)},
+		{"idle_threads",
+		 t->idle_threads == 1 ? "thread idle: it waited in one place"
+				      : "threads idle: they waited in one place",
+		 SCRY_CELL_COUNT, 0, scry_cell_number(t->idle_threads)},
 		{"idle_ns", "s of idle threads", SCRY_CELL_TIME, 0, scry_cell_number(t->idle_ns)},
 		{"cpu_unknown_ns", "s of that unknown: it ran between looks", SCRY_CELL_TIME, 0,
 		 scry_cell_number(t->cpu_unknown_ns)},
@@ -128,8 +130,10 @@ void scry_stack_sums_push(const struct scry_stack_sums *v, const struct scry_sta
 	const struct scry_pair pauses[] = {
 		{"held_looks", "looks for which what ran was held", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(v->pauses.count)},
-		{"held_threads", "threads held at once, at most", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->pauses.threads)},
+		{"held_threads",
+		 v->pauses.threads == 1 ? "thread held at once, at most"
+					: "threads held at once, at most",
+		 SCRY_CELL_COUNT, 0, scry_cell_number(v->pauses.threads)},
 		{"held_median_ns", "s held for a look: the median", SCRY_CELL_TIME, 0,
 		 scry_cell_number(v->pauses.median_ns)},
 		{"held_longest_ns", "s held for a look: the longest", SCRY_CELL_TIME, 0,
@@ -189,5 +193,6 @@ void scry_stack_sums_each(const struct scry_stack_sums *v, struct scry_doc *doc)
 				e->pid);
 	}
 	if (v->sampled > SCRY_STACK_PROCESSES_SHOWN)
-		scry_doc_remark(doc, "%u more processes", v->sampled - SCRY_STACK_PROCESSES_SHOWN);
+		scry_doc_remark(doc, "%u more process%s", v->sampled - SCRY_STACK_PROCESSES_SHOWN,
+				v->sampled - SCRY_STACK_PROCESSES_SHOWN == 1 ? "" : "es");
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/vector.h"
 #include "view/frames.h"
 
 #define THREADS_MAX (1u << 20)
@@ -29,15 +30,8 @@ static struct scry_stack_thread *find(struct scry_stack_threads *k, uint32_t pid
 		return NULL;
 	if (*id)
 		return &k->rows[*id - 1];
-	if (k->count == k->room) {
-		size_t room = k->room ? 2 * k->room : 64;
-		struct scry_stack_thread *more = reallocarray(k->rows, room, sizeof(*more));
-
-		if (!more)
-			return NULL;
-		k->rows = more;
-		k->room = room;
-	}
+	if (scry_vector_reserve(&k->rows, k->count, &k->room))
+		return NULL;
 	k->rows[k->count] = (struct scry_stack_thread){.pid = pid};
 	*id = ++k->count;
 	return &k->rows[*id - 1];
@@ -97,9 +91,11 @@ void scry_stack_threads_put(const struct scry_stack_threads *k, const struct scr
 	size_t length = 0;
 	const char *name = t->name ? scry_intern_get(names, t->name, &length) : NULL;
 
-	if (name)
-		scry_buf_append(buf, name, length);
-	scry_buf_printf(buf, name ? " (%u" : "thread (%u", t->tid);
+	scry_buf_append(buf, length ? name : "thread", length ? length : 6);
+	if (t->tid)
+		scry_buf_printf(buf, " (%u", t->tid);
+	else
+		scry_buf_printf(buf, " (not begun");
 	if (k->rows[0].pid != k->rows[k->count - 1].pid && t->pid != t->tid)
 		scry_buf_printf(buf, " of %u", t->pid);
 	scry_buf_printf(buf, ")");

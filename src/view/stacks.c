@@ -718,6 +718,7 @@ static void init(struct stacks *v)
 	scry_intern_init(&v->places, PLACES_MAX, PLACES_MAX * (sizeof(struct place) + 1ul));
 	scry_frames_init(&v->frames);
 	scry_stack_threads_init(&v->threads);
+	scry_stack_processes_init(&v->processes);
 }
 
 static void done(struct stacks *v)
@@ -731,7 +732,7 @@ static void done(struct stacks *v)
 	free(v->samples);
 	free(v->rows);
 	free(v->scratch.frames);
-	free(v->processes.rows);
+	scry_stack_processes_done(&v->processes);
 }
 
 int scry_view_stacks(struct scry_reader *reader, const struct scry_view_opts *opts,

@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "base/intern.h"
+#include "base/vector.h"
 #include "view/stacks_rows.h"
 #include "view/verdict.h"
 
@@ -44,16 +45,8 @@ static int take(void *arg, const struct scry_buf *text, const struct scry_stacks
 	struct scry_stacks_row *of;
 	uint32_t id = 0;
 
-	if (count == d->room) {
-		size_t room = d->room ? 2 * d->room : 256;
-		struct pair *more = reallocarray(d->pairs, room, sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		d->pairs = more;
-		d->room = room;
-	}
-	if (scry_intern_put(&d->texts, scry_buf_str(text), text->len, &id))
+	if (scry_vector_reserve(&d->pairs, count, &d->room) ||
+	    scry_intern_put(&d->texts, scry_buf_str(text), text->len, &id))
 		return -ENOMEM;
 	if (d->texts.count != count)
 		d->pairs[count] = (struct pair){.text = id};
@@ -181,6 +174,7 @@ static void judge(const struct diff *d)
 
 static void push_totals(const struct diff *d)
 {
+	const size_t unchanged = d->texts.count - d->changed;
 	const struct scry_pair pairs[] = {
 		{"watched_before_ns", "seconds were watched", SCRY_CELL_TIME, 0,
 		 scry_cell_number(d->sides[0].watched_ns)},
@@ -190,9 +184,12 @@ static void push_totals(const struct diff *d)
 		 scry_cell_number(d->all.of[0].self_ns)},
 		{"self_after_ns", "then", SCRY_CELL_TIME, 0,
 		 scry_cell_number(d->all.of[1].self_ns)},
-		{"changed", "rows have changed", SCRY_CELL_COUNT, 0, scry_cell_number(d->changed)},
-		{"unchanged", "rows have not, or by no more than may be chance: not listed",
-		 SCRY_CELL_COUNT, 0, scry_cell_number(d->texts.count - d->changed)},
+		{"changed", d->changed == 1 ? "row has changed" : "rows have changed",
+		 SCRY_CELL_COUNT, 0, scry_cell_number(d->changed)},
+		{"unchanged",
+		 unchanged == 1 ? "row has not, or by no more than may be chance: not listed"
+				: "rows have not, or by no more than may be chance: not listed",
+		 SCRY_CELL_COUNT, 0, scry_cell_number(unchanged)},
 	};
 
 	d->doc->ops->totals(d->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
@@ -269,8 +266,9 @@ static void push_table(struct diff *d)
 	for (size_t i = 0; i < d->changed && (!top || i < top); i++)
 		push_pair(d, &d->pairs[i]);
 	if (top && d->changed > top)
-		scry_doc_remark(d->doc, "%zu more rows have changed; --top 0 shows them",
-				d->changed - (size_t)top);
+		scry_doc_remark(d->doc, "%zu more row%s changed; --top 0 shows them",
+				d->changed - (size_t)top,
+				d->changed - (size_t)top == 1 ? " has" : "s have");
 }
 
 static int read_side(struct diff *d, const struct scry_diff_side *side, int at)

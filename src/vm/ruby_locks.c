@@ -117,6 +117,8 @@ void scry_ruby_mutex_owner(const struct scry_ruby *ruby, const struct scry_ruby_
 		ret->why = "its owner word does not mean a living thread";
 	else if (l->kind == SCRY_RUBY_OWNER_FIBER)
 		ret->is_other_fiber = owner + l->fiber_ec != index->threads[ret->thread].ec;
+	else
+		ret->is_any_fiber = true;
 }
 
 static bool is_mutex(const struct scry_ruby *ruby, uint64_t value)

@@ -12,8 +12,9 @@
 struct scry_ruby_owner {
 	size_t thread;	     /* index of the thread that holds it; `count`: see why */
 	bool is_other_fiber; /* it was locked by a fiber that does not run now */
-	bool is_free;	     /* nobody holds it */
-	const char *why;     /* not known, because; NULL */
+	bool is_any_fiber; /* the VM notes the thread only: any of its fibers may have locked it */
+	bool is_free;	   /* nobody holds it */
+	const char *why;   /* not known, because; NULL */
 };
 
 /* Threads by the words that mean them, read once: of many threads many wait. */

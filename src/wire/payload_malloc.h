@@ -74,10 +74,10 @@ struct scry_ev_caller {	 /* a place that calls the malloc family */
 	uint32_t reserved;
 };
 
-struct scry_ev_thread {
+struct scry_ev_thread {	 /* may come again for a number: the last one holds */
 	uint32_t thread; /* number, dense from 1 within a process, in order of their first call */
 	uint32_t pid;
-	uint32_t tid;
+	uint32_t tid; /* 0: of a sampled one that has not begun */
 	uint32_t name_str;
 };
 

@@ -107,6 +107,21 @@ alike() {
 	kill -CONT "$PID"
 }
 
+# Threads that are in the VM's list and nowhere else, each with the deep stack of the first.
+@test "a program that forges its list of threads: frames have a bound, and the rest is counted" {
+	"$RUBY" -e 'exit(RUBY_VERSION >= "3.0" && RUBY_VERSION < "3.2")' || skip "the forged list is that of Ruby 3.0 and 3.1"
+	"$RUBY" -rfiddle -e 1 2>/dev/null || skip "this ruby has no fiddle"
+	start forged "$RUBY" "$HERE/dump/forged.rb" 700 8000
+	wait_for 20 in_file ready "$T/forged.out"
+	"$SCRY" dump -p "$PID" >"$T/out"
+	grep -qE '^incomplete: the frames of [0-9]+ threads, and what these wait for, are left out' "$T/out"
+	"$SCRY" dump --json -p "$PID" >"$T/dump.json"
+	[ "$(wc -c <"$T/dump.json")" -lt 250000000 ]
+	json_is "$T/dump.json" 'out = r["threads"].select { |t| t["is_left_out"] }
+	  r["threads"].size == 701 && out.size == r["left_out"] && out.all? { |t| t["frames"].empty? } && !out.empty? &&
+	    r["threads"].sum { |t| t["frames"].size } < 1_201_000'
+}
+
 @test "nothing of the process changes, and nothing is left" {
 	start waits "$RUBY" "$HERE/dump/waits.rb"
 	wait_for 10 in_file "^ready" "$T/waits.out"

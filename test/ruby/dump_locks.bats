@@ -20,7 +20,10 @@ right() {
 	    name, kind, owner = line.split(" ", 3)
 	    got = threads[name] or abort "no thread #{name} that waits"
 	    got.values_at("kind", "owner_name", "why_unknown") == [kind, owner, nil] or abort "#{line}: #{got}"
-	  end' "$1" "$T/locks.out"
+	  end
+	  # a Ruby notes the fiber of all that are held, or of none
+	  fibers = %w[wants_fiber wants_mutex wants_monitor left].map { |name| threads[name]["is_other_fiber"] }
+	  [[true, false, false, false], [nil] * 4].include?(fibers) or abort "fibers: #{fibers}"' "$1" "$T/locks.out"
 }
 
 # deadlocked FILE: the one cycle is the two threads that the program names so.
@@ -33,9 +36,9 @@ deadlocked() {
 	answers "$RUBY"
 	deadlocked "$T/dump.json"
 	"$SCRY" dump -p "$PID" >"$T/out"
-	grep -qE '^deadlock: thread [0-9]+ "left" waits for Thread::Mutex 0x[0-9a-f]+, which thread [0-9]+ "right" holds, and that one waits for Thread::Mutex 0x[0-9a-f]+, which thread [0-9]+ "left" holds$' "$T/out"
-	grep -qE '^    waits for Monitor 0x[0-9a-f]+, which thread [0-9]+ "a thread whose name has more than fifteen bytes" holds$' "$T/out"
-	grep -qE 'which a suspended fiber of thread [0-9]+ "has fibers" holds$|which thread [0-9]+ "has fibers" holds$' "$T/out"
+	grep -qE '^deadlock: thread [0-9]+ "left" waits for Thread::Mutex 0x[0-9a-f]+, which thread [0-9]+ "right"(, or one of its fibers,)? holds, and that one waits for Thread::Mutex 0x[0-9a-f]+, which thread [0-9]+ "left"(, or one of its fibers,)? holds$' "$T/out"
+	grep -qE '^    waits for Monitor 0x[0-9a-f]+, which thread [0-9]+ "a thread whose name has more than fifteen bytes"(, or one of its fibers,)? holds$' "$T/out"
+	grep -qE 'which (a suspended fiber of thread [0-9]+ "has fibers"|thread [0-9]+ "has fibers", or one of its fibers,) holds$' "$T/out"
 	"$SCRY" dump --pause --max-pause 2s --json -p "$PID" >"$T/dump.json"
 	right "$T/dump.json"
 	deadlocked "$T/dump.json"
@@ -94,6 +97,8 @@ deadlocked() {
 	  w.size == 250 && w.all? { |x| x["owner_name"] == "last" && x["others"] == 249 }'
 	[ "$(wc -l <"$T/calls")" -lt $((250 * 250)) ] # a read for each pair would be more
 	"$SCRY" dump -p "$PID" >"$T/out"
+	grep -q '^250 threads alike: ' "$T/out"
+	(ulimit -Sn 200 && "$SCRY" dump -p "$PID" >"$T/out") # two files a thread
 	grep -q '^250 threads alike: ' "$T/out"
 }
 

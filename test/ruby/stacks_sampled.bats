@@ -180,6 +180,22 @@ idle_program='rest = [Thread.new { Thread.current.name = "idle"; Queue.new.pop }
 	[[ "$output" == *"stacks are compared by line, method, gem or thread"* ]]
 }
 
+# It may have lost its task again when it is looked at last, as from Ruby 3.3 on at its end.
+@test "by thread: one row a thread, by its last name" {
+	while read -ra words; do
+		for engine in --engine=read --pause; do
+			"$SCRY" stacks -q $engine --idle --by thread --force -o "$T/t.json" -- "${words[@]}" -e '
+			  Thread.new { sleep 0.5; Thread.current.name = "renamed"; sleep }
+			  Thread.new { sleep 0.2; 12.times { sleep 0.05 } }.name = "worker"
+			  5.times { |i| Thread.new { Thread.current.name = "short #{i}"; sleep 0.1 }.join }
+			  sleep 1'
+			json_is "$T/t.json" 'names = rows.map { |x| x["thread"][/\A(.*) \([1-9]\d*\)\z/, 1] }
+			  names.size == 8 && (["renamed", "worker"] + (0..4).map { |i| "short #{i}" } - names).empty?' ||
+				{ cat "$T/t.json"; echo "${words[*]} $engine"; return 1; }
+		done
+	done < <(rubies)
+}
+
 @test "a program whose threads are all idle is shown as it is" {
 	start idle "$RUBY" -e '$stdout.syswrite("ready"); sleep'
 	wait_for 10 in_file ready "$T/idle.out"

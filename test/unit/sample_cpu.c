@@ -54,6 +54,27 @@ static void shared_out(void **state)
 	assert_int_equal(scry_samples_cpu_unknown(&cpu, 1), 0);
 }
 
+/* A thread that has its task only later, and for a while none: what it ran counts once, and what
+ * another has run on that task meanwhile is not its. */
+static void another_task(void **state)
+{
+	const struct scry_task_now none = {.is_gone = true};
+	struct scry_task_now now = {.run_ns = 10 * MS};
+
+	(void)state;
+	cpu.has_begun = true;
+	assert_int_equal(scry_samples_cpu_hit(&cpu, 0, &none), 0);
+	scry_map_put(&cpu.ran, 77, 4 * MS); /* it was another's before */
+	scry_samples_cpu_task(&cpu, 1, 77, &now);
+	scry_samples_cpu_leave(&cpu, 1, 77);
+	scry_samples_cpu_task(&cpu, 1, 0, &none);
+	assert_int_equal(scry_samples_cpu_unknown(&cpu, 1), 6 * MS);
+	scry_map_put(&cpu.ran, 77, 30 * MS); /* another's again */
+	now.run_ns = 31 * MS;
+	scry_samples_cpu_task(&cpu, 1, 77, &now);
+	assert_int_equal(scry_samples_cpu_unknown(&cpu, 1), 7 * MS);
+}
+
 /* It was seen more often than it ran: never more than the kernel counts. */
 static void never_more(void **state)
 {
@@ -117,6 +138,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(shared_out, setup, teardown),
+		cmocka_unit_test_setup_teardown(another_task, setup, teardown),
 		cmocka_unit_test_setup_teardown(never_more, setup, teardown),
 		cmocka_unit_test_setup_teardown(unknown, setup, teardown),
 		cmocka_unit_test_setup_teardown(comes_again, setup, teardown),
