@@ -163,6 +163,13 @@ slice_at_end() {
 	json_is "$T/o.json" 'r["notes"].any? { |n| n.include?("switched its collector off") }'
 }
 
+# So long that handlers would record no more without a fresh lease.
+@test "--force-gc of a program that collects more than a second later: what it frees then is counted" {
+	HALTED=1.5 watched garbage.rb -- --by class --force-gc
+	json_is "$T/o.json" 'rows.find { |x| x["class"] == "Dropped" }["live"] <= 3 && r["honesty"]["forced_gc_us"] > 0'
+	json_is "$T/o.json" '(r["notes"] || []).none? { |n| n.include?("--force-gc") } && !r["honesty"].key?("uncollected_processes")'
+}
+
 @test "a target that sleeps makes no GC, and the report says so" {
 	start sleeper "$RUBY" -e '$stdout.sync = true; puts "pid"; t = Time.now; "x".dup while Time.now - t < 3; puts "idle"; sleep'
 	wait_for 20 in_file "^pid" "$T/sleeper.out"
