@@ -150,6 +150,7 @@ static void on_totals(struct scry_data_quality *h, const void *payload)
 	h->full_gcs += totals->full_gcs;
 	if (totals->forced_gc_ns > h->forced_gc_ns)
 		h->forced_gc_ns = totals->forced_gc_ns;
+	add(&h->uncollected, totals->uncollected);
 	h->compactions += totals->compactions;
 	h->moved += totals->moved;
 	if (totals->sample_every > h->sample_every)

@@ -606,6 +606,8 @@ static void take_counters(struct scry_watch *w, struct scry_objects_watch *o)
 	scry_objects_totals(o->names, &t);
 	if (t.compactions && !o->plan.each_objects)
 		o->unseen = 0; /* from 3.4 on the VM counts what it moves as made, too */
+	o->uncollected = ((const struct scry_objects_opts *)w->opts->instrument_opts)->force_gc &&
+			 t.allocs && !o->forced_gc_ns;
 	measure(w, o);
 }
 
@@ -633,6 +635,7 @@ static int finish(struct scry_watch *w)
 		.sample_every = (uint64_t)(o->sample_mean + 0.5),
 		.sample_bytes = opts->sample.bytes,
 		.forced_gc_ns = o->forced_gc_ns,
+		.uncollected = o->uncollected,
 	};
 	if (o->ruby)
 		scry_objects_note_all(w, o, &t);
@@ -665,6 +668,7 @@ static int merge(struct scry_watch *into, struct scry_watch *w)
 	sum->bad += o->bad;
 	if (o->forced_gc_ns > sum->forced_gc_ns)
 		sum->forced_gc_ns = o->forced_gc_ns;
+	sum->uncollected += o->uncollected;
 	into->errors += w->errors;
 	scry_objects_totals(o->names, &t);
 	if (o->ruby->layout.recycles || scry_objects_ractors_unseen(&o->ractors, o->ruby, &t))
