@@ -211,6 +211,17 @@ RUBY
 	json_is "$T/o.json" '(r["notes"] || []).none? { |n| n.include?("--force-gc") } && !r["honesty"].key?("uncollected_processes")'
 }
 
+# It goes on while scry leaves: what dies then is used again, and nothing says so.
+@test "live bytes of a program that never stops allocating are right, or it is said that they may not be" {
+	start target "$RUBY" -e 'puts "pid"; $stdout.flush; h = {}; i = 0; loop { h[i % 900] = "k" * 60; 20.times { Array.new(10) { |j| "j#{j}" } }; i += 1; sleep 0.002 }'
+	wait_for 20 in_file "^pid" "$T/target.out"
+	for _ in 1 2 3 4 5 6; do
+		"$SCRY" objects -p "$PID" -d 400ms --top 0 --by class -o "$T/o.json" --force
+		json_is "$T/o.json" 'x = rows.find { |x| x["class"] == "Array" }; (x && x["bytes"] % x["allocated"] == 0 && x["unsized"] == 0) ||
+			(r["notes"] || []).any? { |n| n =~ /freed by the time sizes were read/ }'
+	done
+}
+
 @test "a target that sleeps makes no GC, and the report says so" {
 	start sleeper "$RUBY" -e '$stdout.sync = true; puts "pid"; t = Time.now; "x".dup while Time.now - t < 3; puts "idle"; sleep'
 	wait_for 20 in_file "^pid" "$T/sleeper.out"

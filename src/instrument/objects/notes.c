@@ -71,6 +71,12 @@ void scry_objects_note_all(struct scry_watch *w, const struct scry_objects_watch
 				"counted as made, neither as live nor as freed",
 				(unsigned long long)t->out_of_sight, scry_text_s(t->out_of_sight),
 				scry_text_were(t->out_of_sight));
+	if (t->found_free)
+		scry_watch_note(w,
+				"%llu object%s counted as live had been freed by the time sizes "
+				"were read, and their slots may be in use again: bytes of live "
+				"objects may be too few or too many",
+				(unsigned long long)t->found_free, scry_text_s(t->found_free));
 	note_forced(w, o);
 	if (o->slices_missed)
 		scry_watch_note(w,
