@@ -59,7 +59,7 @@ bool scry_objects_collect(struct scry_watch *w, uint64_t now_ns)
 		o->is_collected = is_gc_done(w);
 		if (!o->is_collected && now_ns >= o->collect_again_ns) {
 			scry_objects_ask(w, SCRY_ASK_ALL, wait_for_gc);
-			o->collect_again_ns = now_ns + ASK_AGAIN_NS;
+			o->collect_again_ns = scry_now_ns() + ASK_AGAIN_NS;
 		}
 		return false; /* also when it was done just now: what it freed is still to come */
 	}
