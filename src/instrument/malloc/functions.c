@@ -1,4 +1,4 @@
-/* See family.h. The names, and where each leads to, are one table. */
+/* See functions.h. The names, and where each leads to, are one table. */
 #include "instrument/malloc/functions.h"
 
 #include <elf.h>

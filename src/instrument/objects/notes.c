@@ -1,4 +1,4 @@
-/* What a watch of objects has to say besides its counts: see objects_own.h. */
+/* What a watch of objects has to say besides its counts: see own.h. */
 #include "instrument/objects/own.h"
 
 #include "base/text.h"

@@ -1,6 +1,7 @@
 /*
- * One process whose objects are watched, for the two files that are the instrument: objects.c,
- * which takes and counts, and objects_notes.c, which says what is missing.
+ * One process whose objects are watched, for the files that are the instrument: objects.c, which
+ * takes and counts, asks.c and collect.c, which have its VM do something, and notes.c, which says
+ * what is missing.
  */
 #ifndef SCRY_INSTRUMENT_OBJECTS_OWN_H
 #define SCRY_INSTRUMENT_OBJECTS_OWN_H
