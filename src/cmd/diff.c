@@ -218,121 +218,101 @@ static void name_sides(struct side sides[2])
 		sides[i].diff.name = sides[i].path;
 }
 
-static int print_syscalls(const struct side sides[2], const struct diff_opts *opts, FILE *out)
+/* --by: 0, -EINVAL with a sentence. What nobody gave may be another default here. */
+static int check_objects(struct scry_view_opts *rows, bool by_given)
 {
-	const struct scry_syscall_side of[2] = {{sides[0].diff.reader, sides[0].path},
-						{sides[1].diff.reader, sides[1].path}};
-	struct scry_doc doc = {.view = "syscalls_diff",
-			       .schema = SCRY_SYSCALL_DIFF_SCHEMA,
-			       .out = out,
-			       .talk = stderr};
+	(void)by_given;
+	return rows->by < SCRY_VIEW_BY_CALLER
+		       ? 0
+		       : scry_fail(-EINVAL, "objects are compared by line, class, file, method or "
+					    "gem; fix: --by one of these");
+}
+
+static int check_syscalls(struct scry_view_opts *rows, bool by_given)
+{
+	if (!by_given)
+		rows->by = SCRY_VIEW_BY_SITE;
+	return rows->by == SCRY_VIEW_BY_SITE || rows->by == SCRY_VIEW_BY_SYSCALL
+		       ? 0
+		       : scry_fail(-EINVAL, "system calls are compared by site or syscall; fix: "
+					    "--by one of these");
+}
+
+static int check_gvl(struct scry_view_opts *rows, bool by_given)
+{
+	(void)by_given;
+	return rows->by == SCRY_VIEW_BY_LINE || rows->by == SCRY_VIEW_BY_METHOD ||
+			       rows->by == SCRY_VIEW_BY_GEM || rows->by == SCRY_VIEW_BY_THREAD ||
+			       rows->by == SCRY_VIEW_BY_HOLDER
+		       ? 0
+		       : scry_fail(-EINVAL, "the GVL is compared by line, method, gem, thread or "
+					    "holder; fix: --by one of these");
+}
+
+static int check_malloc(struct scry_view_opts *rows, bool by_given)
+{
+	(void)by_given;
+	return rows->by <= SCRY_VIEW_BY_STACK
+		       ? 0
+		       : scry_fail(-EINVAL, "calls of malloc are compared by line, file, method, "
+					    "caller, module or stack; fix: --by one of these");
+}
+
+static int check_stacks(struct scry_view_opts *rows, bool by_given)
+{
+	if (!by_given) /* lines move when code is changed */
+		rows->by = SCRY_VIEW_BY_METHOD;
+	return rows->by == SCRY_VIEW_BY_LINE || rows->by == SCRY_VIEW_BY_METHOD ||
+			       rows->by == SCRY_VIEW_BY_GEM || rows->by == SCRY_VIEW_BY_THREAD
+		       ? 0
+		       : scry_fail(-EINVAL, "stacks are compared by line, method, gem or thread; "
+					    "fix: --by one of these");
+}
+
+static int push_objects(const struct scry_diff_side sides[2], const struct scry_view_opts *rows,
+			struct scry_doc *doc)
+{
+	return scry_view_diff(&sides[0], &sides[1], rows, doc);
+}
+
+static int push_syscalls(const struct scry_diff_side sides[2], const struct scry_view_opts *rows,
+			 struct scry_doc *doc)
+{
+	const struct scry_syscall_side of[2] = {
+		{sides[0].reader, sides[0].name ? sides[0].name : "the first"},
+		{sides[1].reader, sides[1].name ? sides[1].name : "the second"}};
+
+	return scry_view_syscall_diff(of, rows, doc);
+}
+
+static const struct view {
+	const char *name;
+	unsigned int schema;
+	int (*check)(struct scry_view_opts *rows, bool by_given);
+	int (*push)(const struct scry_diff_side sides[2], const struct scry_view_opts *rows,
+		    struct scry_doc *doc);
+} views[WHATS] = {
+	[OBJECTS] = {"diff", SCRY_DIFF_SCHEMA, check_objects, push_objects},
+	[SYSCALLS] = {"syscalls_diff", SCRY_SYSCALL_DIFF_SCHEMA, check_syscalls, push_syscalls},
+	[GVL] = {"gvl_diff", SCRY_GVL_DIFF_SCHEMA, check_gvl, scry_view_gvl_diff},
+	[MALLOC] = {"malloc_diff", SCRY_MALLOC_DIFF_SCHEMA, check_malloc, scry_view_malloc_diff},
+	[STACKS] = {"stacks_diff", SCRY_STACKS_DIFF_SCHEMA, check_stacks, scry_view_stacks_diff},
+};
+
+static int print(const struct side sides[2], const struct view *view, const struct diff_opts *opts,
+		 FILE *out)
+{
+	const struct scry_diff_side of[2] = {sides[0].diff, sides[1].diff};
 	struct scry_view_opts rows = opts->report.rows;
-	int err = 0;
-
-	if (!opts->report.by_given)
-		rows.by = SCRY_VIEW_BY_SITE;
-	if (rows.by != SCRY_VIEW_BY_SITE && rows.by != SCRY_VIEW_BY_SYSCALL)
-		err = scry_fail(-EINVAL, "system calls are compared by site or syscall; fix: --by "
-					 "one of these");
-	if (!err)
-		err = scry_report_open(&doc, &opts->report);
-	if (err)
-		return err;
-	err = scry_view_syscall_diff(of, &rows, &doc);
-	if (!err)
-		return scry_doc_end(&doc);
-	scry_doc_abandon(&doc);
-	return err;
-}
-
-static int print_gvl(const struct side sides[2], const struct diff_opts *opts, FILE *out)
-{
-	const struct scry_diff_side of[2] = {sides[0].diff, sides[1].diff};
-	const struct scry_view_opts *rows = &opts->report.rows;
 	struct scry_doc doc = {
-		.view = "gvl_diff", .schema = SCRY_GVL_DIFF_SCHEMA, .out = out, .talk = stderr};
-	int err = 0;
+		.view = view->name, .schema = view->schema, .out = out, .talk = stderr};
+	int err = view->check(&rows, opts->report.by_given);
 
-	if (rows->by != SCRY_VIEW_BY_LINE && rows->by != SCRY_VIEW_BY_METHOD &&
-	    rows->by != SCRY_VIEW_BY_GEM && rows->by != SCRY_VIEW_BY_THREAD &&
-	    rows->by != SCRY_VIEW_BY_HOLDER)
-		err = scry_fail(-EINVAL, "the GVL is compared by line, method, gem, thread or "
-					 "holder; fix: --by one of these");
 	if (!err)
 		err = scry_report_open(&doc, &opts->report);
 	if (err)
 		return err;
-	err = scry_view_gvl_diff(of, rows, &doc);
-	if (!err)
-		return scry_doc_end(&doc);
-	scry_doc_abandon(&doc);
-	return err;
-}
-
-static int print_stacks(const struct side sides[2], const struct diff_opts *opts, FILE *out)
-{
-	const struct scry_diff_side of[2] = {sides[0].diff, sides[1].diff};
-	struct scry_view_opts rows = opts->report.rows;
-	struct scry_doc doc = {.view = "stacks_diff",
-			       .schema = SCRY_STACKS_DIFF_SCHEMA,
-			       .out = out,
-			       .talk = stderr};
-	int err = 0;
-
-	if (!opts->report.by_given) /* lines move when code is changed */
-		rows.by = SCRY_VIEW_BY_METHOD;
-	if (rows.by != SCRY_VIEW_BY_LINE && rows.by != SCRY_VIEW_BY_METHOD &&
-	    rows.by != SCRY_VIEW_BY_GEM && rows.by != SCRY_VIEW_BY_THREAD)
-		err = scry_fail(-EINVAL, "stacks are compared by line, method, gem or thread; fix: "
-					 "--by one of these");
-	if (!err)
-		err = scry_report_open(&doc, &opts->report);
-	if (err)
-		return err;
-	err = scry_view_stacks_diff(of, &rows, &doc);
-	if (!err)
-		return scry_doc_end(&doc);
-	scry_doc_abandon(&doc);
-	return err;
-}
-
-static int print_malloc(const struct side sides[2], const struct diff_opts *opts, FILE *out)
-{
-	const struct scry_diff_side of[2] = {sides[0].diff, sides[1].diff};
-	const struct scry_view_opts *rows = &opts->report.rows;
-	struct scry_doc doc = {.view = "malloc_diff",
-			       .schema = SCRY_MALLOC_DIFF_SCHEMA,
-			       .out = out,
-			       .talk = stderr};
-	int err = 0;
-
-	if (rows->by > SCRY_VIEW_BY_STACK)
-		err = scry_fail(-EINVAL, "calls of malloc are compared by line, file, method, "
-					 "caller, module or stack; fix: --by one of these");
-	if (!err)
-		err = scry_report_open(&doc, &opts->report);
-	if (err)
-		return err;
-	err = scry_view_malloc_diff(of, rows, &doc);
-	if (!err)
-		return scry_doc_end(&doc);
-	scry_doc_abandon(&doc);
-	return err;
-}
-
-static int print_objects(const struct side sides[2], const struct diff_opts *opts, FILE *out)
-{
-	struct scry_doc doc = {
-		.view = "diff", .schema = SCRY_DIFF_SCHEMA, .out = out, .talk = stderr};
-	int err = 0;
-
-	if (opts->report.rows.by >= SCRY_VIEW_BY_CALLER)
-		return scry_fail(-EINVAL, "objects are compared by line, class, file, method or "
-					  "gem; fix: --by one of these");
-	err = scry_report_open(&doc, &opts->report);
-	if (err)
-		return err;
-	err = scry_view_diff(&sides[0].diff, &sides[1].diff, &opts->report.rows, &doc);
+	err = view->push(of, &rows, &doc);
 	if (!err)
 		return scry_doc_end(&doc);
 	scry_doc_abandon(&doc);
@@ -341,11 +321,6 @@ static int print_objects(const struct side sides[2], const struct diff_opts *opt
 
 static int print_to(const struct side sides[2], enum what what, const struct diff_opts *opts)
 {
-	static int (*const prints[])(const struct side *sides, const struct diff_opts *opts,
-				     FILE *out) = {
-		[OBJECTS] = print_objects, [SYSCALLS] = print_syscalls, [GVL] = print_gvl,
-		[MALLOC] = print_malloc,   [STACKS] = print_stacks,
-	};
 	struct scry_output o;
 	int err = 0;
 
@@ -355,12 +330,11 @@ static int print_to(const struct side sides[2], enum what what, const struct dif
 		err = scry_fail(-EINVAL, "--sort temporary is for recordings of malloc");
 	if (!err)
 		err = scry_output_check(opts->output, sides[0].fd);
-
 	if (!err)
 		err = scry_output_check(opts->output, sides[1].fd);
 	if (!err)
 		err = scry_output_stream(&o, opts->output, opts->force);
-	return err ? err : scry_output_close(&o, prints[what](sides, opts, o.out));
+	return err ? err : scry_output_close(&o, print(sides, &views[what], opts, o.out));
 }
 
 static void help(const struct scry_opt *rows, size_t count)

@@ -156,7 +156,6 @@ static int run(struct replay_job *j, uint32_t at, enum scry_replay_mode mode)
 	const struct scry_malloc_allocator *a =
 		at == ALL - 1 ? &no_allocator : &j->allocators.rows[at];
 	struct scry_malloc_run_opts o = run_opts(j, mode);
-
 	int err;
 
 	o.is_paced &= !a->is_null;

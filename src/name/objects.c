@@ -458,6 +458,7 @@ static void measure_batch(struct scry_objects *o, struct batch *b, bool is_gone)
 			b->size[i] = (struct scry_ruby_size){.end_class = SCRY_RING_CLASS_NONE};
 	for (size_t i = 0; i < b->count; i++) {
 		reveal(o, b->entry[i], b->size[i].end_class);
+		o->totals.found_free += b->size[i].is_free;
 		count_living(o, b->entry[i], &b->size[i]);
 	}
 	b->count = 0;
@@ -475,6 +476,7 @@ void scry_objects_measure(struct scry_objects *o, bool is_gone)
 		c->live_bytes = c->live_unsized = c->old_live = c->old_live_bytes = 0;
 		c->oldest = 0;
 	}
+	o->totals.found_free = 0;
 	if (!b)
 		return;
 	b->count = 0;

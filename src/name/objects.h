@@ -41,6 +41,7 @@ struct scry_objects_totals {
 	uint64_t gcs, full_gcs;
 	uint64_t compactions, moved;
 	uint64_t out_of_sight;		    /* objects lost sight of in a compaction */
+	uint64_t found_free;		    /* live as far as is known, and free when measured */
 	uint64_t unfollowed;		    /* samples of which nothing more is said */
 	uint64_t estimated, estimated_live; /* made; of them alive: scaled up when sampled */
 	size_t places;			    /* distinct raw places */

@@ -117,6 +117,7 @@ static const struct scry_field fields_scry_ev_totals[] = {
 	FIELD(scry_ev_totals, sample_every, "sample_every", NUMBER),
 	FIELD(scry_ev_totals, sample_bytes, "sample_bytes", NUMBER),
 	FIELD(scry_ev_totals, forced_gc_ns, "forced_gc_ns", NUMBER),
+	FIELD(scry_ev_totals, uncollected, "uncollected", NUMBER),
 };
 static const struct scry_field fields_scry_ev_count[] = {
 	FIELD(scry_ev_count, symbol_str, "symbol", STRING),

@@ -150,6 +150,7 @@ static void on_totals(struct scry_data_quality *h, const void *payload)
 	h->full_gcs += totals->full_gcs;
 	if (totals->forced_gc_ns > h->forced_gc_ns)
 		h->forced_gc_ns = totals->forced_gc_ns;
+	add(&h->uncollected, totals->uncollected);
 	h->compactions += totals->compactions;
 	h->moved += totals->moved;
 	if (totals->sample_every > h->sample_every)
@@ -407,9 +408,24 @@ void scry_data_quality_losses(const struct scry_data_quality *h, struct scry_buf
 	scry_buf_done(&found);
 }
 
-static void note_printed(struct scry_doc *doc, struct scry_buf *buf)
+/* Where two recordings are compared: of which one it is said. */
+static void say(const struct scry_data_quality *h, struct scry_doc *doc, const char *text,
+		size_t len)
 {
-	doc->ops->note(doc, scry_buf_str(buf), buf->len);
+	struct scry_buf buf = {0};
+
+	if (h->label) {
+		scry_buf_printf(&buf, "%s: ", h->label);
+		scry_buf_append(&buf, text, len);
+	}
+	doc->ops->note(doc, buf.len ? buf.data : text, buf.len ? buf.len : len);
+	scry_buf_done(&buf);
+}
+
+static void note_printed(const struct scry_data_quality *h, struct scry_doc *doc,
+			 struct scry_buf *buf)
+{
+	say(h, doc, scry_buf_str(buf), buf->len);
 	scry_buf_clear(buf);
 }
 
@@ -426,7 +442,7 @@ static void push_losses(const struct scry_data_quality *h, struct scry_doc *doc,
 		else
 			scry_buf_printf(buf, "an unknown number of events");
 		scry_buf_printf(buf, " lost: %s", why ? why : "for an unknown reason");
-		note_printed(doc, buf);
+		note_printed(h, doc, buf);
 	}
 }
 
@@ -435,7 +451,7 @@ static void push_ways(const struct scry_data_quality *h, struct scry_doc *doc, s
 	if (h->sample_every > 1 || h->sample_bytes) {
 		scry_buf_printf(buf, "counts and bytes are scaled up from samples; with 95 %% "
 				     "confidence the true count lies within +- of what is shown");
-		note_printed(doc, buf);
+		note_printed(h, doc, buf);
 	}
 	if (h->compactions) {
 		scry_text_things(buf, h->compactions, "compactions");
@@ -443,7 +459,7 @@ static void push_ways(const struct scry_data_quality *h, struct scry_doc *doc, s
 		scry_text_things(buf, h->moved, "objects");
 		scry_buf_printf(buf, " %s moved and followed to the new place%s",
 				scry_text_were(h->moved), scry_text_s(h->moved));
-		note_printed(doc, buf);
+		note_printed(h, doc, buf);
 	}
 }
 
@@ -467,15 +483,15 @@ void scry_data_quality_notes(const struct scry_data_quality *h, struct scry_doc 
 			scry_buf_printf(&buf, "%.*s and %u other%s: %s", (int)(what - text) - 2,
 					text, h->notes[i].others, scry_text_s(h->notes[i].others),
 					what);
-			note_printed(doc, &buf);
+			note_printed(h, doc, &buf);
 			continue;
 		}
-		doc->ops->note(doc, text ? text : "(a note that cannot be read)", text ? len : 28);
+		say(h, doc, text ? text : "(a note that cannot be read)", text ? len : 28);
 	}
 	if (h->note_count > SCRY_DATA_QUALITY_NOTES) {
 		scry_buf_printf(&buf, "%u more notes are not shown; --view events shows them",
 				h->note_count - SCRY_DATA_QUALITY_NOTES);
-		note_printed(doc, &buf);
+		note_printed(h, doc, &buf);
 	}
 	push_losses(h, doc, &buf);
 	push_ways(h, doc, &buf);
@@ -485,13 +501,13 @@ void scry_data_quality_notes(const struct scry_data_quality *h, struct scry_doc 
 				" %s not shown: what --where compares was not recorded, or is of "
 				"another type",
 				scry_text_were(h->unsure));
-		doc->ops->note(doc, scry_buf_str(&buf), buf.len);
+		say(h, doc, scry_buf_str(&buf), buf.len);
 		scry_buf_clear(&buf);
 	}
 	if (h->left_out) {
 		scry_text_count(&buf, h->left_out);
 		scry_buf_printf(&buf, " bytes at the end of the recording are torn and left out");
-		note_printed(doc, &buf);
+		note_printed(h, doc, &buf);
 	}
 	if (h->unended) {
 		scry_buf_printf(&buf,
@@ -499,11 +515,11 @@ void scry_data_quality_notes(const struct scry_data_quality *h, struct scry_doc 
 				"write them, so losses and cost are not known, and what these "
 				"programs had counted may be missing",
 				h->unended, h->process_count);
-		note_printed(doc, &buf);
+		note_printed(h, doc, &buf);
 	} else if (!h->has_totals) {
 		scry_buf_printf(&buf, "the recording has no totals: scry was ended before it could "
 				      "write them, so losses and cost are not known");
-		note_printed(doc, &buf);
+		note_printed(h, doc, &buf);
 	}
 	if (h->read_beyond) {
 		scry_text_count(&buf, h->read_beyond);
@@ -511,13 +527,13 @@ void scry_data_quality_notes(const struct scry_data_quality *h, struct scry_doc 
 				" calls of malloc were left out while this was read: more than "
 				"4,096 processes lived at once, or their blocks need more "
 				"than 8 GiB");
-		note_printed(doc, &buf);
+		note_printed(h, doc, &buf);
 	}
 	if (h->read_errors) {
 		scry_text_count(&buf, h->read_errors);
 		scry_buf_printf(&buf, " events of the recording are damaged and were mended or "
 				      "left out");
-		note_printed(doc, &buf);
+		note_printed(h, doc, &buf);
 	}
 	scry_buf_done(&buf);
 }

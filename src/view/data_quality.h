@@ -74,6 +74,7 @@ struct scry_data_quality {
 	uint64_t first_ns, last_ns; /* when the first process was entered, and the last one left */
 	uint64_t gcs, full_gcs, compactions, moved;
 	uint64_t forced_gc_ns;		     /* of the process whose took longest */
+	uint64_t uncollected;		     /* processes that made none, though asked for */
 	uint64_t sample_every, sample_bytes; /* 0: every object is counted */
 	uint32_t last_slice;		     /* greatest number; 0: none */
 	uint64_t first_slice_ns;	     /* when the first one began */

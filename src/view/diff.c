@@ -433,6 +433,13 @@ static void push_notes(const struct diff *d)
 				d->doc->is_data ? "" : "*");
 		note(d, &buf);
 	}
+	if (d->opts->live && d->from.all.allocated && !d->from.all.live && d->to.all.live &&
+	    (d->from_side->moment.slice || !d->from.quality.full_gcs)) {
+		scry_buf_printf(&buf, "at the first moment nothing is known to have survived a "
+				      "full mark: what has grown may have lived then already; fix: "
+				      "record with --gc-slices, or compare later moments");
+		note(d, &buf);
+	}
 	if (d->opts->live && !d->to.quality.full_gcs) {
 		scry_buf_printf(&buf, "no full mark of the garbage collector was seen, so nothing "
 				      "is known to have survived one; fix: record with "

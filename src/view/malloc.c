@@ -264,11 +264,12 @@ static int push_callers(struct malloc_view *v)
 		{NULL, "method", SCRY_CELL_TEXT, NULL, 0},
 		{NULL, "frames", SCRY_CELL_FRAMES, NULL, 0},
 		{NULL, "sizes", SCRY_CELL_VALUES, NULL, 0},
-		{"caller", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
+		{scry_malloc_places_noun(&v->places, 1), NULL, SCRY_CELL_TEXT, NULL,
+		 SCRY_COLUMN_ELASTIC},
 	};
 	const struct scry_malloc_process *p = v->process;
 	uint64_t top = scry_view_top(v->opts, v->doc), shown = 0;
-	struct scry_left_out left_out = {.noun = "callers"};
+	struct scry_left_out left_out = {.noun = scry_malloc_places_noun(&v->places, 2)};
 	struct row *rows = calloc(p->caller_count + 1, sizeof(*rows));
 	struct scry_grep grep;
 	uint32_t i, count = 0;

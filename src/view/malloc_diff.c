@@ -1,6 +1,6 @@
 /*
  * See malloc_diff.h. Each side is summed and merged to places by itself; a place of both sides has
- * one key: its text. So objects are matched by their names, as a build of another directory has
+ * one key: its text. So modules are matched by their names, as a build of another directory has
  * another path; places of one side that look alike are summed.
  */
 #include "view/malloc_diff.h"
@@ -15,6 +15,7 @@
 #include "view/verdict.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +46,11 @@ struct diff {
 	size_t count, same;
 	struct scry_grep grep;
 };
+
+static const char *noun(const struct diff *d, uint64_t count)
+{
+	return scry_malloc_places_noun(&d->places[1], count);
+}
 
 static uint64_t figure(const struct diff *d, const struct figures *f)
 {
@@ -102,7 +108,8 @@ static int read_side(struct diff *d, int at)
 		.process = scry_malloc_sum_main(sum),
 		.stacks = &sum->stacks,
 		.reader = reader,
-		.by = d->opts->stacks ? SCRY_VIEW_BY_STACK : (enum scry_view_by)d->opts->by};
+		.by = d->opts->stacks ? SCRY_VIEW_BY_STACK : (enum scry_view_by)d->opts->by,
+		.has_base_names = true};
 	if (!d->places[at].process || !d->places[at].process->calls)
 		return scry_fail(-EINVAL, "'%s' has no call of malloc",
 				 d->sides[at].name ? d->sides[at].name : "the recording");
@@ -202,7 +209,7 @@ static struct scry_cell get_caller(const void *row_, void *view, struct scry_buf
 }
 
 #define AT(side, member) SCRY_AT(struct diff_row, at[side].member)
-static const struct scry_column columns[] = {
+static const struct scry_column all_columns[] = {
 	{"bytes at peak", "peak_bytes_growth", SCRY_CELL_DELTA, get_peak_bytes, 0},
 	{"then", "peak_bytes_to", SCRY_CELL_COUNT, AT(1, peak_bytes)},
 	{"bytes at end", "end_bytes_growth", SCRY_CELL_DELTA, get_end_bytes, 0},
@@ -223,14 +230,17 @@ static const struct scry_column columns[] = {
 	{NULL, "file", SCRY_CELL_TEXT, get_file, 0},
 	{NULL, "line", SCRY_CELL_NUMBER, get_line, 0},
 	{NULL, "method", SCRY_CELL_TEXT, get_method, 0},
+	/* the last one: the title is what the places are */
 	{"caller", "place", SCRY_CELL_TEXT, get_caller, SCRY_COLUMN_ELASTIC | SCRY_COLUMN_GREP},
 };
+#define COLUMNS (sizeof(all_columns) / sizeof(all_columns[0]))
 
 static void push_totals(const struct diff *d)
 {
 	const struct scry_malloc_process *from = d->places[0].process, *to = d->places[1].process;
 	const struct figures f = totals_of(from), t = totals_of(to);
 	const bool has_rss = from->rss_peak && to->rss_peak;
+	char same[64];
 #define DELTA(key, unit, number)                                        \
 	{                                                               \
 		key, unit, SCRY_CELL_DELTA, 0, scry_cell_number(number) \
@@ -249,12 +259,11 @@ static void push_totals(const struct diff *d)
 		DELTA("temporary_growth", "blocks temporary", t.temporary - f.temporary),
 		{"rss_peak_bytes_growth", "resident bytes, the most seen", SCRY_CELL_DELTA, 0,
 		 scry_cell_known(to->rss_peak - from->rss_peak, has_rss)},
-		COUNT("rows_same",
-		      d->same == 1 ? "caller has not changed, not listed"
-				   : "callers have not changed, not listed",
-		      d->same),
+		COUNT("rows_same", same, d->same),
 	};
 
+	snprintf(same, sizeof(same), "%s %s not changed, not listed", noun(d, d->same),
+		 d->same == 1 ? "has" : "have");
 	d->doc->ops->totals(d->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
 }
 
@@ -295,7 +304,7 @@ static void judge(struct diff *d, const struct scry_table *table)
 			scry_buf_printf(&buf, " grew most, by ");
 			scry_text_count(&buf, (uint64_t)most->growth);
 		} else {
-			scry_buf_printf(&buf, "no caller%s has grown",
+			scry_buf_printf(&buf, "no %s%s has grown", noun(d, 1),
 					d->opts->grep ? " that is shown" : "");
 		}
 	}
@@ -318,11 +327,14 @@ static void note_losses(struct diff *d)
 
 static void push(struct diff *d)
 {
+	struct scry_column columns[COLUMNS];
 	const struct scry_table table = {
 		SCRY_COLUMNS(columns), SCRY_ROWS(d->rows, d->count),	      .view = d,
-		.grep = &d->grep,      .top = scry_view_top(d->opts, d->doc), .noun = "callers",
+		.grep = &d->grep,      .top = scry_view_top(d->opts, d->doc), .noun = noun(d, 2),
 	};
 
+	memcpy(columns, all_columns, sizeof(columns));
+	columns[COLUMNS - 1].title = noun(d, 1);
 	for (int i = 0; i < 2; i++) /* for programs the later one is "honesty" */
 		d->doc->ops->quality(d->doc, &d->quality[d->doc->is_data ? 1 - i : i]);
 	judge(d, &table);

@@ -25,6 +25,21 @@ int scry_malloc_places_check(const struct scry_view_opts *opts)
 	return 0;
 }
 
+const char *scry_malloc_places_noun(const struct scry_malloc_places *p, uint64_t count)
+{
+	static const char *const nouns[][2] = {
+		[SCRY_VIEW_BY_FILE] = {"files", "file"},
+		[SCRY_VIEW_BY_METHOD] = {"methods", "method"},
+		[SCRY_VIEW_BY_MODULE] = {"modules", "module"},
+		[SCRY_VIEW_BY_STACK] = {"stacks", "stack"},
+	};
+	const size_t by = (size_t)p->by;
+
+	if (by < sizeof(nouns) / sizeof(nouns[0]) && nouns[by][0])
+		return nouns[by][count == 1];
+	return count == 1 ? "caller" : "callers";
+}
+
 static const char *base_of(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -32,19 +47,19 @@ static const char *base_of(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-static void put_native(const struct scry_ev_caller *n, const struct scry_reader *reader,
-		       enum scry_view_by by, struct scry_buf *buf)
+static void put_native(const struct scry_malloc_places *p, const struct scry_ev_caller *n,
+		       struct scry_buf *buf)
 {
-	const char *symbol = scry_reader_string(reader, n->symbol_str, NULL);
-	const char *module = scry_reader_string(reader, n->module_str, NULL);
+	const char *symbol = scry_reader_string(p->reader, n->symbol_str, NULL);
+	const char *module = scry_reader_string(p->reader, n->module_str, NULL);
 
-	if (module && by == SCRY_VIEW_BY_FILE) {
-		scry_buf_printf(buf, "%s", module);
+	if (module && (p->by == SCRY_VIEW_BY_FILE || p->by == SCRY_VIEW_BY_MODULE)) {
+		scry_buf_printf(buf, "%s", p->has_base_names ? base_of(module) : module);
 		return;
 	}
 	if (symbol)
 		scry_demangle_put(symbol, strlen(symbol), buf);
-	if (symbol && by != SCRY_VIEW_BY_METHOD)
+	if (symbol && p->by != SCRY_VIEW_BY_METHOD)
 		scry_buf_printf(buf, "+%#llx", (unsigned long long)n->offset);
 	else if (symbol)
 		;
@@ -87,8 +102,7 @@ void scry_malloc_places_put(const struct scry_malloc_places *p,
 	else if (p->by == SCRY_VIEW_BY_STACK && c->name.stack)
 		scry_native_frames_put(p->stacks, p->reader, c->name.stack, buf);
 	else if (!file)
-		put_native(&c->name, p->reader,
-			   p->by == SCRY_VIEW_BY_MODULE ? SCRY_VIEW_BY_FILE : p->by, buf);
+		put_native(p, &c->name, buf);
 	else if (p->by == SCRY_VIEW_BY_FILE)
 		scry_buf_printf(buf, "%s", file);
 	else if (p->by == SCRY_VIEW_BY_METHOD)

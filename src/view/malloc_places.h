@@ -23,8 +23,12 @@ struct scry_malloc_places {
 	const struct scry_native_frames *stacks;
 	const struct scry_reader *reader;
 	enum scry_view_by by;
+	bool has_base_names; /* objects by their names alone: each build has its directory */
 };
 int scry_malloc_places_merge(const struct scry_malloc_places *p);
+
+/* What they are: "caller" or "callers", "module", ... */
+const char *scry_malloc_places_noun(const struct scry_malloc_places *p, uint64_t count);
 
 /* What a person calls it; `c`: one of those. */
 void scry_malloc_places_put(const struct scry_malloc_places *p,

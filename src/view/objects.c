@@ -31,11 +31,28 @@ struct objects {
 #define PROCESSES_SHOWN 6 /* tables of their own, for people */
 #define PROCESS_ROWS 8
 
+/* What the living are: all processes that are summed must have made the forced collection. */
+static const char *live_text(const struct scry_data_quality *h, struct scry_buf *buf)
+{
+	if (!h->uncollected)
+		return h->forced_gc_ns ? "live after a forced collection"
+				       : "not freed yet (may be garbage; --force-gc tells)";
+	scry_buf_printf(buf, "not freed yet (may be garbage: no collection could be forced");
+	if (h->process_count > 1 || h->uncollected > 1) {
+		scry_buf_printf(buf, " in ");
+		scry_text_count(buf, h->uncollected);
+		scry_buf_printf(buf, h->uncollected == 1 ? " process" : " processes");
+	}
+	scry_buf_append(buf, ")", 1);
+	return scry_buf_str(buf);
+}
+
 static void push_totals(const struct objects *o)
 {
 	const struct scry_object_list *l = &o->list;
 	const struct scry_object_counts *all = &l->all;
 	const bool is_data = o->doc->is_data;
+	struct scry_buf live = {0};
 	const struct {
 		bool is_shown;
 		struct scry_pair pair;
@@ -55,10 +72,7 @@ static void push_totals(const struct objects *o)
 		      scry_cell_number(all->bytes)),
 		TOTAL(is_data || all->unsized, "unsized", "objects whose bytes are not all counted",
 		      scry_cell_number(all->unsized)),
-		TOTAL(true, "live",
-		      l->quality.forced_gc_ns ? "live after a forced collection"
-					      : "not freed yet (may be garbage; --force-gc tells)",
-		      scry_cell_number(all->live)),
+		TOTAL(true, "live", live_text(&l->quality, &live), scry_cell_number(all->live)),
 		TOTAL(is_data || all->is_scaled, "live_error",
 		      all->is_least ? "so many live: some samples were not followed"
 				    : "of these more or less (95 % interval)",
@@ -95,6 +109,7 @@ static void push_totals(const struct objects *o)
 		if (rows[i].is_shown)
 			pairs[count++] = rows[i].pair;
 	o->doc->ops->totals(o->doc, pairs, count);
+	scry_buf_done(&live);
 }
 
 static void note(const struct objects *o, const char *text)

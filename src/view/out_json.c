@@ -285,6 +285,8 @@ static void json_honesty(struct scry_doc *doc, const struct scry_data_quality *h
 		scry_json_key(json, "forced_gc_us");
 		scry_json_double(json, (double)h->forced_gc_ns / 1000);
 	}
+	if (h->uncollected)
+		key_u64(json, "uncollected_processes", h->uncollected);
 	if (h->start_ns) {
 		scry_json_key(json, "held_at_start_us");
 		scry_json_double(json, (double)h->start_ns / 1000);

@@ -602,8 +602,8 @@ static int leave_all(struct scry_session *s, const char *why)
 	else if (s->opts->follow)
 		scry_follow_end(s);
 	for (size_t i = 0; i < s->count; i++)
-		if (s->watches[i]->instrument->conclude && is_in(s->watches[i]))
-			s->watches[i]->instrument->conclude(s->watches[i]);
+		if (is_in(s->watches[i]))
+			scry_watch_conclude(s->watches[i]);
 	scry_spawns_done(&s->spawns);	      /* else those that are followed could not be held */
 	for (size_t i = 0; i < s->count; i++) /* all at once, before one is waited for */
 		if (is_in(s->watches[i]))

@@ -81,6 +81,8 @@ bool scry_watch_must_wait(const struct scry_watch *w); /* before that: see struc
 void scry_watch_introduce(struct scry_watch *w);
 bool scry_watch_has_execed(struct scry_watch *w);
 void scry_watch_lease(struct scry_watch *w);
+/* At the end, all is still on: instrument->conclude, where there is one. */
+void scry_watch_conclude(struct scry_watch *w);
 void scry_watch_seccomp(struct scry_watch *w); /* each turn: has it forbidden itself our calls? */
 /* Its leases are kept fresh by the heartbeat too, from now on until it is freed. 0 or -ENOMEM. */
 int scry_watch_keep_fresh(struct scry_watch *w);

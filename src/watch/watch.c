@@ -21,6 +21,7 @@
 #include "watch/session.h"
 
 #define CPU_TICKS_TRUSTED_NS 200000000ull
+#define CONCLUDE_NS 3000000000ull  /* watch.h: so long one takes */
 #define LEARNING_NS 20000000000ull /* to learn and rehearse a Ruby that is not known yet */
 
 void scry_send_news(const struct scry_session *s, enum scry_news kind, int value, const char *text)
@@ -183,6 +184,14 @@ void scry_watch_lease(struct scry_watch *w)
 		return;
 	w->channel.control->lease_end_tsc = s->lease_end_tsc;
 	__atomic_store_n(&w->channel.control->lease_tsc, s->lease_tsc, __ATOMIC_RELEASE);
+}
+
+void scry_watch_conclude(struct scry_watch *w)
+{
+	if (!w->instrument->conclude)
+		return;
+	scry_session_lease(w->session, CONCLUDE_NS); /* else what comes of it is lost */
+	w->instrument->conclude(w);
 }
 
 int scry_watch_keep_fresh(struct scry_watch *w)

@@ -126,7 +126,7 @@ struct scry_instrument {
 	int (*drain)(struct scry_watch *w);
 	/* Each few ms, and when wake_fd is readable. May be NULL. */
 	void (*turn)(struct scry_watch *w);
-	/* All is still on; called of every watch before one is left. May be NULL. */
+	/* All is still on; called of every watch before one is left. Takes 3 s at most. Or NULL. */
 	void (*conclude)(struct scry_watch *w);
 	void (*leave)(struct scry_watch *w); /* stop producing; the target lives */
 	/* It is gone, but others must tell something first: it ends in a later turn. Or NULL. */

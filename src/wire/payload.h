@@ -99,8 +99,7 @@ struct scry_ev_detach {
 	uint32_t part; /* number of the program that ended, of that pid, and one; 0 not told */
 };
 struct scry_ev_note { /* a sentence that every report must show: limits, degraded modes */
-	uint32_t text_str;
-	uint32_t reserved;
+	uint32_t text_str, reserved;
 };
 #define SCRY_REASON_ENDED "the target ended" /* of a detach: it was there no longer */
 #define SCRY_EXIT_KNOWN (1u << 16)
@@ -123,6 +122,7 @@ struct scry_ev_totals {	       /* one per process, at the end */
 	uint64_t sample_every; /* one object in so many was recorded; 0: all */
 	uint64_t sample_bytes; /* one object each so many bytes; 0: not by bytes */
 	uint64_t forced_gc_ns; /* the GC that scry asked for: the program's own work, no pause */
+	uint64_t uncollected;  /* processes with objects that were to make one, and made none */
 };
 struct scry_ev_stack {	 /* a frame of the tree of callers; defined once, its parent before it */
 	uint32_t id;	 /* dense, from 1 */

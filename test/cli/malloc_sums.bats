@@ -198,6 +198,13 @@ said() {
 	"$SCRY" diff a.scry b.scry --grep temporary+ >text
 	grep -q "no caller that is shown has grown$" text
 	grep -q "^1 caller is left out by --grep" text
+	"$SCRY" diff a.scry b.scry --by module >text # the one of another directory is the same module
+	grep -q "^+409,600 bytes live at the peak; target_malloc_temporary grew most, by 409,600$" text
+	[ "$(grep -c " target_malloc_temporary$" text)" -eq 1 ]
+	grep -q "  module$" text
+	[ "$(grep -c "caller" text)" -eq 0 ]
+	grep -q "^note: a.scry: scry itself took" text
+	grep -q "^note: b.scry: scry itself took" text
 	"$SCRY" diff a.scry a.scry | grep -q "^nothing has changed$"
 	for wrong in "--by gem" "--live" "--from 1s" "--filter gem=x"; do
 		# shellcheck disable=SC2086

@@ -163,6 +163,65 @@ slice_at_end() {
 	json_is "$T/o.json" 'r["notes"].any? { |n| n.include?("switched its collector off") }'
 }
 
+@test "--force-gc and -f: children that ended were not collected, and nothing is said to live after a collection" {
+	cat >"$T/family.rb" <<'RUBY'
+require "io/wait"
+$stdout.sync = true
+go = File.open(ARGV[0])
+puts "pid"
+go.gets
+2.times { Process.wait(fork { GC.disable; 2000.times { "garbage" + "" }; exit!(0) }) }
+puts "ready"
+i = 0
+i += 1 until i % 1000 == 0 && go.wait_readable(0)
+RUBY
+	mkfifo "$T/go"
+	exec 7<>"$T/go"
+	start target "$RUBY" "$T/family.rb" "$T/go"
+	local target=$PID
+	wait_for 20 in_file "^pid" "$T/target.out"
+	start scry "$SCRY" objects -f --force-gc -p "$target" -o "$T/x.scry"
+	local scry=$PID
+	wait_for 30 in_file "watching process" "$T/scry.err"
+	echo >&7
+	wait_for 60 in_file "^ready" "$T/target.out"
+	kill -INT "$scry"
+	finish "$scry"
+	echo >&7
+	finish "$target"
+	exec 7>&-
+	"$SCRY" report "$T/x.scry" >"$T/text"
+	[ "$(grep -c "live after a forced collection" "$T/text")" -eq 0 ]
+	grep -q "not freed yet (may be garbage: no collection could be forced in 2 processes)" "$T/text"
+	"$SCRY" report "$T/x.scry" --json >"$T/o.json"
+	json_is "$T/o.json" 'r["honesty"]["uncollected_processes"] == 2 && r["honesty"]["forced_gc_us"] > 0 && r["totals"]["live"] > 4000'
+}
+
+@test "--force-gc of a program that ends by itself: it says so, and does not ask for --force-gc" {
+	"$SCRY" objects --force-gc -- "$RUBY" -e '1000.times { "a" + "b" }' >"$T/text"
+	grep -q "^note: --force-gc: no GC was made: the program ended before the watch did" "$T/text"
+	grep -q "not freed yet (may be garbage: no collection could be forced)" "$T/text"
+	[ "$(grep -c "force-gc tells" "$T/text")" -eq 0 ]
+}
+
+# So long that handlers would record no more without a fresh lease.
+@test "--force-gc of a program that collects more than a second later: what it frees then is counted" {
+	HALTED=1.5 watched garbage.rb -- --by class --force-gc
+	json_is "$T/o.json" 'rows.find { |x| x["class"] == "Dropped" }["live"] <= 3 && r["honesty"]["forced_gc_us"] > 0'
+	json_is "$T/o.json" '(r["notes"] || []).none? { |n| n.include?("--force-gc") } && !r["honesty"].key?("uncollected_processes")'
+}
+
+# It goes on while scry leaves: what dies then is used again, and nothing says so.
+@test "live bytes of a program that never stops allocating are right, or it is said that they may not be" {
+	start target "$RUBY" -e 'puts "pid"; $stdout.flush; h = {}; i = 0; loop { h[i % 900] = "k" * 60; 20.times { Array.new(10) { |j| "j#{j}" } }; i += 1; sleep 0.002 }'
+	wait_for 20 in_file "^pid" "$T/target.out"
+	for _ in 1 2 3 4 5 6; do
+		"$SCRY" objects -p "$PID" -d 400ms --top 0 --by class -o "$T/o.json" --force
+		json_is "$T/o.json" 'x = rows.find { |x| x["class"] == "Array" }; (x && x["bytes"] % x["allocated"] == 0 && x["unsized"] == 0) ||
+			(r["notes"] || []).any? { |n| n =~ /freed by the time sizes were read/ }'
+	done
+}
+
 @test "a target that sleeps makes no GC, and the report says so" {
 	start sleeper "$RUBY" -e '$stdout.sync = true; puts "pid"; t = Time.now; "x".dup while Time.now - t < 3; puts "idle"; sleep'
 	wait_for 20 in_file "^pid" "$T/sleeper.out"

@@ -493,7 +493,12 @@ static int mended_recording(void)
 		 {.allocated = 540000, .freed = 540000, .freed_bytes = 21600000}},
 		{{815, "/srv/app/leak.rb", 5, "String", "keep", 0, 0, 0},
 		 8,
-		 {.allocated = 5400, .freed = 5300, .live_bytes = 5000, .freed_bytes = 265000}},
+		 {.allocated = 5400,
+		  .freed = 5300,
+		  .live_bytes = 5000,
+		  .freed_bytes = 265000,
+		  .old_live = 60,
+		  .old_live_bytes = 3000}},
 	};
 	struct golden rec = golden_begin();
 	uint32_t i;
@@ -525,6 +530,10 @@ static void two_recordings(void **state)
 	opts = (struct scry_view_opts)SCRY_VIEW_OPTS_DEFAULT;
 	opts.stacks = true; /* matched by what the frames show: their ids differ */
 	check_diff(&ends, "diff_two_stacks.txt", &opts);
+	opts = (struct scry_view_opts)SCRY_VIEW_OPTS_DEFAULT;
+	opts.live = true;
+	ends.from_ns = 5 * MINUTE; /* nothing is known to have survived a full mark by then */
+	check_diff(&ends, "diff_two_live.txt", &opts);
 	close(ends.from);
 	close(ends.to);
 }

@@ -107,8 +107,8 @@ void scry_malloc_children_next(struct scry_watch *w)
 		if (i)
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 		scry_watch_let_others_on(w); /* its parent may stand in a stop of ours */
-		scry_watch_take_up_child_buffers(
-			w); /* it may have one that nobody has looked at yet */
+		/* it may have one that nobody has looked at yet */
+		scry_watch_take_up_child_buffers(w);
 		for (size_t k = 0; (other = scry_watch_beside(w, k)); k++) {
 			if (other == w || other->is_over || other->proc.pid ||
 			    lane_pid(other) != pid)

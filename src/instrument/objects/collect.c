@@ -10,6 +10,7 @@
 
 #define FORCE_GC_NS 2000000000ull
 #define ASK_AGAIN_NS 100000000ull
+#define ENDS_NS 100000000ull
 
 static struct scry_objects_account *account(const struct scry_watch *w)
 {
@@ -58,7 +59,7 @@ bool scry_objects_collect(struct scry_watch *w, uint64_t now_ns)
 		o->is_collected = is_gc_done(w);
 		if (!o->is_collected && now_ns >= o->collect_again_ns) {
 			scry_objects_ask(w, SCRY_ASK_ALL, wait_for_gc);
-			o->collect_again_ns = now_ns + ASK_AGAIN_NS;
+			o->collect_again_ns = scry_now_ns() + ASK_AGAIN_NS;
 		}
 		return false; /* also when it was done just now: what it freed is still to come */
 	}
@@ -76,6 +77,17 @@ static uint64_t forced_ns(uint64_t tsc, const struct scry_ticks_pair *began,
 	return tsc <= ended->tsc - began->tsc ? scry_ticks_by(began, ended, tsc) : 0;
 }
 
+/* A VM that has been taken down collects without an event, and its process is about to end; so may
+ * be a fork child that is not followed: both have asked for a look. */
+static bool has_ended(const struct scry_watch *w, bool has_looked)
+{
+	uint64_t until = scry_now_ns() + (has_looked ? ENDS_NS : 0);
+
+	while (scry_proc_is_alive(&w->proc) && scry_now_ns() < until)
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	return !scry_proc_is_alive(&w->proc);
+}
+
 void scry_objects_collect_last(struct scry_watch *w, int (*drain)(struct scry_watch *w))
 {
 	const struct scry_objects_opts *opts = w->opts->instrument_opts;
@@ -83,7 +95,8 @@ void scry_objects_collect_last(struct scry_watch *w, int (*drain)(struct scry_wa
 	const struct scry_ticks_pair began = scry_ticks_look();
 	struct scry_objects_totals before, after;
 	struct scry_ticks_pair ended;
-	uint64_t until = scry_now_ns() + FORCE_GC_NS;
+	uint64_t until = scry_now_ns() + FORCE_GC_NS, lost = w->inj->control->lost;
+	const uint32_t looks = o->looks;
 
 	if (!opts->force_gc || !scry_objects_is_armed(w))
 		return;
@@ -93,16 +106,22 @@ void scry_objects_collect_last(struct scry_watch *w, int (*drain)(struct scry_wa
 	while (!scry_objects_ask(w, SCRY_ASK_ALL, wait_for_gc) &&
 	       !wait_for_gc(w, SCRY_ASK_EVERY_NS) && scry_now_ns() < until)
 		drain(w);
-	while (!wait_for_gc(w, 1000000) && scry_now_ns() < until)
+	while (!wait_for_gc(w, 1000000) && scry_now_ns() < until && scry_proc_is_alive(&w->proc))
 		drain(w);
 	ended = scry_ticks_look();
 	drain(w);
 	scry_objects_totals(o->names, &after);
-	o->gc_missed = !is_gc_done(w);
-	o->gc_refused = !o->gc_missed && after.full_gcs == before.full_gcs;
-	o->gc_forced = !o->gc_missed && !o->gc_refused;
-	if (o->gc_forced)
+	if (is_gc_done(w) && after.full_gcs != before.full_gcs)
+		o->forced = SCRY_FORCED_MADE;
+	else if (has_ended(w, o->looks != looks))
+		o->forced = SCRY_FORCED_ENDED;
+	else if (!is_gc_done(w))
+		o->forced = SCRY_FORCED_NO_SAFEPOINT;
+	else
+		o->forced =
+			w->inj->control->lost == lost ? SCRY_FORCED_REFUSED : SCRY_FORCED_UNSEEN;
+	if (o->forced == SCRY_FORCED_MADE)
 		o->forced_gc_ns = forced_ns(account(w)->forced_gc_tsc, &began, &ended);
-	if (o->gc_missed)
+	if (!is_gc_done(w))
 		want(w, false);
 }

@@ -8,7 +8,8 @@
 #include "watch/watch.h"
 
 /* A slice is to end: true when it may, also where no collection is wanted, or none came in two
- * seconds. False: ask again at the next look. Never waits. */
+ * seconds. False: ask again at the next look. Takes as long as it takes to ask all threads, some
+ * 0.3 ms each, ten times a second at most. */
 bool scry_objects_collect(struct scry_watch *w, uint64_t now_ns);
 
 /* The end: waits for it, and calls `drain` meanwhile. How it went is in the watch. */

@@ -1,4 +1,4 @@
-/* What a watch of objects has to say besides its counts: see objects_own.h. */
+/* What a watch of objects has to say besides its counts: see own.h. */
 #include "instrument/objects/own.h"
 
 #include "base/text.h"
@@ -7,6 +7,26 @@
 bool scry_objects_is_armed(const struct scry_watch *w)
 {
 	return __atomic_load_n(&w->inj->control->armed, __ATOMIC_ACQUIRE) == w->watch;
+}
+
+/* --force-gc, and why what lives may be garbage all the same. */
+static void note_forced(struct scry_watch *w, const struct scry_objects_watch *o)
+{
+	static const char *const why[] = {
+		[SCRY_FORCED_NO_SAFEPOINT] = "the program did not come to a safepoint within 2 s; "
+					     "no GC was made",
+		[SCRY_FORCED_REFUSED] = "the VM made no GC: the program has switched its "
+					"collector off",
+		[SCRY_FORCED_UNSEEN] = "events were lost: whether the VM made the GC is not known",
+		[SCRY_FORCED_ENDED] = "no GC was made: the program ended meanwhile",
+	};
+
+	if (o->forced == SCRY_FORCED_NOT_ASKED && o->uncollected)
+		scry_watch_note(w, "--force-gc: no GC was made: %s",
+				w->target_gone ? "the program ended before the watch did"
+					       : "it was too late to ask for one");
+	else if (why[o->forced])
+		scry_watch_note(w, "--force-gc: %s", why[o->forced]);
 }
 
 void scry_objects_note_all(struct scry_watch *w, const struct scry_objects_watch *o,
@@ -51,10 +71,13 @@ void scry_objects_note_all(struct scry_watch *w, const struct scry_objects_watch
 				"counted as made, neither as live nor as freed",
 				(unsigned long long)t->out_of_sight, scry_text_s(t->out_of_sight),
 				scry_text_were(t->out_of_sight));
-	if (o->gc_missed)
+	if (t->found_free)
 		scry_watch_note(w,
-				"--force-gc: the program did not come to a safepoint within 2 s; "
-				"no GC was made");
+				"%llu object%s counted as live had been freed by the time sizes "
+				"were read, and their slots may be in use again: bytes of live "
+				"objects may be too few or too many",
+				(unsigned long long)t->found_free, scry_text_s(t->found_free));
+	note_forced(w, o);
 	if (o->slices_missed)
 		scry_watch_note(w,
 				"--gc-slices: %llu slice%s ended without a collection: the program "
@@ -62,14 +85,11 @@ void scry_objects_note_all(struct scry_watch *w, const struct scry_objects_watch
 				"collector off",
 				(unsigned long long)o->slices_missed,
 				scry_text_s(o->slices_missed));
-	if (o->gc_forced && w->opts->every_ns &&
+	if (o->forced == SCRY_FORCED_MADE && w->opts->every_ns &&
 	    !((const struct scry_objects_opts *)w->opts->instrument_opts)->gc_slices)
 		scry_watch_note(w, "--force-gc: the end is after a forced collection; slices count "
 				   "as live what none had freed yet, so from a slice to the end "
 				   "less has grown than shows between two slices");
-	if (o->gc_refused)
-		scry_watch_note(w, "--force-gc: the VM made no GC: the program has switched its "
-				   "collector off");
 	if (o->unfollowed)
 		scry_watch_note(w,
 				"%llu sample%s beyond the agent's table: made counted, not "

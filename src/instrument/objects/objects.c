@@ -307,6 +307,13 @@ static void notice_armed(struct scry_watch *w, struct scry_objects_watch *o)
 	}
 }
 
+static void measure_now(struct scry_objects_watch *o)
+{
+	scry_objects_measure(o->names, false);
+	scry_objects_totals(o->names, &o->last_look);
+	o->has_looked = true;
+}
+
 /* The living, as they are now; or, when nothing was made or ended since, as they were then. */
 static void measure(const struct scry_watch *w, struct scry_objects_watch *o)
 {
@@ -496,9 +503,7 @@ static void look(struct scry_watch *w, struct scry_objects_watch *o)
 		return;
 	}
 	take_last(w, o, began + LAST_LOOK_NS);
-	scry_objects_measure(o->names, false);
-	scry_objects_totals(o->names, &o->last_look);
-	o->has_looked = true;
+	measure_now(o);
 	o->look_ns = scry_ring_let_go(&o->ring);
 }
 
@@ -575,6 +580,8 @@ static void leave(struct scry_watch *w)
 	struct scry_objects_watch *o = w->state;
 
 	scry_inject_want(w->inj, 0);
+	take_last(w, o, scry_now_ns() + LAST_LOOK_NS);
+	measure_now(o); /* at once: slots that die now are used again, and no event says so */
 	if (!wait_for_unhooked(w, 20000000) && !(w->held && !o->hooks.plan.on)) {
 		/* nothing allocates: a job takes it off at the next safepoint */
 		scry_objects_ask_again(w, wait_for_unhooked);
@@ -606,6 +613,8 @@ static void take_counters(struct scry_watch *w, struct scry_objects_watch *o)
 	scry_objects_totals(o->names, &t);
 	if (t.compactions && !o->plan.each_objects)
 		o->unseen = 0; /* from 3.4 on the VM counts what it moves as made, too */
+	o->uncollected = ((const struct scry_objects_opts *)w->opts->instrument_opts)->force_gc &&
+			 t.allocs && !o->forced_gc_ns;
 	measure(w, o);
 }
 
@@ -633,6 +642,7 @@ static int finish(struct scry_watch *w)
 		.sample_every = (uint64_t)(o->sample_mean + 0.5),
 		.sample_bytes = opts->sample.bytes,
 		.forced_gc_ns = o->forced_gc_ns,
+		.uncollected = o->uncollected,
 	};
 	if (o->ruby)
 		scry_objects_note_all(w, o, &t);
@@ -665,6 +675,7 @@ static int merge(struct scry_watch *into, struct scry_watch *w)
 	sum->bad += o->bad;
 	if (o->forced_gc_ns > sum->forced_gc_ns)
 		sum->forced_gc_ns = o->forced_gc_ns;
+	sum->uncollected += o->uncollected;
 	into->errors += w->errors;
 	scry_objects_totals(o->names, &t);
 	if (o->ruby->layout.recycles || scry_objects_ractors_unseen(&o->ractors, o->ruby, &t))

@@ -1,6 +1,7 @@
 /*
- * One process whose objects are watched, for the two files that are the instrument: objects.c,
- * which takes and counts, and notes.c, which says what is missing.
+ * One process whose objects are watched, for the files that are the instrument: objects.c, which
+ * takes and counts, asks.c and collect.c, which have its VM do something, and notes.c, which says
+ * what is missing.
  */
 #ifndef SCRY_INSTRUMENT_OBJECTS_OWN_H
 #define SCRY_INSTRUMENT_OBJECTS_OWN_H
@@ -10,6 +11,16 @@
 #include "instrument/objects/objects.h"
 #include "instrument/objects/ractors.h"
 #include "vm/ruby_boot.h"
+
+/* --force-gc, at the end. */
+enum scry_objects_forced {
+	SCRY_FORCED_NOT_ASKED,	  /* there was nobody to ask: the program had ended */
+	SCRY_FORCED_MADE,	  /* in forced_gc_ns */
+	SCRY_FORCED_NO_SAFEPOINT, /* it did not come to one in time */
+	SCRY_FORCED_REFUSED,	  /* it came, and the VM made none */
+	SCRY_FORCED_UNSEEN,	  /* or it made one, whose events were lost */
+	SCRY_FORCED_ENDED,	  /* the program ended meanwhile */
+};
 
 struct scry_objects_watch {
 	struct scry_ruby *ruby;
@@ -52,9 +63,8 @@ struct scry_objects_watch {
 	uint64_t full_before;	   /* full collections until then */
 	uint64_t slices_missed;	   /* that ended without one */
 	uint64_t forced_gc_ns;
-	bool gc_missed;	 /* --force-gc: it did not come to a safepoint in time */
-	bool gc_refused; /* --force-gc: it came, and the VM made none */
-	bool gc_forced;	 /* --force-gc: it was made, in forced_gc_ns */
+	enum scry_objects_forced forced;
+	uint64_t uncollected; /* 1: --force-gc, and none was made; of a sum: processes */
 };
 
 /* The hook is on, and the handler has taken this watch up. */
