@@ -439,7 +439,7 @@ static int show_core(const struct fibers_opts *opts)
 	int err = scry_core_open(opts->core, opts->exe, &core);
 
 	if (!err)
-		err = show(&(struct scry_space){core->pid, core}, opts, core->comm);
+		err = show(&(struct scry_space){.pid = core->pid, .core = core}, opts, core->comm);
 	scry_core_close(core);
 	return err;
 }

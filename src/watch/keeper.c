@@ -5,8 +5,7 @@
  *
  * Its turn: the lease, orders of the front, programs that start (sys/spawn), children
  * (descendants.c), then every watched process is drained, and ended when it is gone (watch.c).
- * Where a recording may have no holes a thread keeps the lease while a turn takes long
- * (hook/heartbeat).
+ * Where a recording may have no holes, a thread keeps the lease in a long turn (hook/heartbeat).
  */
 #include <errno.h>
 #include <poll.h>

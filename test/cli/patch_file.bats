@@ -442,11 +442,11 @@ counter() { # NAME: of patch 'wrap' in $PID
 	YES=$!
 	"$STORM" -n "$(share 20 300)" -t 3000 -o "$T/wrap.so" "$PID" >"$T/storm" 2>&1 || { cat "$T/storm"; kill $YES; false; }
 	kill $YES
-	! grep -v "^pid\|^done: made [0-9]*, wrong 0$" "$T/wrapped.out"
+	no grep -v "^pid\|^done: made [0-9]*, wrong 0$" "$T/wrapped.out"
 	[ "$(grep -c '^done' "$T/wrapped.out")" -gt 3 ]
 	# what is left of one on the stack of a thread that has ended keeps its memory, and nothing else
 	"$SCRY" patch list -p "$PID" >"$T/list"
-	! grep "patch 'wrap'" "$T/list" | grep -v "taken out, still mapped"
+	[ -z "$(grep "patch 'wrap'" "$T/list" | grep -v "taken out, still mapped")" ]
 	wait_for 5 text_is "$PID" "$text_before"
 	kill "$PID"
 }
@@ -528,7 +528,7 @@ counter() { # NAME: of patch 'wrap' in $PID
 	scry_ends 0 patch apply "$T/wrap.so" -p "$PID" --max-pause 2s
 	in_file "1 child process of it, forked before, does not have it: $child; fix: scry patch apply" "$T/scry.out"
 	scry_ends 0 patch apply "$T/wrap.so" -p "$child" --max-pause 2s
-	! in_file "child process" "$T/scry.out"
+	no in_file "child process" "$T/scry.out"
 	"$SCRY" ps | grep -q "^ *$child .*patched: wrap"
 	scry_ends 0 patch undo wrap -p "$PID" --max-pause 2s
 	in_file "1 child process of it still has the patch: $child; fix: scry patch undo wrap" "$T/scry.out"

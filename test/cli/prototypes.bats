@@ -138,7 +138,7 @@ calls_again() {
 	calls_again
 	cmp "$entry" "$T/entry" # it was written anew
 	sed 's/BLUE/GREY/' "$T/entry" >"$entry" # forged
-	! cmp -s "$entry" "$T/entry"
+	no cmp -s "$entry" "$T/entry"
 	calls_again
 	cmp "$entry" "$T/entry"
 	sed 's/BLUE/GREY/' "$T/entry" >"$entry"

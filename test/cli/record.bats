@@ -376,10 +376,10 @@ PY
 	"$SCRY" report "$T/x.scry" --at end >"$T/out"
 	grep -q "^note: calls-sums has no --at, and is shown without" "$T/out"
 	[ "$(grep -c "^scry malloc: \|^scry calls: " "$T/out")" -eq 2 ]
-	! "$SCRY" report "$T/x.scry" --live >"$T/out" 2>"$T/err"
+	no "$SCRY" report "$T/x.scry" --live >"$T/out" 2>"$T/err"
 	grep -q "has no --live" "$T/err"
 	[ ! -s "$T/out" ]
-	! "$SCRY" report "$T/x.scry" --by gem >"$T/out" 2>"$T/err"
+	no "$SCRY" report "$T/x.scry" --by gem >"$T/out" 2>"$T/err"
 	grep -q "no section has these options with these values" "$T/err"
 }
 
@@ -389,8 +389,8 @@ PY
 	"$SCRY" report "$T/x.scry" --pid "$(json "$T/x.json" 'r["honesty"]["processes"][0]["pid"]')" >"$T/out"
 	grep -q "^note: process [0-9]* is not in the section of objects" "$T/out"
 	grep -q "^scry malloc: " "$T/out"
-	! grep -q "^scry objects: " "$T/out"
-	! "$SCRY" report "$T/x.scry" --pid 1 >"$T/out" 2>&1
+	no grep -q "^scry objects: " "$T/out"
+	no "$SCRY" report "$T/x.scry" --pid 1 >"$T/out" 2>&1
 	grep -q "process 1 is not in this recording" "$T/out"
 }
 
@@ -425,5 +425,5 @@ PY
 @test "where one instrument found nothing, the others' recording is not said to be none" {
 	scry_ends 125 record -e malloc,calls -x nowhere@libnothing.so --force -o "$T/x.scry" -- "$TARGETS/target_malloc_known"
 	grep -q "the program ran on, and ended with status 0" "$T/scry.err"
-	! grep -q "without scry" "$T/scry.err"
+	no grep -q "without scry" "$T/scry.err"
 }
