@@ -100,7 +100,7 @@ elsewhere() {
 	"$SCRY" patch list -p "$target" | grep -q applied # the second's stand
 	kill -INT "$second"
 	finish "$second"
-	in_file "^scry [a-z]*: " "$T/second.out"
+	in_file "^scry patch count: " "$T/second.out"
 	no in_file "^incomplete: " "$T/second.out"
 	wait_for 5 text_is "$target" "$before"
 	ends_right "$target" busy

@@ -107,7 +107,7 @@ others_go_on() {
 		cat "$T/other.err"
 		return 1
 	}
-	grep -q "^scry [a-z]*: " "$T/other.out"
+	grep -q "^scry patch count: " "$T/other.out"
 	no grep "^incomplete: " "$T/other.out"
 	ends_right "$BUSY" busy
 	ends_right "$BESIDE" beside
