@@ -8,7 +8,7 @@
  * The core is always there: it calls no part, and knows of them only what the host has switched on.
  * A part is there when the host has mapped it; parts call the core, and each other where
  * src/agent/meson.build says so. The host fills `scry_agent` before anything of ours can run, and
- * points `gate` and `control` at the pages of wire/control.h.
+ * points `state_page` and `control` at the pages of wire/control.h.
  */
 #ifndef SCRY_AGENT_H
 #define SCRY_AGENT_H
@@ -26,8 +26,8 @@
 
 /*
  * Where data lies (agent.ld). Plain: before the header's `tail`, an idle agent has it. These two
- * behind it, on pages of their own; WIPED as the gate is, so that a fork child finds them empty and
- * copies nothing.
+ * behind it, on pages of their own; WIPED as the state page is, so that a fork child finds them
+ * empty and copies nothing.
  */
 #define SCRY_INHERITED __attribute__((section(".bss.inherited")))
 #define SCRY_WIPED __attribute__((section(".bss.wiped")))
@@ -69,7 +69,7 @@ struct scry_agent_following {
 };
 
 struct scry_agent_data {
-	struct scry_state_page *gate;
+	struct scry_state_page *state_page;
 	struct scry_control *control;
 	struct scry_agent_following following;
 	struct scry_agent_state state;
@@ -97,9 +97,9 @@ static inline uint64_t word_at(const uint8_t *base, uint32_t offset)
 }
 
 /* child_buffer.c: the first event in a fork child, of whichever instrument. 1: it has one and
- * records from now on; 0: nobody follows, no lane is free, or another thread is about to have one.
- * `moved`, or NULL, is what the instrument does in the new lane, before anybody outside can know
- * whose that is.
+ * records from now on; 0: nobody follows, no child buffer is free, or another thread is about to
+ * have one. `moved`, or NULL, is what the instrument does in the new child buffer, before anybody
+ * outside can know whose that is.
  */
 int scry_child_buffer_claim(struct scry_state_page *g, void (*moved)(struct scry_state_page *g));
 

@@ -46,7 +46,7 @@ static uint64_t tsc(void)
 
 void scry_calling_forbid(void)
 {
-	int64_t *guests = &scry_agent.gate->inflight;
+	int64_t *guests = &scry_agent.state_page->inflight;
 	uint64_t end = tsc() + FORBID_TICKS;
 
 	__atomic_fetch_add(guests, 1, __ATOMIC_SEQ_CST);

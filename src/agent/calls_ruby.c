@@ -8,7 +8,7 @@
 struct scry_agent_ruby_calls scry_agent_ruby_calls SCRY_WIPED;
 
 #define FACTOR 0x9e3779b97f4a7c15ull
-#define DEF_WORDS_MAX (sizeof(struct scry_line_told) / 8)
+#define DEF_WORDS_MAX (sizeof(struct scry_line_text) / 8)
 
 struct stack {
 	uint64_t cfp, end; /* control frames, the newest first; cut: `end` is not the last one's */
@@ -59,17 +59,17 @@ static inline uint64_t word_of(const struct stack *s, uint64_t at, uint64_t pc)
 }
 
 /* 1: it is told, and stays true for this generation; 0: its code could not be read; -1: no room. */
-static int tell_line(struct scry_agent_thread *t, const struct stack *s, uint64_t pc, uint64_t iseq)
+static int emit_line(struct scry_agent_thread *t, const struct stack *s, uint64_t pc, uint64_t iseq)
 {
 	uint64_t *w = scry_thread_buffer_reserve(t, SCRY_CALL_RUBY_LINE_HEAD + DEF_WORDS_MAX);
-	struct scry_line_told *told;
+	struct scry_line_text *emitted;
 	uint32_t words;
 
 	if (!w)
 		return -1;
-	told = (struct scry_line_told *)(w + SCRY_CALL_RUBY_LINE_HEAD);
-	words = scry_lines_describe(told, pc, iseq);
-	if (!words || words > DEF_WORDS_MAX || !told->def.path_size)
+	emitted = (struct scry_line_text *)(w + SCRY_CALL_RUBY_LINE_HEAD);
+	words = scry_lines_describe(emitted, pc, iseq);
+	if (!words || words > DEF_WORDS_MAX || !emitted->def.path_size)
 		return 0;
 	w[0] = SCRY_CALL_RUBY_LINE;
 	w[1] = 0;
@@ -81,7 +81,7 @@ static int tell_line(struct scry_agent_thread *t, const struct stack *s, uint64_
 }
 
 /* Likewise, of all of its lines. */
-static int tell_lines(struct scry_agent_thread *t, const struct stack *s)
+static int emit_lines(struct scry_agent_thread *t, const struct stack *s)
 {
 	const struct scry_agent_frames *f = &scry_agent.line_plan.frames;
 	int is_whole = 1;
@@ -94,7 +94,7 @@ static int tell_lines(struct scry_agent_thread *t, const struct stack *s)
 
 		if (!pc || __atomic_load_n(known, __ATOMIC_ACQUIRE) == hash)
 			continue;
-		r = tell_line(t, s, word, load64(at + f->frame_iseq));
+		r = emit_line(t, s, word, load64(at + f->frame_iseq));
 		if (r < 0)
 			return r;
 		if (r)
@@ -104,7 +104,7 @@ static int tell_lines(struct scry_agent_thread *t, const struct stack *s)
 	return is_whole;
 }
 
-static int tell_frames(struct scry_agent_thread *t, const struct stack *s, uint64_t number)
+static int emit_frames(struct scry_agent_thread *t, const struct stack *s, uint64_t number)
 {
 	const struct scry_agent_frames *f = &scry_agent.line_plan.frames;
 	uint64_t *w = scry_thread_buffer_reserve(t, SCRY_CALL_RUBY_STACK_HEAD + s->count + 1),
@@ -130,13 +130,13 @@ static int tell_frames(struct scry_agent_thread *t, const struct stack *s, uint6
 }
 
 /* Two threads may give two numbers to one stack: both are right. */
-static __attribute__((noinline)) uint64_t tell(struct scry_agent_thread *t, const struct stack *s)
+static __attribute__((noinline)) uint64_t emit(struct scry_agent_thread *t, const struct stack *s)
 {
 	uint64_t number = __atomic_add_fetch(&scry_agent_ruby_calls.numbers, 1, __ATOMIC_RELAXED);
 	uint64_t at = s->hash % SCRY_RUBY_CALL_STACKS;
-	int r = tell_lines(t, s);
+	int r = emit_lines(t, s);
 
-	if (r < 0 || !tell_frames(t, s, number))
+	if (r < 0 || !emit_frames(t, s, number))
 		return 0;
 	if (r == 0) /* perhaps it can be read the next time */
 		return number;
@@ -159,7 +159,7 @@ static uint64_t number_of(struct scry_agent_thread *t)
 	check = __atomic_load_n(&scry_agent_ruby_calls.stacks[at].check, __ATOMIC_RELAXED);
 	if (likely(number && check == (s.hash ^ number * FACTOR)))
 		return number;
-	return tell(t, &s);
+	return emit(t, &s);
 }
 
 void scry_call_ruby(const uint64_t *slot)

@@ -5,7 +5,7 @@
 #include "agent/thread_buffer.h"
 #include "wire/call_ring.h"
 
-static __attribute__((cold)) int tell(struct scry_agent_thread *t, uint32_t id,
+static __attribute__((cold)) int emit(struct scry_agent_thread *t, uint32_t id,
 				      const uint64_t *frames, uint32_t count)
 {
 	uint64_t *w = scry_thread_buffer_reserve(t, SCRY_CALL_STACK_HEAD + count);
@@ -32,7 +32,7 @@ void scry_call_stack(const struct scry_walk_from *from)
 	t = scry_call_thread_buffer_enter();
 	if (unlikely(!t)) /* the entry that follows says so */
 		return;
-	id = scry_walk_stack(t, from, tell);
+	id = scry_walk_stack(t, from, emit);
 	w = id ? scry_thread_buffer_reserve(t, SCRY_CALL_CALLED_WORDS) : 0;
 	if (w) {
 		uint64_t tsc = scry_thread_buffer_stamp(t, &w);

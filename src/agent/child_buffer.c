@@ -1,9 +1,9 @@
 /*
- * A fork child moves into a lane of its own. See wire/child_buffers.h.
+ * A fork child moves into a child buffer of its own. See wire/child_buffers.h.
  *
- * Runs inside the child's first event (or a postponed job that it inherited), on a gate page that
- * the fork wiped. The inherited tables are empty by then: their pages are wiped too. Plain stores
- * and a few atomic operations; no system call, no waiting.
+ * Runs inside the child's first event (or a postponed job that it inherited), on a process state
+ * page that the fork wiped. The inherited tables are empty by then: their pages are wiped too.
+ * Plain stores and a few atomic operations; no system call, no waiting.
  */
 #include "agent/thread_buffer.h"
 
@@ -21,11 +21,12 @@ static uint64_t tsc(void)
 }
 
 /* The order matters to those who look at us from outside: `owned` is last. */
-static void move_in(struct scry_state_page *g, uint32_t lane, uint32_t watch,
+static void move_in(struct scry_state_page *g, uint32_t child_buffer, uint32_t watch,
 		    void (*moved)(struct scry_state_page *))
 {
 	const struct scry_follow *f = &scry_agent.follow;
-	uint64_t at = (uint64_t)f->lanes + SCRY_PAGE + lane * SCRY_CHILD_BUFFER_BYTES;
+	uint64_t at =
+		(uint64_t)f->child_buffers + SCRY_PAGE + child_buffer * SCRY_CHILD_BUFFER_BYTES;
 	struct scry_control *c = (struct scry_control *)at;
 
 	scry_agent.control = c;
@@ -45,42 +46,42 @@ static void move_in(struct scry_state_page *g, uint32_t lane, uint32_t watch,
 	g->end = SCRY_SEGMENT_WORDS;
 	__atomic_store_n(&g->open, 1, __ATOMIC_RELEASE); /* other threads use all of the above */
 	/* each child draws samples of its own */
-	g->random = (tsc() ^ (uint64_t)lane << 40) * 0x9e3779b97f4a7c15ull | 1;
+	g->random = (tsc() ^ (uint64_t)child_buffer << 40) * 0x9e3779b97f4a7c15ull | 1;
 	g->wanted = watch;
 	if (moved)
 		moved(g);
-	__atomic_store_n(&claim_of(g)->owned, lane + 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&claim_of(g)->owned, child_buffer + 1, __ATOMIC_RELEASE);
 }
 
 static int claim_one(struct scry_state_page *g, void (*moved)(struct scry_state_page *g))
 {
-	struct scry_child_buffers *lanes = scry_agent.follow.lanes;
+	struct scry_child_buffers *child_buffers = scry_agent.follow.child_buffers;
 	struct scry_claim *claim = claim_of(g);
 	uint32_t watch;
 
-	watch = __atomic_load_n(&lanes->follow, __ATOMIC_SEQ_CST);
+	watch = __atomic_load_n(&child_buffers->follow, __ATOMIC_SEQ_CST);
 	for (uint32_t i = 0; watch && i < scry_agent.follow.sets; i++) {
 		uint32_t is_free = 0;
 
-		if (__atomic_load_n(&lanes->taken[i], __ATOMIC_RELAXED))
+		if (__atomic_load_n(&child_buffers->taken[i], __ATOMIC_RELAXED))
 			continue;
 		__atomic_store_n(&claim->trying, i + 1, __ATOMIC_SEQ_CST);
-		if (!__atomic_compare_exchange_n(&lanes->taken[i], &is_free, 1, 0, __ATOMIC_SEQ_CST,
-						 __ATOMIC_SEQ_CST))
+		if (!__atomic_compare_exchange_n(&child_buffers->taken[i], &is_free, 1, 0,
+						 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 			continue;
-		/* The keeper clears `follow`, then looks who has a lane: one of us two sees the
-		 * other. */
-		if (__atomic_load_n(&lanes->follow, __ATOMIC_SEQ_CST) != watch) {
-			__atomic_store_n(&lanes->taken[i], 0, __ATOMIC_SEQ_CST);
+		/* The keeper clears `follow`, then looks who has a child buffer: one of us two sees
+		 * the other. */
+		if (__atomic_load_n(&child_buffers->follow, __ATOMIC_SEQ_CST) != watch) {
+			__atomic_store_n(&child_buffers->taken[i], 0, __ATOMIC_SEQ_CST);
 			break;
 		}
-		__atomic_fetch_add(&lanes->claims, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&child_buffers->claims, 1, __ATOMIC_RELAXED);
 		move_in(g, i, watch, moved);
 		return 1;
 	}
 	claim->trying = SCRY_CLAIM_GIVEN_UP;
 	if (watch)
-		__atomic_fetch_add(&lanes->refused, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&child_buffers->refused, 1, __ATOMIC_RELAXED);
 	return 0;
 }
 
@@ -89,7 +90,8 @@ int scry_child_buffer_claim(struct scry_state_page *g, void (*moved)(struct scry
 {
 	uint64_t is_free = 0;
 
-	if (!scry_agent.follow.lanes || g->open || claim_of(g)->trying == SCRY_CLAIM_GIVEN_UP ||
+	if (!scry_agent.follow.child_buffers || g->open ||
+	    claim_of(g)->trying == SCRY_CLAIM_GIVEN_UP ||
 	    !__atomic_compare_exchange_n(&g->table, &is_free, 1, 0, __ATOMIC_ACQUIRE,
 					 __ATOMIC_RELAXED) ||
 	    !claim_one(g, moved))

@@ -46,7 +46,7 @@ struct batch {
 
 static void flush(struct batch *b)
 {
-	struct scry_state_page *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.state_page;
 
 	if (!b->count)
 		return;
@@ -66,8 +66,8 @@ static void moved(void *context, uint64_t from, uint64_t to)
 	struct batch *b = context;
 
 	if (scry_agent_objects.sampling.on) { /* what was taken at `to` has made room: it is dead */
-		scry_sample_reused(scry_agent.gate, to);
-		if (!scry_sample_moved(scry_agent.gate, from, to))
+		scry_sample_reused(scry_agent.state_page, to);
+		if (!scry_sample_moved(scry_agent.state_page, from, to))
 			return;
 	} else if (!scry_agent_vm.ruby.each_objects) {
 		scry_pages_add(to >> 16); /* from there it may move on */
@@ -115,7 +115,7 @@ static void wipe(struct batch *b)
 
 static void say(uint64_t what)
 {
-	struct scry_state_page *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.state_page;
 
 	if (!scry_ring_reserve(g, 1))
 		return;
@@ -125,7 +125,7 @@ static void say(uint64_t what)
 
 static void compacted(void *unused)
 {
-	struct scry_state_page *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.state_page;
 	struct batch b;
 
 	(void)unused;

@@ -22,7 +22,7 @@ static void describe(struct scry_ring_def *def, const struct scry_agent_place *p
 /* Words of `record`, the escape word before it; 0: no room. */
 static int send(uint32_t kind, const uint64_t *record, uint64_t words)
 {
-	struct scry_state_page *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.state_page;
 
 	if (!scry_ring_reserve(g, words + 1))
 		return 0;
@@ -45,11 +45,11 @@ int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t kl
 					    .flags = flags,
 					    .depth = (uint16_t)place->depth,
 					    .top = (uint16_t)place->top};
-	scry_end_before_ractor(scry_agent.gate, flags, klass);
+	scry_end_before_ractor(scry_agent.state_page, flags, klass);
 	if (place->pc)
 		describe(&record.def, place, (uint8_t *)record.text);
 	size = record.def.path_size + record.def.label_size;
-	if (scry_agent.gate->wanted &&
+	if (scry_agent.state_page->wanted &&
 	    (flags & SCRY_TYPE_MASK) != SCRY_TYPE_IMEMO) /* it has no class: the word is its own */
 		record.def.class_size = (uint16_t)scry_class_name(
 			klass, (uint8_t *)record.text + size, SCRY_DEF_TEXT_MAX - size);

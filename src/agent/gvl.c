@@ -12,8 +12,8 @@
  *
  * The table is shared with fork children, which may have fewer rights than we do: nothing in it is
  * an address that is read, nor an index that is not bounded. A thread's memory is read where the
- * VM's own words name it in this event; its stack only by the thread itself, which the gate page
- * knows.
+ * VM's own words name it in this event; its stack only by the thread itself, which the process
+ * state page knows.
  */
 #include "agent/gvl.h"
 
@@ -34,8 +34,8 @@ struct moment {
 	struct scry_gvl_table *t;
 	const struct scry_gvl_plan *plan;
 	uint64_t now;
-	/* Of this native thread, by the gate: the thread that has the lock now; that had it up to
-	 * now. 0: it is another one's, or not known. */
+	/* Of this native thread, by the state page: the thread that has the lock now; that had it
+	 * up to now. 0: it is another one's, or not known. */
 	uint64_t has, had;
 };
 
@@ -599,7 +599,7 @@ static void look_at_queue(const struct moment *m)
 	t->tail = tail;
 }
 
-/* ---- what the gate knows ---- */
+/* ---- what the state page knows ---- */
 
 static uint64_t thread_pointer(void)
 {
@@ -645,8 +645,8 @@ static void miss(struct scry_state_page_gvl *g)
  * Whose it is after this event. In older VMs who takes it ends that section without a wait; in
  * newer ones the native thread says it.
  */
-static void look_at_gate(struct scry_state_page_gvl *g, const struct moment *m, uint64_t th,
-			 int is_known)
+static void look_at_state_page(struct scry_state_page_gvl *g, const struct moment *m, uint64_t th,
+			       int is_known)
 {
 	const int is_new = !g->holds || g->th != th;
 
@@ -692,16 +692,16 @@ static int is_over(struct scry_gvl_table *t, uint64_t now)
 static __attribute__((noinline)) void look(uint64_t now, uint32_t waits)
 {
 	struct moment m = {.plan = &scry_agent_gvl.plan, .now = now};
-	struct scry_state_page_gvl *g = &scry_agent.gate->gvl;
+	struct scry_state_page_gvl *g = &scry_agent.state_page->gvl;
 	const uint64_t th = load64(m.plan->owner);
 	uint64_t sequence;
 	int is_start;
 
-	/* a fork child's gate is all zero: the lock is a new one, held by its one thread */
-	if (unlikely(!__atomic_load_n(&scry_agent.gate->open, __ATOMIC_ACQUIRE)) &&
-	    !scry_child_buffer_claim(scry_agent.gate, 0))
+	/* a fork child's state page is all zero: the lock is a new one, held by its one thread */
+	if (unlikely(!__atomic_load_n(&scry_agent.state_page->open, __ATOMIC_ACQUIRE)) &&
+	    !scry_child_buffer_claim(scry_agent.state_page, 0))
 		return;
-	m.t = (struct scry_gvl_table *)scry_agent.gate->table;
+	m.t = (struct scry_gvl_table *)scry_agent.state_page->table;
 	sequence = *(volatile uint64_t *)&m.t->sequence;
 	is_start = begins(g, m.plan->watch);
 	if (unlikely(sequence & 1)) {
@@ -715,7 +715,7 @@ static __attribute__((noinline)) void look(uint64_t now, uint32_t waits)
 	}
 	begin(m.t, sequence);
 	m.had = own_last_holder(g, &m, th);
-	look_at_gate(g, &m, th, !waits && !is_start);
+	look_at_state_page(g, &m, th, !waits && !is_start);
 	m.has = own_holder(g);
 	if (unlikely(now < m.t->last)) /* the clock is read out of order with the mutex */
 		m.now = m.t->last;
@@ -737,15 +737,16 @@ static __attribute__((noinline)) void look(uint64_t now, uint32_t waits)
 void scry_gvl_let_go(uint64_t mutex, uint32_t waits)
 {
 	const struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
-	struct scry_state_page *gate = (struct scry_state_page *)plan->gate;
+	struct scry_state_page *state_page = (struct scry_state_page *)plan->state_page;
 	const uint64_t now = scry_tsc(), th = load64(plan->owner);
 	struct scry_gvl_table *t;
 	uint64_t sequence, roles;
 	struct scry_gvl_row *r;
 
-	/* a fork child has none: its gate is all zero, then 1 until it has a lane, whose lease is
-	 * not known yet. Whether the gate is open lies on another line, and look asks */
-	t = (struct scry_gvl_table *)__atomic_load_n(&gate->table, __ATOMIC_ACQUIRE);
+	/* a fork child has none: its state page is all zero, then 1 until it has a child buffer,
+	 * whose lease is not known yet. Whether the state page is open lies on another line, and
+	 * look asks */
+	t = (struct scry_gvl_table *)__atomic_load_n(&state_page->table, __ATOMIC_ACQUIRE);
 	if (unlikely((uint64_t)t <= 1 || waits))
 		goto look;
 	sequence = *(volatile uint64_t *)&t->sequence;
@@ -758,19 +759,19 @@ void scry_gvl_let_go(uint64_t mutex, uint32_t waits)
 		if (roles >> 32 != 1ull << 16 || r->state != SCRY_GVL_HOLDS)
 			goto look;
 		begin(t, sequence);
-		gate->gvl.holds = 0;
+		state_page->gvl.holds = 0;
 		r->held += now - r->since;
 		r->state = SCRY_GVL_OFF;
 		t->by_runnable[1] += now - t->changed;
 		t->roles = (roles & ROWS_MASK) << 16;
 	} else {
 		r = &t->row[roles >> 16 & ROWS_MASK];
-		if (roles & ~0xffff0000ull || !roles || gate->gvl.th != th ||
-		    gate->gvl.tid != load32(mutex + 8) ||
-		    (plan->hands_over && load64(th + plan->nt) != gate->gvl.nt))
+		if (roles & ~0xffff0000ull || !roles || state_page->gvl.th != th ||
+		    state_page->gvl.tid != load32(mutex + 8) ||
+		    (plan->hands_over && load64(th + plan->nt) != state_page->gvl.nt))
 			goto look;
 		begin(t, sequence);
-		gate->gvl.holds = 1;
+		state_page->gvl.holds = 1;
 		r->takes++;
 		r->state = SCRY_GVL_HOLDS;
 		t->by_runnable[0] += now - t->changed;

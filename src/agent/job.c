@@ -65,7 +65,7 @@ void scry_agent_register(void)
 {
 	const struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 
-	__atomic_fetch_add(&scry_agent.gate->inflight, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&scry_agent.state_page->inflight, 1, __ATOMIC_SEQ_CST);
 	/* not after the VM's end, nor, as far as we know the place, in a thread that is none of
 	 * Ruby's
 	 */
@@ -75,5 +75,5 @@ void scry_agent_register(void)
 		else
 			register_classic(&scry_agent.state);
 	}
-	__atomic_fetch_sub(&scry_agent.gate->inflight, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_sub(&scry_agent.state_page->inflight, 1, __ATOMIC_SEQ_CST);
 }

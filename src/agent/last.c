@@ -60,16 +60,16 @@ int scry_is_judged(void)
 	if (r->judge_first == 1 &&
 	    !__atomic_load_n(&scry_account_of(scry_agent.control)->objects.judged,
 			     __ATOMIC_ACQUIRE))
-		wait_for_keeper(scry_agent.gate, SCRY_LOOK_JUDGE);
+		wait_for_keeper(scry_agent.state_page, SCRY_LOOK_JUDGE);
 	r->judge_first = 2; /* waited for once: what the keeper has not judged it does not take */
 	if (__atomic_load_n(&scry_account_of(scry_agent.control)->objects.judged, __ATOMIC_ACQUIRE))
 		r->judge_first = 0;
-	return scry_agent.gate->wanted != 0;
+	return scry_agent.state_page->wanted != 0;
 }
 
 uint64_t scry_asked_for_size(const void *data)
 {
-	struct scry_state_page *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.state_page;
 	int is_end = scry_agent_objects.asked_last == (uint64_t)data &&
 		     scry_agent_objects.last.data == (uint64_t)data;
 

@@ -20,7 +20,7 @@ struct scry_agent_starts {
 };
 
 /* Code as it was told last: its other lines differ by little. By the address of its iseq. */
-#define SCRY_LINE_TOLD 1024u
+#define SCRY_LINES_EMITTED 1024u
 struct scry_agent_emitted {
 	uint64_t iseq, pc;
 	uint32_t start, ended; /* of its start: index, and then; where that is the same, all this
@@ -42,10 +42,10 @@ struct scry_agent_lines {
 	uint64_t hashes[SCRY_LINES];	 /* by code */
 	uint32_t next[SCRY_LINES];	 /* by code: another one of the same start, + 1 */
 	uint32_t count;			 /* codes given */
-	uint32_t is_told_used;		 /* 1: somebody reads or writes `told`; others do without */
+	uint32_t is_emitted_used;	 /* 1: somebody reads or writes `told`; others do without */
 	uint64_t generation;		 /* how often code has ended that was told */
 	struct scry_agent_starts starts;
-	struct scry_agent_emitted told[SCRY_LINE_TOLD];
+	struct scry_agent_emitted emitted[SCRY_LINES_EMITTED];
 } SCRY_OWN_PAGES;
 extern struct scry_agent_lines scry_agent_lines SCRY_SHARED;
 

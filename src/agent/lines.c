@@ -60,11 +60,11 @@ static struct scry_agent_emitted *told_of(uint64_t iseq)
 {
 	struct scry_agent_lines *l = &scry_agent_lines;
 
-	if (__atomic_exchange_n(&l->is_told_used, 1, __ATOMIC_ACQUIRE))
+	if (__atomic_exchange_n(&l->is_emitted_used, 1, __ATOMIC_ACQUIRE))
 		return 0;
-	return &l->told[iseq * 0x9e3779b97f4a7c15ull >> 54];
+	return &l->emitted[iseq * 0x9e3779b97f4a7c15ull >> 54];
 }
-_Static_assert(SCRY_LINE_TOLD == 1u << 10, "the shift above");
+_Static_assert(SCRY_LINES_EMITTED == 1u << 10, "the shift above");
 
 /* Is it still what runs at `place`? An iseq may move, code does not. */
 static int is_same(const struct scry_agent_emitted *t, const struct scry_agent_place *place)
@@ -83,15 +83,15 @@ static void copy_text(uint64_t *to, const uint64_t *from, const struct scry_agen
 
 /* Reads what is not known, and keeps it in `t`, if there is one. 0: its end would not be seen. */
 static int read_anew(struct scry_agent_emitted *t, const struct scry_agent_place *place,
-		     struct scry_line_told *told)
+		     struct scry_line_text *emitted)
 {
 	struct scry_agent_code code;
 	uint32_t start;
 
-	if (!scry_code_read(place, &code, (uint8_t *)told->text))
+	if (!scry_code_read(place, &code, (uint8_t *)emitted->text))
 		return 1;
-	told->def.iseq = place->iseq;
-	scry_code_at(&code, place->pc, &told->def);
+	emitted->def.iseq = place->iseq;
+	scry_code_at(&code, place->pc, &emitted->def);
 	if (!code.path_size)
 		return 1;
 	start = add_start(code.start);
@@ -101,40 +101,40 @@ static int read_anew(struct scry_agent_emitted *t, const struct scry_agent_place
 		t->iseq = place->iseq;
 		t->pc = place->pc;
 		t->code = code;
-		t->def = told->def;
-		copy_text(t->text, told->text, &code);
+		t->def = emitted->def;
+		copy_text(t->text, emitted->text, &code);
 	}
 	return start != 0;
 }
 
-uint32_t scry_lines_describe(struct scry_line_told *told, uint64_t pc, uint64_t iseq)
+uint32_t scry_lines_describe(struct scry_line_text *emitted, uint64_t pc, uint64_t iseq)
 {
 	struct scry_agent_place place = {.pc = pc & ~SCRY_MALLOC_LINE_TOP, .iseq = iseq};
 	struct scry_agent_emitted *t = told_of(iseq);
 	int is_right = 1;
 
-	told->def = (struct scry_ring_def){0};
+	emitted->def = (struct scry_ring_def){0};
 	if (t && is_same(t, &place)) {
 		if (t->pc != place.pc)
 			scry_code_at(&t->code, place.pc, &t->def);
 		t->pc = place.pc;
-		told->def = t->def;
-		copy_text(told->text, t->text, &t->code);
+		emitted->def = t->def;
+		copy_text(emitted->text, t->text, &t->code);
 	} else {
-		is_right = read_anew(t, &place, told);
+		is_right = read_anew(t, &place, emitted);
 	}
 	if (t)
-		__atomic_store_n(&scry_agent_lines.is_told_used, 0, __ATOMIC_RELEASE);
-	told->def.top = pc & SCRY_MALLOC_LINE_TOP;
-	return is_right ? (uint32_t)(sizeof(told->def) + told->def.path_size +
-				     told->def.label_size + 7) /
+		__atomic_store_n(&scry_agent_lines.is_emitted_used, 0, __ATOMIC_RELEASE);
+	emitted->def.top = pc & SCRY_MALLOC_LINE_TOP;
+	return is_right ? (uint32_t)(sizeof(emitted->def) + emitted->def.path_size +
+				     emitted->def.label_size + 7) /
 				  8
 			: 0;
 }
 
-struct told {
+struct emitted {
 	uint64_t head[SCRY_MALLOC_LINE_HEAD];
-	struct scry_line_told line;
+	struct scry_line_text line;
 };
 
 /* The index + 1 of a start; 0: it is not there. */
@@ -167,15 +167,15 @@ static void add_code(uint32_t i, uint64_t start)
 
 /* A new code, and what it means: told before anybody can find it. 0: there is none left, or no room
  * to tell it. */
-static uint32_t tell_line(struct scry_agent_thread *t, uint64_t address,
+static uint32_t emit_line(struct scry_agent_thread *t, uint64_t address,
 			  const struct scry_line *line)
 {
 	struct scry_agent_lines *l = &scry_agent_lines;
-	struct told told;
+	struct emitted emitted;
 	uint64_t iseq = load64(line->cfp + scry_agent.line_plan.frames.frame_iseq), *w;
 	uint32_t i, words;
 
-	words = scry_lines_describe(&told.line, line->pc, iseq);
+	words = scry_lines_describe(&emitted.line, line->pc, iseq);
 	words += words ? SCRY_MALLOC_LINE_HEAD : 0;
 	w = words ? scry_thread_buffer_reserve(t, words) : 0;
 	if (!w)
@@ -185,16 +185,16 @@ static uint32_t tell_line(struct scry_agent_thread *t, uint64_t address,
 		__atomic_store_n(&l->count, SCRY_LINES, __ATOMIC_RELAXED);
 		return 0;
 	}
-	told.head[0] = SCRY_MALLOC_OP_LINE | (uint64_t)words << 4 |
-		       (uint64_t)(SCRY_MALLOC_LINES + i) << SCRY_MALLOC_CODE_AT;
-	told.head[1] = address;
-	told.head[2] = line->pc;
-	told.head[3] = iseq;
+	emitted.head[0] = SCRY_MALLOC_OP_LINE | (uint64_t)words << 4 |
+			  (uint64_t)(SCRY_MALLOC_LINES + i) << SCRY_MALLOC_CODE_AT;
+	emitted.head[1] = address;
+	emitted.head[2] = line->pc;
+	emitted.head[3] = iseq;
 	for (uint32_t k = 0; k < words; k++)
-		w[k] = ((const uint64_t *)&told)[k];
+		w[k] = ((const uint64_t *)&emitted)[k];
 	scry_thread_buffer_publish(t, w + words);
-	if (told.line.def.path_size)
-		add_code(i, (line->pc & ~SCRY_MALLOC_LINE_TOP) - 8ull * told.line.def.position);
+	if (emitted.line.def.path_size)
+		add_code(i, (line->pc & ~SCRY_MALLOC_LINE_TOP) - 8ull * emitted.line.def.position);
 	return SCRY_MALLOC_LINES + i;
 }
 
@@ -219,7 +219,7 @@ __attribute__((noinline)) uint32_t scry_lines_find(struct scry_agent_thread *t, 
 		}
 	}
 	code = __atomic_load_n(&l->count, __ATOMIC_RELAXED) < SCRY_LINES
-		       ? tell_line(t, address, line)
+		       ? emit_line(t, address, line)
 		       : 0;
 	if (!code) {
 		__atomic_fetch_add(&scry_account_of(scry_agent.control)->lines.full, 1,

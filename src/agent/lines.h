@@ -1,5 +1,5 @@
 /*
- * The line of a Ruby program as a caller of the malloc family: the pc of the newest Ruby frame of
+ * The line of a Ruby program as a caller of malloc functions: the pc of the newest Ruby frame of
  * this thread, together with the return address, gets a code.
  *
  * Only the thread's own execution context and control frames are read by plain loads. What a frame
@@ -21,13 +21,13 @@ struct scry_line {
 };
 
 /* What is told of a line, behind the head of a record. */
-struct scry_line_told {
+struct scry_line_text {
 	struct scry_ring_def def;
 	uint64_t text[SCRY_DEF_TEXT_MAX / 8];
 };
 /* How many words; 0: it is not to be told, as its end would not be seen. `path_size` 0: it could
  * not be read. */
-uint32_t scry_lines_describe(struct scry_line_told *told, uint64_t pc, uint64_t iseq);
+uint32_t scry_lines_describe(struct scry_line_text *emitted, uint64_t pc, uint64_t iseq);
 
 struct scry_line scry_lines_caller(const struct scry_agent_frames *f, uint64_t cfp, uint64_t end);
 uint32_t scry_lines_find(struct scry_agent_thread *t, uint64_t hash, uint64_t address,

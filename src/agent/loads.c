@@ -6,8 +6,8 @@
  * (50 ms) beyond its last sign of life, and never beyond the lease, which is not renewed meanwhile
  * (1 s). Only while the keeper says that it writes, to the lease's end. A keeper that once did not
  * answer in time is not waited for again until it has caught up. Never in a fork child: `loads`
- * lies in the gate page, which is wiped there. Nor where the program has forbidden itself system
- * calls: it goes on, and what the keeper has not hooked yet is said to be late.
+ * lies in the process state page, which is wiped there. Nor where the program has forbidden itself
+ * system calls: it goes on, and what the keeper has not hooked yet is said to be late.
  *
  * What the keeper has not seen may be an unwinder, which must not meet a return address that leads
  * to us: until it has, no new calls are followed.
@@ -83,7 +83,7 @@ static int wait_for(struct scry_control *c, uint32_t ticket)
 void scry_agent_load(uint64_t arg) __attribute__((used));
 void scry_agent_load(uint64_t arg)
 {
-	struct scry_state_page *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.state_page;
 	struct scry_control *c = scry_agent.control;
 	uint32_t ticket, given_up;
 

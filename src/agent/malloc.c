@@ -1,5 +1,5 @@
 /*
- * The malloc family: each function of the allocator that serves a process leads here (REPLACE
+ * The malloc functions: each function of the allocator that serves a process leads here (REPLACE
  * hooks; malloc_thunk.S hands on the original). What is written is wire/malloc_ring.h.
  *
  * An end is recorded before the original runs, a beginning after it has returned, a realloc twice.
@@ -91,7 +91,7 @@ static inline uint32_t caller_slot(uint64_t address)
 _Static_assert(SCRY_MALLOC_CALLERS == 1u << 15, "the shift above");
 
 /* Its record comes before its first use: who finds one that is not told yet tells it himself. */
-static int tell_caller(thread *t, uint64_t *slot, uint64_t address)
+static int emit_caller(thread *t, uint64_t *slot, uint64_t address)
 {
 	uint64_t *w = scry_thread_buffer_reserve(t, 2), had = address;
 
@@ -140,7 +140,7 @@ static __attribute__((noinline)) uint64_t find_caller(thread *t, uint64_t found)
 			__atomic_compare_exchange_n(slot, &have, address, 0, __ATOMIC_ACQ_REL,
 						    __ATOMIC_ACQUIRE);
 		if (!have || have == address)
-			return tell_caller(t, slot, address) ? code : 0;
+			return emit_caller(t, slot, address) ? code : 0;
 		if (have == (address | SCRY_CALLER_TOLD))
 			return code;
 	}
@@ -158,7 +158,7 @@ static inline uint64_t caller_code(thread *t, uint64_t address)
 }
 
 /* A stack: told before its first use, as callers are. */
-static __attribute__((cold)) int tell_stack(thread *t, uint32_t id, const uint64_t *frames,
+static __attribute__((cold)) int emit_stack(thread *t, uint32_t id, const uint64_t *frames,
 					    uint32_t count)
 {
 	uint64_t *w = scry_thread_buffer_reserve(t, SCRY_MALLOC_STACK_HEAD + count);
@@ -182,7 +182,7 @@ static __attribute__((noinline)) uint64_t stack_of(thread *t, const uint64_t *sl
 {
 	const struct scry_walk_from from = {.slot = slot, .bp = *frame, .bx = bx};
 
-	return scry_walk_stack(t, &from, tell_stack);
+	return scry_walk_stack(t, &from, emit_stack);
 }
 
 /* Of a beginning, the only calls that have lines: where a Ruby ends blocks, in a GC for the most
@@ -310,7 +310,7 @@ static __attribute__((noinline)) void passed(uint64_t found)
 	const uint64_t address = scry_return_home(found);
 	const struct scry_agent_malloc *m = &scry_agent_malloc_functions;
 	const struct scry_agent_channel *c = scry_channel(SCRY_CHANNEL_CORE);
-	const struct scry_state_page *g = scry_agent.gate;
+	const struct scry_state_page *g = scry_agent.state_page;
 
 	if (g->open && c->is_on && address - m->start >= m->end - m->start &&
 	    address - m->text >= m->text_end - m->text && scry_thread_buffer_is_inside(c))
@@ -602,12 +602,12 @@ uint64_t scry_new(uint64_t size, uint64_t align, uint64_t which, const uint64_t 
 /* A frame of ours, which must find its code when it is returned to, in a thread that has no row. */
 static void begin_unknown(void)
 {
-	__atomic_fetch_add(&scry_agent.gate->inflight, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&scry_agent.state_page->inflight, 1, __ATOMIC_SEQ_CST);
 }
 
 static void end_unknown(void)
 {
-	__atomic_fetch_sub(&scry_agent.gate->inflight, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_sub(&scry_agent.state_page->inflight, 1, __ATOMIC_SEQ_CST);
 }
 
 /* `arguments`: rdi, rsi, rdx, r11, then the return address. */
@@ -653,10 +653,10 @@ void scry_delete(const uint64_t *arguments, uint64_t function,
 
 /*
  * fork, when children are recorded too: the keeper learns up to which call the child has what its
- * parent has. In the child our gate page is zero, and this frame returns from the child's own copy
- * of the agent.
+ * parent has. In the child our process state page is zero, and this frame returns from the child's
+ * own copy of the agent.
  */
-static int tell_fork(enum scry_malloc_op op, int64_t pid)
+static int emit_fork(enum scry_malloc_op op, int64_t pid)
 {
 	thread *t = scry_thread_buffer_enter();
 	uint64_t *w = t ? scry_thread_buffer_reserve(t, 2) : 0, now;
@@ -675,7 +675,7 @@ static int tell_fork(enum scry_malloc_op op, int64_t pid)
 int scry_fork(int (*original)(void))
 {
 	uint64_t *forking = &scry_agent.state.forking;
-	int is_told = scry_agent.gate->open && tell_fork(SCRY_MALLOC_OP_FORK, 0), pid;
+	int is_emitted = scry_agent.state_page->open && emit_fork(SCRY_MALLOC_OP_FORK, 0), pid;
 
 	__atomic_fetch_add(forking, 1, __ATOMIC_SEQ_CST);
 	pid = original();
@@ -683,8 +683,8 @@ int scry_fork(int (*original)(void))
 		__atomic_store_n(forking, 0, __ATOMIC_SEQ_CST);
 		return 0;
 	}
-	if (is_told)
-		tell_fork(SCRY_MALLOC_OP_FORKED, pid);
+	if (is_emitted)
+		emit_fork(SCRY_MALLOC_OP_FORKED, pid);
 	__atomic_fetch_sub(forking, 1, __ATOMIC_SEQ_CST);
 	return pid;
 }

@@ -1,5 +1,5 @@
 /*
- * The malloc family's handlers (malloc.c, malloc_thunk.S): what the host tells them, and where
+ * Handlers of the malloc functions (malloc.c, malloc_thunk.S): what the host tells them, and where
  * their callers are known by a number.
  */
 #ifndef SCRY_AGENT_MALLOC_H

@@ -1,5 +1,5 @@
 /*
- * Where REPLACE hooks on the malloc family lead to: r11 is the original, which malloc.c gets as one argument more.
+ * Where REPLACE hooks on malloc functions lead to: r11 is the original, which malloc.c gets as one argument more.
  */
 #include "agent/keep.h"
 

@@ -60,7 +60,7 @@ int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t kl
 int scry_define_node(uint32_t node, uint32_t parent, uint64_t pc, uint64_t iseq);
 
 /* ruby_events.c: a new watch is taken up; the hook takes itself off the VM's list; a fork child
- * has its lane. */
+ * has its child buffer. */
 void scry_take_up(struct scry_state_page *g);
 void scry_hook_off(const struct scry_state_page *g);
 void scry_objects_compacted(struct scry_state_page *g);

@@ -5,8 +5,9 @@
  * async-signal-safe rb_postponed_job_register_one), the VM runs `reconcile` at its next safepoint,
  * which puts the raw hook on. Off: the keeper clears `wanted`; the next event takes the hook off
  * from inside (legal: the VM only marks it deleted while the list runs), or a second `reconcile`
- * does. In a fork child the gate page is zero: the first event there moves it into a lane of its
- * own (child_buffer.c), or, when it is not followed, takes the hook off that child's own list.
+ * does. In a fork child the process state page is zero: the first event there moves it into a child
+ * buffer of its own (child_buffer.c), or, when it is not followed, takes the hook off that child's
+ * own list.
  */
 #include "agent/load.h"
 #include "agent/objects.h"
@@ -149,7 +150,7 @@ static void force_gc(struct scry_state_page *g)
 /* Runs in the VM's own time, with the GVL, at a safepoint. Sets the hook list to what is wanted. */
 void scry_agent_reconcile(void *unused)
 {
-	struct scry_state_page *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.state_page;
 
 	(void)unused;
 	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
@@ -166,7 +167,7 @@ void scry_agent_reconcile(void *unused)
 /* Reached from the main program just before it loads the script: the VM is up. */
 void scry_agent_boot(void)
 {
-	struct scry_state_page *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.state_page;
 
 	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
 	scry_account_of(scry_agent.control)->objects.booted = 1;

@@ -5,7 +5,7 @@
  *
  * A birth is recorded when the VM's function has returned, an end before it runs: where the VM's
  * own events stand. Both pass through while no watch is on, as for events: the VM's lock lets one
- * thread at a time make or free objects, and fork children find a gate page of zeros.
+ * thread at a time make or free objects, and fork children find a process state page of zeros.
  *
  * There is no event of a GC. What is seen is the VM's count of GCs when an object is made or freed:
  * when it has changed, a GC has begun; the first object that is freed then says that it has marked,
@@ -185,7 +185,7 @@ static __attribute__((noinline)) void record(struct scry_state_page *g, uint64_t
 
 uint64_t scry_agent_birth(uint64_t object)
 {
-	struct scry_state_page *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.state_page;
 
 	g->births--;
 	if (object == g->last_born) /* an outer function hands on what an inner one has made */
@@ -254,7 +254,7 @@ static __attribute__((noinline)) void count_slots(uint64_t at, uint64_t mask)
 static void end(const uint64_t *arguments)
 {
 	const struct scry_agent_hooks *h = &scry_agent_vm.hooks;
-	struct scry_state_page *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.state_page;
 	uint64_t at, mask;
 
 	if (unlikely(h->probe == SCRY_PROBE_ARGUMENTS)) {
@@ -284,7 +284,7 @@ static void end(const uint64_t *arguments)
  */
 static void is_over(struct scry_agent_hooks *h)
 {
-	struct scry_state_page *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.state_page;
 
 	if (!h->probe && !h->is_over && scry_begin(g)) {
 		see_gc(g);

@@ -282,7 +282,7 @@ int scry_begin(struct scry_state_page *g)
 	}
 	if (likely(g->wanted) && likely(g->wanted == g->taken))
 		return 1;
-	/* a fork child, whose gate page is zero */
+	/* a fork child, whose process state page is zero */
 	if (!g->open && scry_agent.state.hooked &&
 	    scry_child_buffer_claim(g, scry_objects_compacted))
 		return 1;
@@ -299,7 +299,7 @@ void scry_end(struct scry_state_page *g)
 
 SCRY_EXPORT void scry_agent_event(uint64_t data, const uint8_t *trace_arg)
 {
-	struct scry_state_page *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.state_page;
 	uint32_t event = load32((uint64_t)trace_arg + g->frames.trace_event);
 	uint64_t object;
 
@@ -350,7 +350,7 @@ static void forget_the_dead(void)
 
 SCRY_EXPORT void scry_agent_sampled(uint64_t data, const uint8_t *trace_arg)
 {
-	struct scry_state_page *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.state_page;
 	uint32_t event = load32((uint64_t)trace_arg + g->frames.trace_event);
 	uint64_t object;
 

@@ -269,7 +269,7 @@ void scry_sample_walk(void (*moved)(void *, uint64_t from, uint64_t to), void *c
 		list[count++] = scry_agent_tables.sampled.entries[i].object;
 	for (uint32_t i = 0; i < count; i++)
 		if (!scry_pages_moved(list[i]))
-			unfollow_unmoved(scry_agent.gate, list[i]);
+			unfollow_unmoved(scry_agent.state_page, list[i]);
 	while (count--) {
 		uint64_t to = scry_pages_moved(list[count]);
 

@@ -134,7 +134,7 @@ static __attribute__((noinline)) int may_follow(struct scry_shadow *s, uint64_t 
 {
 	uint32_t on = scry_agent.following.on;
 
-	if (on == SCRY_SHADOW_OFF || !scry_agent.gate->open)
+	if (on == SCRY_SHADOW_OFF || !scry_agent.state_page->open)
 		return 0;
 	if (on == SCRY_SHADOW_HELD || tsc() >= scry_agent.control->lease_tsc) {
 		add(&stats_of(s, hook)->missed, 1);
@@ -180,7 +180,8 @@ void scry_agent_entered(uint64_t *slot, uint64_t cookie, uint64_t bx)
 	}
 	if (unlikely(scry_agent.following.on != SCRY_SHADOW_ON) && !may_follow(s, hook))
 		return;
-	if (unlikely(!scry_agent.gate->open) && !(s->head.records && scry_thread_buffer_moves_in()))
+	if (unlikely(!scry_agent.state_page->open) &&
+	    !(s->head.records && scry_thread_buffer_moves_in()))
 		return;
 	if (cookie & SCRY_SHADOW_RED_ZONE)
 		slot += 16;
@@ -246,9 +247,9 @@ static int keep_back(struct scry_call_back *back, uint64_t hook, const uint64_t 
 void scry_agent_returned(uint64_t *slot)
 {
 	struct scry_shadow *s = &scry_agent_shadow;
-	uint64_t now = s->head.records ? 0 : tsc(), found = 0, told = 0;
+	uint64_t now = s->head.records ? 0 : tsc(), found = 0, emitted = 0;
 	struct scry_shadow_entry *ways = s->entries[scry_shadow_bucket((uint64_t)slot)];
-	int is_open = scry_agent.gate->open != 0;
+	int is_open = scry_agent.state_page->open != 0;
 	struct scry_call_back backs[SCRY_SHADOW_WAYS];
 	uint32_t back_count = 0;
 
@@ -267,11 +268,11 @@ void scry_agent_returned(uint64_t *slot)
 		if (unlikely(!is_open))
 			continue;
 		if (s->head.records)
-			told |= then;
+			emitted |= then;
 		else
 			record(s, key & HOOK_MASK, now - then);
 	}
-	if (told)
+	if (emitted)
 		scry_call_returned(slot, backs, back_count);
 	if (unlikely(!found))
 		add(&s->head.orphans, 1);

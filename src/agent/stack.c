@@ -32,7 +32,8 @@ void scry_stack_forget_all(void)
 	for (uint32_t i = 0; i < SCRY_STACK_FILTER_BITS / 64; i++)
 		s->iseqs[i] = 0;
 	s->count = 0;
-	scry_agent.gate->last_node = SCRY_STACK_LOST; /* its number may mean another stack now */
+	scry_agent.state_page->last_node =
+		SCRY_STACK_LOST; /* its number may mean another stack now */
 }
 
 void scry_stack_forget_iseq(uint64_t iseq)
@@ -156,7 +157,7 @@ uint32_t scry_stack_node(const struct scry_agent_frames *f, const struct scry_ag
 	if (!place->pc)
 		return 0;
 	node = callers(f, place);
-	if (likely(node != SCRY_STACK_LOST) || !scry_agent.gate->lease_ok)
+	if (likely(node != SCRY_STACK_LOST) || !scry_agent.state_page->lease_ok)
 		return node;
 	scry_stack_forget_all(); /* the table is full: begin anew */
 	return callers(f, place);

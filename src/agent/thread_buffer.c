@@ -44,11 +44,11 @@ static struct scry_agent_channel *channel_of(const struct scry_agent_thread *t)
 				    : SCRY_CHANNEL_CALLS);
 }
 
-/* A fork child's gate page is all zero. */
+/* A fork child's process state page is all zero. */
 static int is_on(const struct scry_agent_channel *c)
 {
 	return __atomic_load_n(&c->is_on, __ATOMIC_RELAXED) &&
-	       __atomic_load_n(&scry_agent.gate->open, __ATOMIC_ACQUIRE);
+	       __atomic_load_n(&scry_agent.state_page->open, __ATOMIC_ACQUIRE);
 }
 
 static uint64_t thread_pointer(void)
@@ -68,24 +68,24 @@ static int is_reused(const struct scry_agent_thread *t)
 	if (scry_thread_buffer_tid(t) != t->tid)
 		return 1;
 	if (t->state == NO_TRACK)
-		return t->track_at != 0;
+		return t->buffer_at != 0;
 	return __atomic_load_n(&scry_thread_buffer_of(t)->state, __ATOMIC_ACQUIRE) != t->state;
 }
 
 /* The entry says first that it has no segment: else it would look as if the keeper had taken it. */
-static void close_track(struct scry_agent_thread *t)
+static void close_buffer(struct scry_agent_thread *t)
 {
-	struct scry_thread_buffer *track = scry_thread_buffer_of(t);
+	struct scry_thread_buffer *buffer = scry_thread_buffer_of(t);
 	uint64_t open = t->state;
 
 	__atomic_store_n(&t->state, NO_TRACK, __ATOMIC_RELEASE);
 	if (open != NO_TRACK) {
-		__atomic_compare_exchange_n(&track->state, &open,
+		__atomic_compare_exchange_n(&buffer->state, &open,
 					    (open & ~3ull) | SCRY_THREAD_BUFFER_CLOSED, 0,
 					    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 		__atomic_store_n(&channel_of(t)->all_open, 0, __ATOMIC_RELAXED);
 	}
-	t->track_at = 0;
+	t->buffer_at = 0;
 }
 
 /*
@@ -136,7 +136,7 @@ static void settle(struct scry_agent_thread *t, uint64_t fs)
 	t->walker_wait = 0;
 	t->home = (uint16_t)(__atomic_fetch_add(&channel_of(t)->claims, 1, __ATOMIC_RELAXED) *
 			     HOME_STEP);
-	t->track_at = 0;
+	t->buffer_at = 0;
 	t->state = NO_TRACK;
 	__atomic_store_n(&t->fs, fs, __ATOMIC_RELEASE);
 }
@@ -150,7 +150,7 @@ static int settle_again(struct scry_agent_thread *t, uint64_t fs)
 	if (!__atomic_compare_exchange_n(&t->fs, &have, fs | 1, 0, __ATOMIC_ACQ_REL,
 					 __ATOMIC_RELAXED))
 		return 0;
-	close_track(t);
+	close_buffer(t);
 	settle(t, fs);
 	return 1;
 }
@@ -161,10 +161,10 @@ static int is_abandoned(const struct scry_agent_thread *t, uint64_t fs)
 {
 	uint32_t serial = __atomic_load_n(&t->serial, __ATOMIC_ACQUIRE);
 	uint64_t state = __atomic_load_n(&t->state, __ATOMIC_ACQUIRE);
-	const struct scry_thread_buffer *track = scry_thread_buffer_of(t);
+	const struct scry_thread_buffer *buffer = scry_thread_buffer_of(t);
 
 	return !(fs & 1) && state != NO_TRACK &&
-	       __atomic_load_n(&track->state, __ATOMIC_ACQUIRE) != state &&
+	       __atomic_load_n(&buffer->state, __ATOMIC_ACQUIRE) != state &&
 	       __atomic_load_n(&t->state, __ATOMIC_ACQUIRE) == state &&
 	       __atomic_load_n(&t->serial, __ATOMIC_ACQUIRE) == serial;
 }
@@ -213,7 +213,7 @@ static int is_any_on(void)
 
 static void say_pid_in(struct scry_control *c, uint32_t pid)
 {
-	__atomic_store_n(&c->lane_pid, pid, __ATOMIC_RELEASE);
+	__atomic_store_n(&c->child_pid, pid, __ATOMIC_RELEASE);
 }
 
 /* Where channels record, whose events are told by pid. */
@@ -233,10 +233,10 @@ void scry_thread_buffer_say_pid(void)
 		say_pid_in(scry_channel(i)->control, pid);
 }
 
-/* A fork child that is to be recorded too takes a lane at its first event. */
+/* A fork child that is to be recorded too takes a child buffer at its first event. */
 int scry_thread_buffer_moves_in(void)
 {
-	struct scry_state_page *g = scry_agent.gate;
+	struct scry_state_page *g = scry_agent.state_page;
 
 	if (g->open || !is_any_on() || !scry_child_buffer_claim(g, 0))
 		return 0;
@@ -381,30 +381,30 @@ static int take_segment(const struct scry_agent_channel *c, struct scry_agent_th
 
 	for (uint32_t i = 0; i < SCRY_THREAD_BUFFERS; i++) {
 		uint32_t segment = (t->home + i) % SCRY_THREAD_BUFFERS;
-		struct scry_thread_buffer *track =
+		struct scry_thread_buffer *buffer =
 			pool +
 			(uint64_t)segment * (SCRY_THREAD_BUFFER_WORDS / SCRY_THREAD_BUFFER_HEAD);
-		uint64_t have = __atomic_load_n(&track->state, __ATOMIC_ACQUIRE);
+		uint64_t have = __atomic_load_n(&buffer->state, __ATOMIC_ACQUIRE);
 		uint64_t mine = (have & ~3ull) + 4 + SCRY_THREAD_BUFFER_OPEN;
 
 		*ret_closed += (have & 3) == SCRY_THREAD_BUFFER_CLOSED;
 		if ((have & 3) != SCRY_THREAD_BUFFER_FREE)
 			continue;
 		reach(c->control, segment);
-		if (!__atomic_compare_exchange_n(&track->state, &have, mine, 0, __ATOMIC_ACQ_REL,
+		if (!__atomic_compare_exchange_n(&buffer->state, &have, mine, 0, __ATOMIC_ACQ_REL,
 						 __ATOMIC_RELAXED))
 			continue;
-		track->head = 0;
-		track->stamping = 0;
-		track->thread = t->fs;
-		track->birth = t->birth;
-		track->serial = t->serial++;
-		track->begin_tsc = scry_tsc();
-		__atomic_store_n(&track->tid, t->tid, __ATOMIC_RELEASE);
-		t->epoch_end = track->begin_tsc + SCRY_THREAD_BUFFER_EPOCH;
+		buffer->head = 0;
+		buffer->stamping = 0;
+		buffer->thread = t->fs;
+		buffer->birth = t->birth;
+		buffer->serial = t->serial++;
+		buffer->begin_tsc = scry_tsc();
+		__atomic_store_n(&buffer->tid, t->tid, __ATOMIC_RELEASE);
+		t->epoch_end = buffer->begin_tsc + SCRY_THREAD_BUFFER_EPOCH;
 		t->repeats = 0;
 		t->turns = 0;
-		t->track_at = (char *)track - (char *)&scry_agent.tracking.none;
+		t->buffer_at = (char *)buffer - (char *)&scry_agent.tracking.none;
 		__atomic_store_n(&t->state, mine, __ATOMIC_RELEASE);
 		return 1;
 	}
@@ -421,7 +421,7 @@ static int get_segment(struct scry_agent_channel *k, struct scry_agent_thread *t
 	uint32_t seen = 0, naps = 0;
 
 	for (int is_first = 1;; is_first = 0) {
-		uint32_t freed = __atomic_load_n(&c->track_freed, __ATOMIC_SEQ_CST), closed = 0;
+		uint32_t freed = __atomic_load_n(&c->buffer_freed, __ATOMIC_SEQ_CST), closed = 0;
 
 		if (freed + 1 == __atomic_load_n(&k->given_up, __ATOMIC_RELAXED) ||
 		    freed + 1 == __atomic_load_n(&k->all_open, __ATOMIC_RELAXED))
@@ -448,9 +448,9 @@ static int get_segment(struct scry_agent_channel *k, struct scry_agent_thread *t
 			return 0;
 		}
 		if (is_first)
-			add(&c->track_waits);
-		__atomic_store_n(&c->track_waiting, 1, __ATOMIC_SEQ_CST);
-		naps += nap(&c->track_freed, freed) ? CUTS : 1;
+			add(&c->buffer_waits);
+		__atomic_store_n(&c->buffer_waiting, 1, __ATOMIC_SEQ_CST);
+		naps += nap(&c->buffer_freed, freed) ? CUTS : 1;
 	}
 }
 
@@ -470,7 +470,7 @@ static int is_over(struct scry_agent_channel *k)
 	if (__atomic_exchange_n(&k->is_on, 0, __ATOMIC_RELAXED) && end) {
 		add(&c->lost);
 		add(&c->lost_lease);
-		__atomic_store_n(&c->track_over, 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&c->buffer_over, 1, __ATOMIC_RELAXED);
 	}
 	return 1;
 }
@@ -513,7 +513,7 @@ __attribute__((noinline)) uint64_t *scry_thread_buffer_claim(struct scry_agent_t
 			return 0;
 		t->inside = inside;
 	}
-	close_track(t);
+	close_buffer(t);
 	if (is_over(c) || !get_segment(c, t))
 		return 0;
 	return (uint64_t *)(scry_thread_buffer_of(t) + 1);

@@ -34,17 +34,17 @@ int scry_thread_buffer_is_inside(const struct scry_agent_channel *c);
 uint64_t scry_thread_buffer_turn(struct scry_agent_thread *t);
 uint64_t scry_thread_buffer_time(struct scry_agent_thread *t, uint64_t **at, uint64_t now);
 
-/* A fork child whose gate is closed takes a lane, when children are recorded. 1: it has one. */
+/* A fork child, its state page closed, takes a child buffer if children are recorded: then 1. */
 int scry_thread_buffer_moves_in(void);
 void scry_thread_buffer_say_pid(void); /* it says who it is */
-/* For who got no track: counts an event of a signal handler that interrupted us. */
+/* For a thread that got no buffer: counts an event of a signal handler that interrupted us. */
 void scry_thread_buffer_passed(const struct scry_agent_channel *c);
 
 /* Read anew each time: a signal handler may have forked in between. */
 static inline struct scry_thread_buffer *scry_thread_buffer_of(const struct scry_agent_thread *t)
 {
 	return (struct scry_thread_buffer *)((char *)&scry_agent.tracking.none +
-					     *(const volatile int64_t *)&t->track_at);
+					     *(const volatile int64_t *)&t->buffer_at);
 }
 
 static inline uint32_t scry_thread_buffer_tid(const struct scry_agent_thread *t)
@@ -92,12 +92,12 @@ static inline void scry_thread_buffer_leave(struct scry_agent_thread *t)
 /* At most SCRY_THREAD_BUFFER_RECORD_MAX words. What it reads of the shared page is checked. */
 static inline uint64_t *scry_thread_buffer_reserve(struct scry_agent_thread *t, uint32_t words)
 {
-	struct scry_thread_buffer *track = scry_thread_buffer_of(t);
-	uint32_t head = *(volatile uint32_t *)&track->head;
+	struct scry_thread_buffer *buffer = scry_thread_buffer_of(t);
+	uint32_t head = *(volatile uint32_t *)&buffer->head;
 
-	if (likely(*(volatile uint64_t *)&track->state == t->state) &&
+	if (likely(*(volatile uint64_t *)&buffer->state == t->state) &&
 	    likely(head <= SCRY_THREAD_BUFFER_ROOM - SCRY_THREAD_BUFFER_TIME_WORDS - words))
-		return (uint64_t *)(track + 1) + head;
+		return (uint64_t *)(buffer + 1) + head;
 	return scry_thread_buffer_claim(t, words);
 }
 
@@ -134,13 +134,13 @@ static inline uint64_t scry_thread_buffer_order(struct scry_agent_thread *t, uin
 /* `end`: behind the last word. One store: stamping ends with it. */
 static inline void scry_thread_buffer_publish(struct scry_agent_thread *t, const uint64_t *end)
 {
-	struct scry_thread_buffer *track = scry_thread_buffer_of(t);
+	struct scry_thread_buffer *buffer = scry_thread_buffer_of(t);
 
 	/* the keeper's processor has read the lines that are written next */
 	__asm__ volatile("prefetchw %0" ::"m"(end[32]));
 	__asm__ volatile("" ::: "memory");
-	__atomic_store_n((uint64_t *)(void *)&track->head,
-			 (uint64_t)(end - (const uint64_t *)(track + 1)), __ATOMIC_RELEASE);
+	__atomic_store_n((uint64_t *)(void *)&buffer->head,
+			 (uint64_t)(end - (const uint64_t *)(buffer + 1)), __ATOMIC_RELEASE);
 }
 _Static_assert(offsetof(struct scry_thread_buffer, stamping) ==
 			       offsetof(struct scry_thread_buffer, head) + 4 &&

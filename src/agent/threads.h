@@ -1,6 +1,6 @@
 /*
- * The threads that record into tracks (agent/thread_buffer.h): their table, and what the host says
- * of them.
+ * The threads that record into thread buffers (agent/thread_buffer.h): their table, and what the
+ * host says of them.
  */
 #ifndef SCRY_AGENT_THREADS_H
 #define SCRY_AGENT_THREADS_H
@@ -20,11 +20,11 @@ _Static_assert(SCRY_THREAD_BUFFER_RECORD_MAX + 2 * SCRY_THREAD_BUFFER_TIME_WORDS
 struct scry_agent_thread {
 	uint64_t fs; /* 0: empty; odd: being claimed */
 	/* In a row that a fork has wiped both offsets lead to something that may be used. */
-	int64_t tid_at;	  /* bytes from here: where its libc keeps the tid, or, not known, `tid` */
-	int64_t track_at; /* bytes from tracking.none: in a row that a fork has wiped it is that one
-			   */
-	uint64_t state;	  /* of the track, while it is ours */
-	uint64_t inside;  /* stack pointer of the handler that runs; 0: none */
+	int64_t tid_at;	   /* bytes from here: where its libc keeps the tid, or, not known, `tid` */
+	int64_t buffer_at; /* bytes from tracking.none, which it is in a row that a fork has wiped
+			    */
+	uint64_t state;	   /* of the thread buffer, while it is ours */
+	uint64_t inside;   /* stack pointer of the handler that runs; 0: none */
 	uint64_t epoch_end; /* TSC */
 	uint32_t tid;	    /* 0: not known */
 	uint32_t repeats;   /* records that may still have `stamp` again: thread_buffer.h */
@@ -57,10 +57,10 @@ struct scry_agent_channel {
 	uint32_t is_on;	  /* the agent clears it when nobody will come back */
 	/* agent */
 	uint32_t claims;   /* threads ever */
-	uint32_t given_up; /* track_freed + 1 when somebody had waited in vain, or might not wait:
+	uint32_t given_up; /* buffer_freed + 1 when somebody had waited in vain, or might not wait:
 			      until it moves nobody waits, or looks through the pool again */
-	uint32_t all_open; /* track_freed + 1 when each segment was another thread's: until it moves
-			      or one is closed nobody looks through the pool again */
+	uint32_t all_open; /* buffer_freed + 1 when each segment was another thread's: until it
+			      moves or one is closed nobody looks through the pool again */
 	uint32_t pad;
 };
 

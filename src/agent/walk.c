@@ -260,7 +260,7 @@ static uint64_t hash_of(const uint64_t *frames, uint32_t count)
 
 /* Its number. Who finds one that is not told tells it, so it is told before its first use. */
 static __attribute__((noinline, cold)) uint32_t stack_number(thread *t, const uint64_t *frames,
-							     uint32_t count, scry_walk_report *tell)
+							     uint32_t count, scry_walk_report *emit)
 {
 	uint64_t hash = hash_of(frames, count), first = hash >> 46;
 
@@ -276,7 +276,7 @@ static __attribute__((noinline, cold)) uint32_t stack_number(thread *t, const ui
 						    __ATOMIC_ACQUIRE);
 		if (have && have != hash)
 			continue;
-		if (!tell(t, at + 1, frames, count))
+		if (!emit(t, at + 1, frames, count))
 			return 0;
 		have = hash;
 		if (__atomic_compare_exchange_n(slot, &have, hash | TOLD, 0, __ATOMIC_RELEASE,
@@ -409,7 +409,7 @@ static __attribute__((noinline)) uint32_t walk_anew(thread *t, struct scry_walke
 	return walk_frames(&r, from, w->frames) | (uint32_t)r.is_kept << 31;
 }
 
-uint32_t scry_walk_stack(thread *t, const struct scry_walk_from *from, scry_walk_report *tell)
+uint32_t scry_walk_stack(thread *t, const struct scry_walk_from *from, scry_walk_report *emit)
 {
 	const struct scry_unwind_map *map = (const void *)scry_agent.unwinding.map;
 	struct scry_walker *w = walker_of(t);
@@ -443,7 +443,7 @@ uint32_t scry_walk_stack(thread *t, const struct scry_walk_from *from, scry_walk
 		w->now.generation = generation;
 		count = walk_anew(t, w, from, kept);
 	}
-	w->now.stack = count << 1 >> 1 ? stack_number(t, w->frames, count << 1 >> 1, tell) : 0;
+	w->now.stack = count << 1 >> 1 ? stack_number(t, w->frames, count << 1 >> 1, emit) : 0;
 	if (kept && count >> 31 && w->now.stack)
 		keep(kept, &w->now);
 	return w->now.stack;

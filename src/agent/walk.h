@@ -71,6 +71,6 @@ typedef int scry_walk_report(struct scry_agent_thread *t, uint32_t id, const uin
 
 /* After scry_thread_buffer_enter. 0: no stack. */
 uint32_t scry_walk_stack(struct scry_agent_thread *t, const struct scry_walk_from *from,
-			 scry_walk_report *tell);
+			 scry_walk_report *emit);
 
 #endif

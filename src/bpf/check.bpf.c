@@ -23,7 +23,7 @@ struct {
 	__type(value, __u64);
 } lost SEC(".maps");
 
-static int tell(void *ctx)
+static int emit(void *ctx)
 {
 	struct scry_bpf_checked *r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
 	__u64 *count;
@@ -44,13 +44,13 @@ static int tell(void *ctx)
 SEC("uprobe")
 int check_uprobe(void *ctx)
 {
-	return tell(ctx);
+	return emit(ctx);
 }
 
 SEC("perf_event")
 int check_perf(void *ctx)
 {
-	return tell(ctx);
+	return emit(ctx);
 }
 
 char scry_license[] SEC("license") = "GPL";

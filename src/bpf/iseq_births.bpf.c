@@ -113,7 +113,7 @@ struct found {
 };
 
 /* `rooms` are constants: of a record of a size that is known when this is compiled. */
-static __always_inline int tell(const struct found *f, uint32_t label, uint32_t path,
+static __always_inline int emit(const struct found *f, uint32_t label, uint32_t path,
 				uint32_t lines)
 {
 	struct scry_iseq_event *r =
@@ -186,9 +186,9 @@ int iseq_born(struct pt_regs *regs)
 	     f.label.size == SCRY_ISEQ_EVENT_NO_TEXT) &&
 	    (f.path.size < SCRY_ISEQ_EVENT_PATH_SMALL || f.path.size == SCRY_ISEQ_EVENT_NO_TEXT) &&
 	    f.head.line_count <= SCRY_ISEQ_EVENT_LINES_SMALL)
-		return tell(&f, SCRY_ISEQ_EVENT_LABEL_SMALL, SCRY_ISEQ_EVENT_PATH_SMALL,
+		return emit(&f, SCRY_ISEQ_EVENT_LABEL_SMALL, SCRY_ISEQ_EVENT_PATH_SMALL,
 			    SCRY_ISEQ_EVENT_LINES_SMALL);
-	return tell(&f, SCRY_ISEQ_EVENT_LABEL_LARGE, SCRY_ISEQ_EVENT_PATH_LARGE,
+	return emit(&f, SCRY_ISEQ_EVENT_LABEL_LARGE, SCRY_ISEQ_EVENT_PATH_LARGE,
 		    SCRY_ISEQ_EVENT_LINES_LARGE);
 }
 

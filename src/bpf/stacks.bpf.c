@@ -65,7 +65,7 @@ static void count(__u32 what, __u64 by)
 
 /* --- records ---------------------------------------------------------------------------------- */
 
-static __always_inline void tell_in(void *map, const struct scry_bpf_stack *head, __u32 kind,
+static __always_inline void emit_in(void *map, const struct scry_bpf_stack *head, __u32 kind,
 				    __u64 how)
 {
 	struct scry_bpf_stack *r = bpf_ringbuf_reserve(map, sizeof(*r), 0);
@@ -81,9 +81,9 @@ static __always_inline void tell_in(void *map, const struct scry_bpf_stack *head
 	bpf_ringbuf_submit(r, how);
 }
 
-static void tell(const struct scry_bpf_stack *head, __u32 kind)
+static void emit(const struct scry_bpf_stack *head, __u32 kind)
 {
-	tell_in(&ring, head, kind, BPF_RB_NO_WAKEUP);
+	emit_in(&ring, head, kind, BPF_RB_NO_WAKEUP);
 }
 
 /*
@@ -91,7 +91,7 @@ static void tell(const struct scry_bpf_stack *head, __u32 kind)
  * task's own stack, and its native stack. That is read in halves of halves, since where it ends is
  * not known, and what reaches beyond is not read at all.
  */
-static __attribute__((noinline)) int tell_native(struct scry_bpf_stack *head)
+static __attribute__((noinline)) int emit_native(struct scry_bpf_stack *head)
 {
 	struct scry_bpf_native *r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
 	struct pt_regs regs = {0};
@@ -266,7 +266,7 @@ static void call_for_room(const struct scry_bpf_stack *head)
 	if (bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) >
 		    bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE) / 4 &&
 	    !bpf_ringbuf_query(&news, BPF_RB_AVAIL_DATA))
-		tell_in(&news, head, SCRY_BPF_FILLS, BPF_RB_FORCE_WAKEUP);
+		emit_in(&news, head, SCRY_BPF_FILLS, BPF_RB_FORCE_WAKEUP);
 }
 
 /* True: this thread was asked for. A clock ticks on each processor, for whoever runs there. */
@@ -285,17 +285,17 @@ static bool take(__u32 tid)
 	if (t && !t->th)
 		return true;
 	if (!t || !is_on_it(t)) {
-		tell(&head, SCRY_BPF_STRANGER);
+		emit(&head, SCRY_BPF_STRANGER);
 		return true;
 	}
 	head.th = t->th;
 	kind = read_bounds(&head);
 	if (kind != SCRY_BPF_STACK) {
-		tell(&head, kind);
+		emit(&head, kind);
 		return true;
 	}
 	if (scry_layout.native)
-		tell_native(&head);
+		emit_native(&head);
 	head.top = scry_find_top(head.cfp, head.stack, head.end, scry_layout.frame_size,
 				 scry_layout.frame_ep);
 	read_gc(&head, t);
@@ -369,7 +369,7 @@ int stacks_forked(struct bpf_raw_tracepoint_args *ctx)
 		entry.pid = head.pid;
 		bpf_map_update_elem(&threads, &head.pid, &entry, BPF_ANY);
 	}
-	tell_in(&news, &head, SCRY_BPF_FORKED, BPF_RB_FORCE_WAKEUP);
+	emit_in(&news, &head, SCRY_BPF_FORKED, BPF_RB_FORCE_WAKEUP);
 	return 0;
 }
 

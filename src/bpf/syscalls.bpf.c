@@ -184,7 +184,7 @@ static __always_inline void set_head(struct scry_syscalls_record *r, __u32 kind,
 }
 
 /* Which file it is in is asked here, as the process may have ended when it is asked outside. */
-static __attribute__((noinline)) int tell_place(const struct scry_syscalls_key *key)
+static __attribute__((noinline)) int emit_place(const struct scry_syscalls_key *key)
 {
 	struct scry_syscalls_place p = {0};
 	struct asked asked = {0};
@@ -259,7 +259,7 @@ static void read_top(struct scry_syscalls_lines *r, const struct scry_bpf_layout
 		scry_read_word(def + l->def_iseq, &r->top_code);
 }
 
-static __attribute__((noinline)) int tell_lines(const struct scry_syscalls_key *key,
+static __attribute__((noinline)) int emit_lines(const struct scry_syscalls_key *key,
 						uint64_t weight)
 {
 	const struct scry_syscalls_ruby *ruby;
@@ -300,7 +300,7 @@ static __attribute__((noinline)) int tell_lines(const struct scry_syscalls_key *
 }
 
 /* Read in halves of halves, since where the stack ends is not known. */
-static __attribute__((noinline)) int tell_stack(const struct scry_syscalls_key *key,
+static __attribute__((noinline)) int emit_stack(const struct scry_syscalls_key *key,
 						const struct pt_regs___kernel *regs, __u64 weight)
 {
 	struct asked asked = {0};
@@ -332,11 +332,11 @@ static __attribute__((noinline)) int tell_stack(const struct scry_syscalls_key *
 			size += half;
 	r->size = size;
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
-	return tell_lines(key, weight);
+	return emit_lines(key, weight);
 }
 
 /* Of all calls that have failed so since the last one that was told. */
-static void tell_path(struct scry_syscalls_sum *s, __u64 at, __u32 kind)
+static void emit_path(struct scry_syscalls_sum *s, __u64 at, __u32 kind)
 {
 	struct scry_syscalls_path *r;
 
@@ -352,8 +352,8 @@ static void tell_path(struct scry_syscalls_sum *s, __u64 at, __u32 kind)
 		bpf_ringbuf_discard(r, 0);
 		return;
 	}
-	r->head.weight = (__u32)s->absent - s->absent_told;
-	s->absent_told = (__u32)s->absent;
+	r->head.weight = (__u32)s->absent - s->absent_reported;
+	s->absent_reported = (__u32)s->absent;
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 }
 
@@ -392,7 +392,7 @@ static __attribute__((noinline)) int make(const struct scry_syscalls_slot *slot,
 		err = bpf_map_update_elem(&sums, slot, &fresh, BPF_NOEXIST);
 	}
 	if (!err)
-		tell_place(&fresh.key);
+		emit_place(&fresh.key);
 	return 0;
 }
 
@@ -431,7 +431,7 @@ static __always_inline void add_error(struct scry_syscalls_sum *s,
 		s->absent_ticks += s->pending;
 		path = s->key.abi == SCRY_ABI_64 ? path_of(s->key.number, regs) : 0;
 		if (path && (s->absent < 8 || (bpf_get_prandom_u32() & 15) == 0))
-			tell_path(s, path, SCRY_SYSCALLS_PATH_ABSENT);
+			emit_path(s, path, SCRY_SYSCALLS_PATH_ABSENT);
 	} else {
 		s->error = (__s32)result;
 	}
@@ -457,7 +457,7 @@ static __always_inline void sample(struct scry_syscalls_sum *s, const struct pt_
 		return;
 	now = bpf_ktime_get_ns();
 	every = b->every ? b->every : 1;
-	tell_stack(&s->key, regs, every);
+	emit_stack(&s->key, regs, every);
 	if (now - b->hit_ns < scry_setup.stack_every_ns / 2 && every < EVERY_MAX)
 		b->every = every * 2;
 	else if (now - b->hit_ns > scry_setup.stack_every_ns * 2ull && every > 1)
@@ -481,7 +481,7 @@ static __attribute__((noinline)) int sample_first(const struct scry_syscalls_key
 	key = *of;
 	key.tid = 0;
 	if (!bpf_map_update_elem(&sites, &key, &one, BPF_NOEXIST) && spend())
-		tell_stack(of, regs, 1);
+		emit_stack(of, regs, 1);
 	return 0;
 }
 
@@ -657,13 +657,13 @@ int syscalls_tick(struct bpf_perf_event_data *ctx)
 	s->ticks++;
 	s->pending++;
 	if (!scry_setup.exact && spend())
-		tell_stack(&s->key, regs, 1);
+		emit_stack(&s->key, regs, 1);
 	return 0;
 }
 
 /* --- processes ------------------------------------------------------------------------------- */
 
-static void tell_news(struct scry_syscalls_record *head)
+static void emit_news(struct scry_syscalls_record *head)
 {
 	struct scry_syscalls_record *r = bpf_ringbuf_reserve(&news, sizeof(*r), 0);
 
@@ -729,7 +729,7 @@ int syscalls_forked(struct bpf_raw_tracepoint_args *ctx)
 	if (bpf_map_update_elem(&tree, &r.pid, &born, BPF_ANY))
 		count(SCRY_SYSCALLS_STRANGE);
 	else
-		tell_news(&r);
+		emit_news(&r);
 	return 0;
 }
 
@@ -746,7 +746,7 @@ int syscalls_execed(struct bpf_raw_tracepoint_args *ctx)
 	bpf_map_delete_elem(&lines, &r.other);
 	m->parent = 0;
 	m->image = r.image = new_image();
-	tell_news(&r);
+	emit_news(&r);
 	return 0;
 }
 
@@ -783,7 +783,7 @@ int syscalls_ended(struct bpf_raw_tracepoint_args *ctx)
 		bpf_map_delete_elem(&tree, &r.pid);
 		bpf_map_delete_elem(&lines, &r.image);
 	}
-	tell_news(&r);
+	emit_news(&r);
 	return 0;
 }
 

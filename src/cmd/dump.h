@@ -55,7 +55,7 @@ struct scry_dump_thread {
 	bool is_other;		   /* it runs no Ruby: native frames only */
 	bool is_left_out;	   /* its frames were not read: those of others fill the room */
 	bool is_cut, has_signal;   /* has_signal: it is the one that the core's signal hit */
-	bool is_running, is_apart; /* no native frames: it runs; Ruby's could not be woven in */
+	bool is_running, is_apart; /* no native frames: it runs; Ruby's could not be merged in */
 	enum scry_native_end end;  /* of its native frames */
 	size_t native_count;
 	size_t unnamed;			/* frames that could not be named */
@@ -129,7 +129,7 @@ struct scry_dump_look {
 void scry_dump_native_walk(struct scry_dump *d, const struct scry_stw *world,
 			   struct scry_dump_thread *t, struct scry_dump_look *look);
 bool scry_dump_native_rests(struct scry_dump_look *look);
-/* Its stack, woven, into t->frames; `ruby` are the visible ones of w->frames, the others are
+/* Its stack, merged, into t->frames; `ruby` are the visible ones of w->frames, the others are
  * without a name. 0 or -ENOMEM. */
 int scry_dump_mixed_merge(struct scry_dump *d, const struct scry_walk *w,
 			  const struct scry_dump_frame *ruby, struct scry_dump_thread *t);

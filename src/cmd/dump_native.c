@@ -11,9 +11,9 @@
 struct scry_dump_native {
 	struct scry_unwinder *unwinder;
 	struct scry_modules *names;
-	struct scry_weaver weaver;
+	struct scry_mixed_merger merger;
 	struct scry_native_frame frames[SCRY_UNWINDER_FRAMES_MAX];
-	struct scry_woven woven[SCRY_UNWINDER_FRAMES_MAX + SCRY_WALK_FRAMES_MAX];
+	struct scry_woven merged[SCRY_UNWINDER_FRAMES_MAX + SCRY_WALK_FRAMES_MAX];
 };
 
 int scry_dump_native_open(struct scry_dump *d)
@@ -26,7 +26,7 @@ int scry_dump_native_open(struct scry_dump *d)
 	if (n && (n->names = scry_modules_of(&space)))
 		err = scry_unwinder_open(n->names, &d->ruby->mem, &n->unwinder);
 	if (!err)
-		scry_weaver_init(&n->weaver, d->ruby, n->unwinder);
+		scry_mixed_merger_init(&n->merger, d->ruby, n->unwinder);
 	return err;
 }
 
@@ -116,17 +116,17 @@ int scry_dump_mixed_merge(struct scry_dump *d, const struct scry_walk *w,
 	struct scry_dump_native *n = d->native;
 	const struct scry_native_stack native = {n->frames, t->native_count, t->end};
 	enum scry_mixed_merge how;
-	size_t count = scry_mixed_merge(&n->weaver, w, &native, n->woven, &how);
+	size_t count = scry_mixed_merge(&n->merger, w, &native, n->merged, &how);
 
 	t->is_apart = how == SCRY_MIXED_MERGE_APART && w->count;
 	t->frames = calloc(count + 1, sizeof(*t->frames));
 	if (!t->frames)
 		return -ENOMEM;
 	for (size_t i = 0; i < count; i++) {
-		if (n->woven[i].is_native)
-			name_native(d, &n->frames[n->woven[i].at], &t->frames[t->count++]);
-		else if (ruby[n->woven[i].at].name)
-			t->frames[t->count++] = ruby[n->woven[i].at];
+		if (n->merged[i].is_native)
+			name_native(d, &n->frames[n->merged[i].at], &t->frames[t->count++]);
+		else if (ruby[n->merged[i].at].name)
+			t->frames[t->count++] = ruby[n->merged[i].at];
 	}
 	return 0;
 }

@@ -182,7 +182,7 @@ static int take_group(struct show *s, const struct scry_fiber_group *from,
 static struct scry_fibers_row take_row(const void *arg, size_t i)
 {
 	const struct scry_fibers *f = arg;
-	const struct scry_fiber *from = &f->all[i];
+	const struct scry_found_fiber *from = &f->all[i];
 
 	return (struct scry_fibers_row){
 		.low = from->low,

@@ -66,7 +66,7 @@ struct replay_job {
 	struct scry_malloc_checked program;
 	int real_status; /* of the first real run */
 	bool has_real_status;
-	bool is_told[SCRY_MALLOC_ALLOCATORS_MAX];     /* of its real runs, that one ended badly */
+	bool is_reported[SCRY_MALLOC_ALLOCATORS_MAX]; /* of its real runs, that one ended badly */
 	bool is_unserved[SCRY_MALLOC_ALLOCATORS_MAX]; /* another one served, or may have */
 	bool is_out[SCRY_MALLOC_ALLOCATORS_MAX];      /* its real runs are not the others' */
 };
@@ -228,7 +228,7 @@ static int sample(struct replay_job *j)
 /* And one in which system calls are counted, which takes time and is not timed. */
 static int count_syscalls(struct replay_job *j)
 {
-	bool is_told = false;
+	bool is_reported = false;
 
 	_Static_assert((int)SCRY_REPLAY_SYSCALLS == SCRY_REPLAY_CALL_ROWS, "a field for each");
 	for (uint32_t at = 0; at < j->allocators.count; at++) {
@@ -241,10 +241,10 @@ static int count_syscalls(struct replay_job *j)
 			continue;
 		row->has_syscalls = j->result.has_syscalls;
 		memcpy(row->syscalls, j->result.syscalls, sizeof(row->syscalls));
-		if (!row->has_syscalls && !is_told)
+		if (!row->has_syscalls && !is_reported)
 			note(j, "system calls were not counted: this kernel, or the sandbox of "
 				"this process, does not allow a seccomp listener");
-		is_told |= !row->has_syscalls;
+		is_reported |= !row->has_syscalls;
 	}
 	return 0;
 }
@@ -279,12 +279,12 @@ static void judge_end(struct replay_job *j, uint32_t at, int status)
 	if (!j->has_real_status)
 		j->real_status = status;
 	j->has_real_status = true;
-	if ((status || is_other) && !j->is_told[at]) {
+	if ((status || is_other) && !j->is_reported[at]) {
 		note(j, "'%s' under %s %s %d%s", j->opts->command[0], j->allocators.rows[at].label,
 		     WIFSIGNALED(status) ? "was ended by signal" : "ended with status",
 		     WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
 		     is_other ? ", in its first run otherwise: not compared" : "");
-		j->is_told[at] = true;
+		j->is_reported[at] = true;
 	}
 	j->is_out[at] |= is_other;
 	j->is_bad |= is_other;
@@ -382,7 +382,7 @@ static void fill_row(struct replay_job *j, uint32_t at, uint64_t null_cpu_ns)
 		}
 }
 
-static void tell_notes(struct replay_job *j)
+static void report_notes(struct replay_job *j)
 {
 	const struct scry_malloc_feed_stats *f = scry_malloc_feed_stats(j->feed);
 	const struct scry_malloc_recording *r = &j->recording;
@@ -428,8 +428,8 @@ static void tell_notes(struct replay_job *j)
 }
 
 /* What differs by itself can be foretold no closer than that. */
-static void tell_spread(struct replay_job *j, uint32_t at, const struct scry_replay_spread *s,
-			const char *whose)
+static void report_spread(struct replay_job *j, uint32_t at, const struct scry_replay_spread *s,
+			  const char *whose)
 {
 	uint64_t percent = s->median ? (s->most - s->least) * 100 / s->median : 0;
 
@@ -473,12 +473,12 @@ static int fill_report(struct replay_job *j, struct scry_replay_report *ret_repo
 
 	for (uint32_t i = 0; i < j->allocators.count; i++) {
 		fill_row(j, i, null.median);
-		tell_spread(j, i, &j->rows[i].rss_peak, "replays");
-		tell_spread(j, i, &j->rows[i].real_rss, "real runs");
+		report_spread(j, i, &j->rows[i].rss_peak, "replays");
+		report_spread(j, i, &j->rows[i].real_rss, "real runs");
 	}
 	for (uint32_t i = 0; i < f->point_count; i++)
 		live[i] = (struct scry_replay_point){f->points[i].position, f->points[i].live};
-	tell_notes(j);
+	report_notes(j);
 	*ret_report = (struct scry_replay_report){
 		.rows = j->rows,
 		.count = j->allocators.count,
@@ -511,7 +511,7 @@ static int fill_report(struct replay_job *j, struct scry_replay_report *ret_repo
 	return 0;
 }
 
-static void tell_pace(const struct replay_job *j)
+static void report_pace(const struct replay_job *j)
 {
 	double span = (double)scry_malloc_feed_stats(j->feed)->span_ns / 1e9;
 
@@ -556,7 +556,7 @@ static int replay(struct replay_job *j)
 	if (!err)
 		err = run(j, ALL - 1, SCRY_REPLAY_TIMED);
 	if (!err && j->opts->pace == PACE_RECORDED)
-		tell_pace(j);
+		report_pace(j);
 	if (!err && !scry_malloc_feed_stats(j->feed)->calls)
 		err = scry_fail(-EINVAL, "it has no call of a malloc function by %s",
 				j->opts->pid ? "that process" : "any process");

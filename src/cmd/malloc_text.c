@@ -24,7 +24,7 @@ static int usage_error(int err, const char *usage)
 }
 
 /* Which of several it is, and the others. */
-static int tell_choice(int fd)
+static int report_choice(int fd)
 {
 	struct scry_malloc_part part = {0};
 	struct scry_buf others = {0};
@@ -57,7 +57,7 @@ static int export_to(const char *recording, uint32_t pid, const struct text_targ
 		err = scry_output_stream(&o, to->path, to->force);
 	if (err)
 		goto out;
-	err = pid ? 0 : tell_choice(fd);
+	err = pid ? 0 : report_choice(fd);
 	if (!err)
 		err = scry_malloc_text_write(fd, pid, o.out, &sums);
 	if (err && err != -EIO)

@@ -50,7 +50,7 @@ static int put_on(struct scry_patch_file *f, const struct scry_proc *proc, uint6
 }
 
 /* Children that were forked before. Those that are forked later have it. */
-static void tell_children(const struct scry_proc *proc, const char *path, const char *name)
+static void report_children(const struct scry_proc *proc, const char *path, const char *name)
 {
 	static struct scry_patch_children lack;
 	char pids[128];
@@ -88,7 +88,7 @@ static int apply(const struct file_opts *o, const char *path, const struct scry_
 			       "%d\n",
 			       (double)pause_ns / 1e6, scry_text_shown(f.name).text, proc->pid);
 		if (!o->dry_run)
-			tell_children(proc, path, f.name);
+			report_children(proc, path, f.name);
 		r = scry_flush(stdout, "the report");
 	}
 	scry_patch_file_close(&f);

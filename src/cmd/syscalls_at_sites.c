@@ -76,10 +76,10 @@ static int sample(struct found *f, pid_t pid, uint32_t rate)
 }
 
 /* The row of a site's number; NULL: none, or no memory. Defined twice, the last one holds. */
-static struct scry_site *row_of(struct found *f, uint32_t site, bool is_new)
+static struct scry_sampled_site *row_of(struct found *f, uint32_t site, bool is_new)
 {
 	const size_t room = f->room ? 2 * f->room : 64;
-	struct scry_site *more;
+	struct scry_sampled_site *more;
 
 	for (size_t i = 0; i < f->sites.count; i++)
 		if (f->sites.rows[i].at.site == site)
@@ -94,7 +94,7 @@ static struct scry_site *row_of(struct found *f, uint32_t site, bool is_new)
 		f->room = room;
 	}
 	more = &f->sites.rows[f->sites.count++];
-	*more = (struct scry_site){.ticks = 0};
+	*more = (struct scry_sampled_site){.ticks = 0};
 	return more;
 }
 
@@ -102,7 +102,7 @@ static int on_event(struct found *f, const struct scry_event *event)
 {
 	const struct scry_ev_syscall_site *at = (const void *)(event + 1);
 	const struct scry_ev_syscall *ev = (const void *)(event + 1);
-	struct scry_site *row;
+	struct scry_sampled_site *row;
 
 	if (event->type == SCRY_EVENT_SYSCALLS)
 		f->sites.sample = *(const struct scry_ev_syscalls *)(event + 1);
@@ -123,7 +123,7 @@ static int on_event(struct found *f, const struct scry_event *event)
 
 static int by_ticks(const void *left, const void *right)
 {
-	const struct scry_site *a = left, *b = right;
+	const struct scry_sampled_site *a = left, *b = right;
 
 	return a->ticks != b->ticks ? (a->ticks < b->ticks ? 1 : -1)
 				    : (int)(a->at.site > b->at.site) - (a->at.site < b->at.site);

@@ -34,7 +34,7 @@ static void set_state(struct scry_fiber *fiber, uint32_t state)
 }
 
 /* Somebody watches, and wants to know of stacks. */
-static bool is_told(const struct scry_fiber_sched *sched)
+static bool is_watched(const struct scry_fiber_sched *sched)
 {
 	return sched->is_on_valgrind || (sched->keep & SCRY_KEEP_TOLD) != 0;
 }
@@ -98,14 +98,14 @@ int scry_fiber_make(struct scry_fiber_sched *sched, const struct scry_fiber_attr
 	size_t size_bytes = attr != NULL ? attr->size_bytes : 0;
 	struct scry_fiber *fiber = sched->spare;
 	struct saved *saved;
-	struct scry_slot *slot;
+	struct scry_stack_slot *slot;
 
 	/* not by an ended fiber that goes through its mail: it stands on the spare */
 	if (fiber != NULL && size_bytes == 0 && fiber->pool == sched->plain_pool &&
 	    fiber != scry_fiber_current && !sched->pool_is_measured) {
 		sched->spare = NULL;
-		if (is_told(sched))
-			scry_fiber_told_free(fiber);
+		if (is_watched(sched))
+			scry_fiber_report_free(fiber);
 	} else {
 		int error = make_on_stack(sched, size_bytes, &fiber);
 
@@ -139,8 +139,8 @@ int scry_fiber_make(struct scry_fiber_sched *sched, const struct scry_fiber_attr
 	slot->name = fiber->name;
 	slot->entry = (const void *)entry;
 	set_state(fiber, SCRY_STATE_IDLE);
-	if (is_told(sched))
-		scry_fiber_told_new(fiber);
+	if (is_watched(sched))
+		scry_fiber_report_new(fiber);
 	sched->live++;
 	sched->held++;
 	*ret_fiber = fiber;
@@ -211,8 +211,8 @@ void scry_fiber_put_spare(struct scry_fiber_sched *sched)
 	if (spare == NULL)
 		return;
 	sched->spare = NULL;
-	if (is_told(sched))
-		scry_fiber_told_free(spare);
+	if (is_watched(sched))
+		scry_fiber_report_free(spare);
 	scry_stack_put(spare->pool, &spare->stack);
 }
 
@@ -254,7 +254,7 @@ static void end(struct scry_fiber *fiber, void *value, int error)
 void scry_fiber_main(struct scry_fiber *fiber)
 {
 	if (fiber->state & SCRY_KEEP_TOLD)
-		scry_fiber_told_begin(fiber);
+		scry_fiber_report_begin(fiber);
 	end(fiber, fiber->entry(fiber->arg), 0);
 }
 
@@ -279,8 +279,8 @@ int scry_fiber_overflowed(struct scry_stack_overflow *overflow, void *arg)
 	    (uintptr_t)fiber->stack.top != overflow->top ||
 	    sched->attr.on_overflow(overflow, sched->attr.arg) == 0)
 		return 0;
-	if (is_told(sched))
-		scry_fiber_told_emptied(fiber);
+	if (is_watched(sched))
+		scry_fiber_report_emptied(fiber);
 	overflow->resume_ip = (uintptr_t)end_overflowed;
 	overflow->resume_sp = overflow->top - 8;
 	overflow->resume_argument = (uintptr_t)fiber;

@@ -96,18 +96,18 @@ int scry_fiber_check(const struct scry_fiber_sched *sched, const struct scry_fib
 
 /* Tools that watch, and are to be told of stacks and switches; each does nothing where there is
  * none. watchers.c */
-int scry_fiber_told_open(struct scry_fiber_sched *sched, struct scry_fiber *main);
-void scry_fiber_told_new(struct scry_fiber *fiber);
-void scry_fiber_told_begin(struct scry_fiber *fiber);
-void scry_fiber_told_free(struct scry_fiber *fiber);
-void scry_fiber_told_emptied(struct scry_fiber *fiber);
-void scry_fiber_told_switch(struct scry_fiber *from, struct scry_fiber *to);
+int scry_fiber_report_open(struct scry_fiber_sched *sched, struct scry_fiber *main);
+void scry_fiber_report_new(struct scry_fiber *fiber);
+void scry_fiber_report_begin(struct scry_fiber *fiber);
+void scry_fiber_report_free(struct scry_fiber *fiber);
+void scry_fiber_report_emptied(struct scry_fiber *fiber);
+void scry_fiber_report_switch(struct scry_fiber *from, struct scry_fiber *to);
 
 /* The way from one fiber to another for all of the library. */
 static inline void scry_fiber_change(struct scry_fiber *from, struct scry_fiber *to)
 {
 	if (__builtin_expect(to->state & SCRY_KEEP_TOLD, 0))
-		scry_fiber_told_switch(from, to);
+		scry_fiber_report_switch(from, to);
 	else
 		scry_fiber_switch(from, to);
 }

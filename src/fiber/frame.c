@@ -3,7 +3,7 @@
  * section 4.2.4 for its encodings). Expressions are not evaluated: frames that need one end the
  * walk. Every read is bounded by the file, every step by the stack.
  */
-#include "fiber/image.h"
+#include "fiber/mapped_file.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -124,7 +124,8 @@ static bool read_cie(struct bytes cie, struct fde *fde, bool *ret_has_data)
 }
 
 /* .eh_frame: where .eh_frame_hdr says, as the file has it, to the end of its segment. */
-static bool eh_frame(const struct scry_image *image, struct bytes *ret_bytes, uint64_t *ret_address)
+static bool eh_frame(const struct scry_mapped_file *image, struct bytes *ret_bytes,
+		     uint64_t *ret_address)
 {
 	const Elf64_Ehdr *head = (const void *)image->bytes;
 	const Elf64_Phdr *segments = (const void *)(image->bytes + head->e_phoff), *hdr = NULL;
@@ -158,7 +159,7 @@ static bool eh_frame(const struct scry_image *image, struct bytes *ret_bytes, ui
 
 /* The FDE of an address of the file. All of them are gone through: this is done once, on the way to
  * a report. */
-static int find_fde(const struct scry_image *image, uint64_t address, struct fde *ret_fde)
+static int find_fde(const struct scry_mapped_file *image, uint64_t address, struct fde *ret_fde)
 {
 	struct bytes all;
 	uint64_t base;
@@ -384,8 +385,8 @@ static int apply(const struct row *row, struct scry_registers *registers, uintpt
 	return 0;
 }
 
-int scry_image_caller(const struct scry_image *image, struct scry_registers *registers,
-		      uintptr_t low, uintptr_t high, uint64_t *ret_cfa)
+int scry_mapped_file_caller(const struct scry_mapped_file *image, struct scry_registers *registers,
+			    uintptr_t low, uintptr_t high, uint64_t *ret_cfa)
 {
 	uint64_t address = registers->value[16] - image->bias;
 	struct machine machine;

@@ -44,38 +44,38 @@ static long ceiling(void)
 	return most > 0 ? most : 0;
 }
 
-static void tell_ceiling(struct scry_stack_pool *pool, const char *why)
+static void write_ceiling(struct scry_stack_pool *pool, const char *why)
 {
 	snprintf(pool->note, sizeof(pool->note),
 		 "guards by mprotect, as %s: at most %ld stacks in this process; raise "
 		 "vm.max_map_count for more",
 		 why, ceiling());
-	if (pool->is_note_told || pool->attr.report_fd < 0)
+	if (pool->is_note_written || pool->attr.report_fd < 0)
 		return;
-	pool->is_note_told = true;
+	pool->is_note_written = true;
 	dprintf(pool->attr.report_fd, "scry_stack: %s\n", pool->note);
 }
 
 /* Which kind a new slab can have: MADV_GUARD_INSTALL fails on locked memory and before 6.13. */
-static enum scry_guard_kind probe(struct scry_stack_pool *pool, struct scry_slab *slab)
+static enum scry_guard_kind probe(struct scry_stack_pool *pool, struct scry_stack_slab *slab)
 {
 	const char *wish = getenv("SCRY_STACK_GUARD");
 
 	if (wish != NULL && strcmp(wish, "mprotect") == 0) {
-		tell_ceiling(pool, "SCRY_STACK_GUARD says so");
+		write_ceiling(pool, "SCRY_STACK_GUARD says so");
 		return SCRY_GUARD_MPROTECT;
 	}
 	if (madvise(scry_slot_guard(pool, slab, 0), pool->guard, GUARD_INSTALL) == 0)
 		return SCRY_GUARD_MADVISE;
-	tell_ceiling(pool, "the kernel has no lightweight ones for this memory");
+	write_ceiling(pool, "the kernel has no lightweight ones for this memory");
 	return SCRY_GUARD_MPROTECT;
 }
 
-struct scry_slab *scry_guard_map_slab(struct scry_stack_pool *pool, uint32_t slab_index)
+struct scry_stack_slab *scry_guard_map_slab(struct scry_stack_pool *pool, uint32_t slab_index)
 {
 	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE;
 	size_t size = pool->head + pool->slab_slots * pool->stride;
-	struct scry_slab *slab = mmap(NULL, size, PROT_NONE, flags, -1, 0);
+	struct scry_stack_slab *slab = mmap(NULL, size, PROT_NONE, flags, -1, 0);
 	enum scry_guard_kind kind;
 	size_t opened;
 
@@ -98,7 +98,7 @@ struct scry_slab *scry_guard_map_slab(struct scry_stack_pool *pool, uint32_t sla
 
 void scry_guard_unmap_slab(struct scry_stack_pool *pool, uint32_t slab_index)
 {
-	struct scry_slab *slab = atomic_exchange(&pool->slabs[slab_index], NULL);
+	struct scry_stack_slab *slab = atomic_exchange(&pool->slabs[slab_index], NULL);
 	long open;
 
 	if (slab == NULL)
@@ -136,7 +136,7 @@ static int advise_all(struct iovec *ranges, uint32_t count, int advice)
 	return 0;
 }
 
-static uint32_t open_by_madvise(struct scry_stack_pool *pool, struct scry_slab *slab,
+static uint32_t open_by_madvise(struct scry_stack_pool *pool, struct scry_stack_slab *slab,
 				uint32_t first, uint32_t count)
 {
 	struct iovec ranges[IOVECS];
@@ -155,7 +155,7 @@ static uint32_t open_by_madvise(struct scry_stack_pool *pool, struct scry_slab *
 	return 0;
 }
 
-static uint32_t open_by_mprotect(struct scry_stack_pool *pool, struct scry_slab *slab,
+static uint32_t open_by_mprotect(struct scry_stack_pool *pool, struct scry_stack_slab *slab,
 				 uint32_t first, uint32_t count)
 {
 	long most = ceiling();
@@ -181,7 +181,7 @@ static uint32_t open_by_mprotect(struct scry_stack_pool *pool, struct scry_slab 
 uint32_t scry_guard_open(struct scry_stack_pool *pool, uint32_t slab_index, uint32_t first,
 			 uint32_t count)
 {
-	struct scry_slab *slab = atomic_load(&pool->slabs[slab_index]);
+	struct scry_stack_slab *slab = atomic_load(&pool->slabs[slab_index]);
 
 	uint32_t done;
 	int cancelled;
@@ -202,7 +202,7 @@ void scry_guard_release(struct scry_stack_pool *pool, uint32_t first, uint32_t e
 
 	for (uint32_t place = first; place < end; place++) {
 		uint32_t id = *scry_free_id(pool, place);
-		struct scry_slab *slab = atomic_load(&pool->slabs[id / pool->slab_slots]);
+		struct scry_stack_slab *slab = atomic_load(&pool->slabs[id / pool->slab_slots]);
 		char *guard = scry_slot_guard(pool, slab, id % pool->slab_slots);
 
 		ranges[count++] = (struct iovec){guard + pool->guard, pool->size};

@@ -2,14 +2,14 @@
  * What a fault was: the overflow of a stack of ours, or somebody else's business. It is an overflow
  * when the address lies in the guard of a stack and the stack pointer within that stack or its
  * guard; the signal's code is not asked, as it differs with the kind of guard. A report is written
- * without locks or memory of the program: the trick is in image.c, which maps the file of the code
- * and reads its symbols and unwind tables at that moment.
+ * without locks or memory of the program: the trick is in mapped_file.c, which maps the file of the
+ * code and reads its symbols and unwind tables at that moment.
  *
  * It must not change what becomes of other faults: they go to the handler that was there before, on
  * the signal stack that was.
  */
 #include "fiber/stack.h"
-#include "fiber/image.h"
+#include "fiber/mapped_file.h"
 #include "fiber/report.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@
 
 struct hit {
 	struct scry_stack_pool *pool;
-	struct scry_slot *slot;
+	struct scry_stack_slot *slot;
 	uint32_t id;
 	char *guard; /* low end of it */
 };
@@ -62,7 +62,7 @@ static bool find_guard(uintptr_t address, struct hit *ret_hit)
 		if (pool == NULL)
 			break;
 		for (uint32_t i = 0; atomic_load(&pool->is_live) && i < pool->slab_count; i++) {
-			struct scry_slab *slab = atomic_load(&pool->slabs[i]);
+			struct scry_stack_slab *slab = atomic_load(&pool->slabs[i]);
 			uintptr_t first = (uintptr_t)slab + pool->head;
 			uint32_t slot;
 
@@ -81,26 +81,27 @@ static bool find_guard(uintptr_t address, struct hit *ret_hit)
 	return false;
 }
 
-static void tell(struct scry_report *report, const char *what, uint64_t value, unsigned base)
+static void write_value(struct scry_report *report, const char *what, uint64_t value, unsigned base)
 {
 	scry_report_text(report, what);
 	scry_report_number(report, value, base);
 }
 
 /* "function+0x12 in module", or what is known of it. */
-static void tell_place(struct scry_report *report, const struct scry_image *image, uintptr_t ip)
+static void write_place(struct scry_report *report, const struct scry_mapped_file *image,
+			uintptr_t ip)
 {
 	uintptr_t offset;
-	const char *function = scry_image_function(image, ip, &offset);
+	const char *function = scry_mapped_file_function(image, ip, &offset);
 
 	if (function != NULL) {
 		scry_report_text(report, function);
-		tell(report, "+", offset, 16);
+		write_value(report, "+", offset, 16);
 		scry_report_text(report, " in ");
-		scry_report_text(report, scry_image_name(image));
+		scry_report_text(report, scry_mapped_file_name(image));
 	} else {
-		scry_report_text(report, scry_image_name(image));
-		tell(report, "+", ip - image->low + image->file_offset, 16);
+		scry_report_text(report, scry_mapped_file_name(image));
+		write_value(report, "+", ip - image->low + image->file_offset, 16);
 		scry_report_text(report, ", a function without a symbol");
 	}
 }
@@ -117,37 +118,38 @@ static void take_registers(const ucontext_t *context, struct scry_registers *ret
 }
 
 /* One frame and its size; the registers become the caller's. 0: the walk goes on. */
-static int tell_frame(struct fault *fault, struct scry_registers *registers, bool is_first)
+static int write_frame(struct fault *fault, struct scry_registers *registers, bool is_first)
 {
 	struct scry_report *report = &fault->report;
 	uintptr_t low = (uintptr_t)fault->hit.guard, high = low + fault->hit.pool->stride;
 	uint64_t sp = registers->value[7], cfa = 0;
 	size_t begin, size;
-	struct scry_image image;
+	struct scry_mapped_file image;
 	int error;
 
 	/* a return address may lie behind the last instruction of a function: one less lies in the
 	 * call */
 	registers->value[16] -= !is_first;
-	error = scry_image_open(registers->value[16], &image);
+	error = scry_mapped_file_open(registers->value[16], &image);
 	scry_report_text(report, is_first ? "  in " : "  called by ");
 	if (error != 0) {
-		tell(report, "no code, at ", registers->value[16], 16);
+		write_value(report, "no code, at ", registers->value[16], 16);
 		scry_report_text(report, "\n");
 		return error;
 	}
 	begin = report->size;
-	tell_place(report, &image, registers->value[16]);
+	write_place(report, &image, registers->value[16]);
 	size = report->size - begin;
-	error = scry_image_caller(&image, registers, low + fault->hit.pool->guard, high, &cfa);
-	scry_image_close(&image);
+	error = scry_mapped_file_caller(&image, registers, low + fault->hit.pool->guard, high,
+					&cfa);
+	scry_mapped_file_close(&image);
 	if (is_first) {
 		size = size < sizeof(fault->function) - 1 ? size : sizeof(fault->function) - 1;
 		memcpy(fault->function, report->text + begin, size);
 		fault->overflow.frame_bytes = cfa == 0 ? 0 : cfa - sp;
 	}
 	if (cfa != 0) {
-		tell(report, ", frame ", cfa - sp, 10);
+		write_value(report, ", frame ", cfa - sp, 10);
 		scry_report_text(report, " bytes");
 	} else {
 		scry_report_text(report, ", size of its frame unknown");
@@ -157,7 +159,7 @@ static int tell_frame(struct fault *fault, struct scry_registers *registers, boo
 }
 
 /* The innermost frames; one that calls itself from the same place is one line. */
-static void tell_frames(struct fault *fault)
+static void write_frames(struct fault *fault)
 {
 	struct scry_report *report = &fault->report;
 	struct scry_registers registers;
@@ -172,7 +174,7 @@ static void tell_frames(struct fault *fault)
 			times++;
 		} else {
 			if (times > 0) {
-				tell(report, "  and so ", times, 10);
+				write_value(report, "  and so ", times, 10);
 				scry_report_text(report, " times more\n");
 				size = report->size;
 			}
@@ -180,17 +182,17 @@ static void tell_frames(struct fault *fault)
 			lines++;
 		}
 		ip = registers.value[16];
-		if (tell_frame(fault, &registers, i == 0) != 0)
+		if (write_frame(fault, &registers, i == 0) != 0)
 			return;
 		if (times > 0)
 			report->size = size;
 	}
 	if (times > 0)
-		tell(report, "  and so, at least, ", times, 10);
+		write_value(report, "  and so, at least, ", times, 10);
 	scry_report_text(report, times > 0 ? " times more\n" : "  called by more\n");
 }
 
-static void tell_registers(struct fault *fault)
+static void write_registers(struct fault *fault)
 {
 	static const char names[17][5] = {" rax ", " rdx ", " rcx ", " rbx ", " rsi ", " rdi ",
 					  " rbp ", " rsp ", " r8 ",  " r9 ",  " r10 ", " r11 ",
@@ -203,24 +205,24 @@ static void tell_registers(struct fault *fault)
 		char name[6] = "";
 
 		memcpy(name, names[i], 5);
-		tell(&fault->report, name, registers.value[i], 16);
+		write_value(&fault->report, name, registers.value[i], 16);
 	}
 	scry_report_text(&fault->report, "\n");
 }
 
-static void tell_entry(struct scry_report *report, uintptr_t entry)
+static void write_entry(struct scry_report *report, uintptr_t entry)
 {
-	struct scry_image image;
+	struct scry_mapped_file image;
 
-	if (entry == 0 || scry_image_open(entry, &image) != 0)
+	if (entry == 0 || scry_mapped_file_open(entry, &image) != 0)
 		return;
 	scry_report_text(report, "  its entry function: ");
-	tell_place(report, &image, entry);
+	write_place(report, &image, entry);
 	scry_report_text(report, "\n");
-	scry_image_close(&image);
+	scry_mapped_file_close(&image);
 }
 
-static void tell_all(void *argument)
+static void write_all(void *argument)
 {
 	struct fault *fault = argument;
 	struct scry_stack_overflow *overflow = &fault->overflow;
@@ -229,17 +231,18 @@ static void tell_all(void *argument)
 
 	scry_report_text(report, "scry_stack: overflow of ");
 	scry_report_text(report, overflow->name != NULL ? overflow->name : "stack");
-	tell(report, overflow->name != NULL ? ", stack " : " ", overflow->id, 10);
-	tell(report, ": ", overflow->size_bytes, 10);
+	write_value(report, overflow->name != NULL ? ", stack " : " ", overflow->id, 10);
+	write_value(report, ": ", overflow->size_bytes, 10);
 	scry_report_text(report, " bytes, all of them used\n");
-	tell_frames(fault);
-	tell(report, "  the guard was hit at ", overflow->address, 16);
-	tell(report, ", stack from ", (uintptr_t)fault->hit.guard + fault->hit.pool->guard, 16);
-	tell(report, " to ", overflow->top, 16);
+	write_frames(fault);
+	write_value(report, "  the guard was hit at ", overflow->address, 16);
+	write_value(report, ", stack from ", (uintptr_t)fault->hit.guard + fault->hit.pool->guard,
+		    16);
+	write_value(report, " to ", overflow->top, 16);
 	scry_report_text(report, "\n");
-	tell_entry(report, (uintptr_t)overflow->entry);
-	tell_registers(fault);
-	tell(report, "  to mend it: SCRY_STACK_SIZE=", 2 * overflow->size_bytes >> 10, 10);
+	write_entry(report, (uintptr_t)overflow->entry);
+	write_registers(fault);
+	write_value(report, "  to mend it: SCRY_STACK_SIZE=", 2 * overflow->size_bytes >> 10, 10);
 	scry_report_text(report, "K in the environment, or size_bytes\n");
 	overflow->function = fault->function;
 	if (attr->report_fd >= 0) {
@@ -277,7 +280,7 @@ static bool report(const struct hit *hit, siginfo_t *info, ucontext_t *context)
 	overflow->sp = context->uc_mcontext.gregs[REG_RSP];
 	overflow->top = (uintptr_t)hit->guard + hit->pool->stride -
 			hit->id % SCRY_COLOURS * SCRY_COLOUR_BYTES;
-	scry_stack_call_on(report_stack + sizeof(report_stack), tell_all, &fault);
+	scry_stack_call_on(report_stack + sizeof(report_stack), write_all, &fault);
 	goes_on = fault.answer != 0 && overflow->resume_ip != 0;
 	if (goes_on) {
 		context->uc_mcontext.gregs[REG_RIP] = overflow->resume_ip;

@@ -43,10 +43,10 @@ void scry_fiber_poll_close(struct scry_fiber_sched *sched)
 		close(sched->event);
 }
 
-static int watch_of(struct scry_fiber_sched *sched, int fd, struct scry_watch **ret_watch)
+static int watch_of(struct scry_fiber_sched *sched, int fd, struct scry_fd_watch **ret_watch)
 {
 	uint32_t room = sched->watch_room;
-	struct scry_watch *watches;
+	struct scry_fd_watch *watches;
 
 	if (fd < 0)
 		return -EBADF;
@@ -67,7 +67,7 @@ static int watch_of(struct scry_fiber_sched *sched, int fd, struct scry_watch **
 }
 
 /* Asks for the next event of a descriptor, for those who wait for it. */
-static int arm(struct scry_fiber_sched *sched, int fd, struct scry_watch *watch)
+static int arm(struct scry_fiber_sched *sched, int fd, struct scry_fd_watch *watch)
 {
 	struct epoll_event event = {
 		.events = EPOLLONESHOT | (watch->reader != NULL ? EPOLLIN | EPOLLRDHUP : 0) |
@@ -84,7 +84,7 @@ static int arm(struct scry_fiber_sched *sched, int fd, struct scry_watch *watch)
 /* Takes a fiber off its descriptor. */
 static void take_off(struct scry_fiber_sched *sched, struct scry_fiber *fiber)
 {
-	struct scry_watch *watch = &sched->watches[fiber->wait_fd];
+	struct scry_fd_watch *watch = &sched->watches[fiber->wait_fd];
 
 	if (watch->reader == fiber)
 		watch->reader = NULL;
@@ -106,7 +106,7 @@ static void finish(struct scry_fiber_sched *sched, struct scry_fiber *fiber, int
 void scry_fiber_poll_cancel(struct scry_fiber_sched *sched, struct scry_fiber *fiber)
 {
 	int fd = fiber->wait_fd;
-	struct scry_watch *watch;
+	struct scry_fd_watch *watch;
 
 	fiber->wait_result = 0;
 	if (!fiber->is_on_descriptor)
@@ -122,7 +122,7 @@ static void deliver(struct scry_fiber_sched *sched, const struct epoll_event *ev
 {
 	uint32_t fd = (uint32_t)event->data.u64, generation = event->data.u64 >> 32;
 	struct scry_fiber *reader, *writer;
-	struct scry_watch *watch;
+	struct scry_fd_watch *watch;
 	int bits = 0;
 
 	if (fd >= sched->watch_room || sched->watches[fd].generation != generation)
@@ -203,7 +203,7 @@ static int poll_now(int fd, int events)
  */
 static int wait_on(struct scry_fiber_sched *sched, struct scry_fiber *self, int fd, int events)
 {
-	struct scry_watch *watch;
+	struct scry_fd_watch *watch;
 	int error = watch_of(sched, fd, &watch);
 
 	if (error != 0)

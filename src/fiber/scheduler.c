@@ -168,7 +168,7 @@ static int open_parts(struct scry_fiber_sched *sched, struct scry_fiber *first)
 	int error = scry_stack_watch();
 
 	if (error == 0)
-		error = scry_fiber_told_open(sched, first);
+		error = scry_fiber_report_open(sched, first);
 	if (error == 0)
 		error = scry_fiber_poll_open(sched);
 	if (error != 0)

@@ -22,7 +22,7 @@ struct scry_timer {
 };
 
 /* A descriptor somebody waits for, or did. */
-struct scry_watch {
+struct scry_fd_watch {
 	struct scry_fiber *reader, *writer;
 	uint32_t generation; /* of the event that is awaited */
 };
@@ -66,7 +66,7 @@ struct scry_fiber_sched {
 #define SCRY_TURNS_DUE 65536u /* a slice is over: it looks at once */
 	struct scry_timer *timers;
 	uint32_t timer_count, timer_room;
-	struct scry_watch *watches;
+	struct scry_fd_watch *watches;
 	uint32_t watch_room;
 	uint32_t waiting; /* fibers that wait for descriptors */
 	int epoll, event;

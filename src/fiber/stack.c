@@ -204,7 +204,7 @@ void scry_stack_pool_free(struct scry_stack_pool *pool)
  * many. */
 static int add_slab(struct scry_stack_pool *pool)
 {
-	struct scry_slab *slab;
+	struct scry_stack_slab *slab;
 
 	if (pool->slab_count == SCRY_POOL_SLABS) {
 		snprintf(pool->note, sizeof(pool->note),
@@ -234,7 +234,8 @@ static int add_slab(struct scry_stack_pool *pool)
 static int fresh(struct scry_stack_pool *pool, uint32_t *ret_id)
 {
 	uint32_t last = pool->slab_count - 1, room;
-	struct scry_slab *slab = pool->slab_count == 0 ? NULL : atomic_load(&pool->slabs[last]);
+	struct scry_stack_slab *slab =
+		pool->slab_count == 0 ? NULL : atomic_load(&pool->slabs[last]);
 
 	if (slab == NULL || slab->slots_fresh == pool->slab_slots) {
 		int error = add_slab(pool);
@@ -260,7 +261,7 @@ static int fresh(struct scry_stack_pool *pool, uint32_t *ret_id)
 
 static void place(const struct scry_stack_pool *pool, uint32_t id, struct scry_stack *ret_stack)
 {
-	struct scry_slab *slab =
+	struct scry_stack_slab *slab =
 		atomic_load_explicit(&pool->slabs[id / pool->slab_slots], memory_order_relaxed);
 	char *low = scry_slot_guard(pool, slab, id % pool->slab_slots) + pool->guard;
 
@@ -300,7 +301,7 @@ void scry_stack_put(struct scry_stack_pool *pool, const struct scry_stack *stack
 {
 	const bool is_shared = pool->attr.is_shared;
 	const uint32_t id = stack->id; /* it may itself lie on the stack, which may be gone below */
-	struct scry_slot *slot;
+	struct scry_stack_slot *slot;
 
 	if (is_shared)
 		pthread_mutex_lock(&pool->lock);
@@ -340,7 +341,7 @@ int scry_stack_find(struct scry_stack_pool *pool, const void *address, struct sc
 void scry_stack_name(struct scry_stack_pool *pool, const struct scry_stack *stack, const char *name,
 		     const void *entry)
 {
-	struct scry_slot *slot = scry_slot_of(pool, stack->id);
+	struct scry_stack_slot *slot = scry_slot_of(pool, stack->id);
 
 	slot->name = name;
 	slot->entry = entry;

@@ -23,7 +23,7 @@
 #define SCRY_DIRTY_UNKNOWN UINT32_MAX
 
 /* What is known of one stack. */
-struct scry_slot {
+struct scry_stack_slot {
 	uint32_t dirty_pages; /* from its end down, that earlier users may have touched */
 	uint32_t is_used;
 	const char *name;
@@ -31,14 +31,14 @@ struct scry_slot {
 };
 
 /* At the low end of each slab, within its mapping; the guard of the first stack follows. */
-struct scry_slab {
+struct scry_stack_slab {
 	uint32_t slots_open;		/* have a guard and are accessible */
 	uint32_t slots_fresh;		/* of these, were handed out once */
 	uint32_t free[SCRY_SLAB_SLOTS]; /* a part of the pool's array of free ids */
-	struct scry_slot slots[SCRY_SLAB_SLOTS];
+	struct scry_stack_slot slots[SCRY_SLAB_SLOTS];
 };
 
-#define SCRY_SLAB_EXTRA ((sizeof(struct scry_slab) + 63) & ~(size_t)63)
+#define SCRY_SLAB_EXTRA ((sizeof(struct scry_stack_slab) + 63) & ~(size_t)63)
 
 enum scry_guard_kind {
 	SCRY_GUARD_UNKNOWN,
@@ -57,8 +57,8 @@ struct scry_stack_pool {
 	bool is_forking;		  /* its lock is held for a fork */
 	uint32_t slab_slots;		  /* per slab; a power of two */
 	size_t size, guard, stride, head; /* bytes; stride = guard + size */
-	size_t extra; /* bytes per stack for its user, in the head behind struct scry_slab */
-	_Atomic(struct scry_slab *) slabs[SCRY_POOL_SLABS];
+	size_t extra; /* bytes per stack for its user, in the head behind struct scry_stack_slab */
+	_Atomic(struct scry_stack_slab *) slabs[SCRY_POOL_SLABS];
 	_Atomic uint32_t slab_count;
 	uint32_t batch;		/* stacks that are opened at once */
 	uint32_t free_count;	/* ids in the array of free ones */
@@ -70,21 +70,21 @@ struct scry_stack_pool {
 	pthread_mutex_t lock;
 	struct scry_advice advice[SCRY_ENTRIES];
 	uint64_t advice_lost; /* measured, but of more entries than fit */
-	bool is_note_told;
+	bool is_note_written;
 	char note[240];
 };
 
 /* Where a slot of a slab begins: its guard. */
 static inline char *scry_slot_guard(const struct scry_stack_pool *pool,
-				    const struct scry_slab *slab, uint32_t slot)
+				    const struct scry_stack_slab *slab, uint32_t slot)
 {
 	return (char *)slab + pool->head + slot * pool->stride;
 }
 
 /* A slot by the stack's id. */
-static inline struct scry_slot *scry_slot_of(struct scry_stack_pool *pool, uint32_t id)
+static inline struct scry_stack_slot *scry_slot_of(struct scry_stack_pool *pool, uint32_t id)
 {
-	struct scry_slab *slab =
+	struct scry_stack_slab *slab =
 		atomic_load_explicit(&pool->slabs[id / pool->slab_slots], memory_order_relaxed);
 
 	return &slab->slots[id % pool->slab_slots];
@@ -94,7 +94,7 @@ static inline struct scry_slot *scry_slot_of(struct scry_stack_pool *pool, uint3
  * its neighbours. */
 static inline void *scry_slot_extra(struct scry_stack_pool *pool, uint32_t id)
 {
-	struct scry_slab *slab =
+	struct scry_stack_slab *slab =
 		atomic_load_explicit(&pool->slabs[id / pool->slab_slots], memory_order_relaxed);
 
 	return (char *)slab + SCRY_SLAB_EXTRA + id % pool->slab_slots * pool->extra;
@@ -124,7 +124,7 @@ uint32_t scry_guard_open(struct scry_stack_pool *pool, uint32_t slab_index, uint
 			 uint32_t count);
 
 /* Maps a slab: NULL and errno. Its kind of guard is probed on it. */
-struct scry_slab *scry_guard_map_slab(struct scry_stack_pool *pool, uint32_t slab_index);
+struct scry_stack_slab *scry_guard_map_slab(struct scry_stack_pool *pool, uint32_t slab_index);
 void scry_guard_unmap_slab(struct scry_stack_pool *pool, uint32_t slab_index);
 
 /* Gives back the memory of free stacks, from `first` to `end` of the array of free ones. */
@@ -136,7 +136,7 @@ void scry_use_note(struct scry_stack_pool *pool, const struct scry_stack *stack)
 /* The id that lies at a place of the array of free ones. */
 static inline uint32_t *scry_free_id(struct scry_stack_pool *pool, uint32_t place)
 {
-	struct scry_slab *slab =
+	struct scry_stack_slab *slab =
 		atomic_load_explicit(&pool->slabs[place / pool->slab_slots], memory_order_relaxed);
 
 	return &slab->free[place % pool->slab_slots];

@@ -64,7 +64,7 @@ static struct scry_advice *advice_of(struct scry_stack_pool *pool, const void *e
 
 void scry_use_note(struct scry_stack_pool *pool, const struct scry_stack *stack)
 {
-	struct scry_slot *slot = scry_slot_of(pool, stack->id);
+	struct scry_stack_slot *slot = scry_slot_of(pool, stack->id);
 	struct scry_advice *advice = advice_of(pool, slot->entry);
 	struct scry_stack_use use;
 

@@ -25,7 +25,7 @@ void *__tsan_create_fiber(unsigned flags) __attribute__((weak));
 void __tsan_destroy_fiber(void *fiber) __attribute__((weak));
 void __tsan_switch_to_fiber(void *fiber, unsigned flags) __attribute__((weak));
 
-int scry_fiber_told_open(struct scry_fiber_sched *sched, struct scry_fiber *main)
+int scry_fiber_report_open(struct scry_fiber_sched *sched, struct scry_fiber *main)
 {
 	pthread_attr_t attr;
 	void *low;
@@ -51,7 +51,7 @@ int scry_fiber_told_open(struct scry_fiber_sched *sched, struct scry_fiber *main
 
 /* Whoever was on the stack left it in the middle of functions. Also in the handler of an overflow.
  */
-void scry_fiber_told_emptied(struct scry_fiber *fiber)
+void scry_fiber_report_emptied(struct scry_fiber *fiber)
 {
 	const struct scry_stack *stack = &fiber->stack;
 
@@ -59,7 +59,7 @@ void scry_fiber_told_emptied(struct scry_fiber *fiber)
 		__asan_unpoison_memory_region(stack->low, (char *)stack->top - (char *)stack->low);
 }
 
-void scry_fiber_told_new(struct scry_fiber *fiber)
+void scry_fiber_report_new(struct scry_fiber *fiber)
 {
 	const struct scry_stack *stack = &fiber->stack;
 
@@ -68,10 +68,10 @@ void scry_fiber_told_new(struct scry_fiber *fiber)
 	if (__tsan_create_fiber != NULL)
 		fiber->tsan = __tsan_create_fiber(0);
 	fiber->fake = NULL;
-	scry_fiber_told_emptied(fiber);
+	scry_fiber_report_emptied(fiber);
 }
 
-void scry_fiber_told_free(struct scry_fiber *fiber)
+void scry_fiber_report_free(struct scry_fiber *fiber)
 {
 	if (fiber->sched->is_on_valgrind)
 		VALGRIND_STACK_DEREGISTER(fiber->valgrind);
@@ -80,13 +80,13 @@ void scry_fiber_told_free(struct scry_fiber *fiber)
 	fiber->tsan = NULL;
 }
 
-void scry_fiber_told_begin(struct scry_fiber *fiber)
+void scry_fiber_report_begin(struct scry_fiber *fiber)
 {
 	if (__sanitizer_finish_switch_fiber != NULL)
 		__sanitizer_finish_switch_fiber(NULL, NULL, NULL);
 }
 
-void scry_fiber_told_switch(struct scry_fiber *from, struct scry_fiber *to)
+void scry_fiber_report_switch(struct scry_fiber *from, struct scry_fiber *to)
 {
 	bool is_ending = (from->state & SCRY_STATE_MASK) >= SCRY_STATE_ENDED;
 	const struct scry_stack *stack = &to->stack;

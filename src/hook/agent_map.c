@@ -41,7 +41,7 @@ uint64_t scry_agent_call_stack(const struct scry_agent_header *h)
 	return scry_agent_journal(h);
 }
 
-/* Where the one reservation ends that begins with the gate page. */
+/* Where the one reservation ends that begins with the process state page. */
 static uint64_t end_of(const struct scry_agent_header *h)
 {
 	return h->shared + h->shared_size;
@@ -156,7 +156,7 @@ int scry_agent_plan(const struct scry_maps *maps, const struct scry_agent_source
 		return scry_fail(-ENOMEM,
 				 "no free address space of %llu bytes within 1 GiB of %#llx",
 				 (unsigned long long)bytes, (unsigned long long)near);
-	base += SCRY_PAGE; /* the gate's */
+	base += SCRY_PAGE; /* the state page's */
 	while (!nonce)
 		if (getrandom(&nonce, sizeof(nonce), 0) < 0)
 			return scry_fail(-errno, "no random number: %s", strerror(errno));
@@ -210,10 +210,12 @@ static int map_shared(const struct scry_agent_header *h, struct scry_tracee *t,
 
 bool scry_agent_has_child_buffers(const struct scry_agent_header *h, const struct scry_maps *maps)
 {
-	const struct scry_map_entry *m = h->lanes ? scry_maps_at(maps, h->lanes) : NULL;
+	const struct scry_map_entry *m =
+		h->child_buffers ? scry_maps_at(maps, h->child_buffers) : NULL;
 
-	return m && m->start == h->lanes && m->end == h->lanes + h->lanes_size && m->shared &&
-	       m->r && m->w && !m->x && m->deleted && h->lanes_size == SCRY_CHILD_BUFFERS_BYTES &&
+	return m && m->start == h->child_buffers &&
+	       m->end == h->child_buffers + h->child_buffers_size && m->shared && m->r && m->w &&
+	       !m->x && m->deleted && h->child_buffers_size == SCRY_CHILD_BUFFERS_BYTES &&
 	       !strncmp(m->path, SCRY_SHARED_PATH, strlen(SCRY_SHARED_PATH));
 }
 
@@ -431,10 +433,11 @@ int scry_agent_revive(const struct scry_agent_header *h, struct scry_tracee *t,
 int scry_agent_map_child_buffers(const struct scry_agent_header *h, struct scry_tracee *t,
 				 const struct scry_call *how, int *ret_fd)
 {
-	const uint64_t gone[7] = {SYS_munmap, h->lanes, h->lanes_size};
-	const uint64_t no_dump[7] = {SYS_madvise, h->lanes, h->lanes_size, MADV_DONTDUMP};
-	struct scry_shared to = {h->lanes, h->lanes_size, MAP_FIXED_NOREPLACE | MAP_NORESERVE,
-				 h->text};
+	const uint64_t gone[7] = {SYS_munmap, h->child_buffers, h->child_buffers_size};
+	const uint64_t no_dump[7] = {SYS_madvise, h->child_buffers, h->child_buffers_size,
+				     MADV_DONTDUMP};
+	struct scry_shared to = {h->child_buffers, h->child_buffers_size,
+				 MAP_FIXED_NOREPLACE | MAP_NORESERVE, h->text};
 	struct scry_maps maps;
 	int r = scry_maps_read(t->pid, &maps);
 
@@ -442,7 +445,7 @@ int scry_agent_map_child_buffers(const struct scry_agent_header *h, struct scry_
 	if (r < 0)
 		return r;
 	scry_error_clear();
-	r = fits(t->pid, h->lanes_size, 0);
+	r = fits(t->pid, h->child_buffers_size, 0);
 	if (r == 0 && scry_agent_has_child_buffers(h, &maps)) /* of an earlier watch */
 		r = failed(remote(t, how, gone));
 	scry_maps_done(&maps);
@@ -465,7 +468,7 @@ static uint64_t open_bytes(const struct scry_agent_header *h)
 	const uint64_t end = h->stage == SCRY_AGENT_IDLE ? h->tail : end_of(h);
 	struct scry_agent_range ranges[SCRY_AGENT_RANGES_MAX];
 	size_t n = scry_agent_source_ranges((uint32_t)h->parts, ranges);
-	uint64_t bytes = 2 * SCRY_PAGE; /* gate and header */
+	uint64_t bytes = 2 * SCRY_PAGE; /* state page and header */
 	struct scry_agent_source own;
 
 	if (scry_agent_source_read(&own) < 0 || own.hash != h->image_hash)
@@ -500,7 +503,7 @@ int scry_agent_plan_slab(const struct scry_agent_header *h, const struct scry_ma
 			(unsigned long long)(code + SCRY_PAGE + shared), (unsigned long long)near);
 	*ret = (struct scry_slab){.code = at,
 				  .code_size = code,
-				  .gate = at + code,
+				  .state_page = at + code,
 				  .counters = at + code + SCRY_PAGE,
 				  .counters_size = shared};
 	return 0;
@@ -513,9 +516,9 @@ int scry_agent_map_slab(const struct scry_agent_header *h, const struct scry_sla
 	const uint64_t calls[][7] = {
 		{SYS_mmap, slab->code, slab_bytes(slab), PROT_READ | PROT_EXEC,
 		 flags | MAP_FIXED_NOREPLACE, none},
-		{SYS_mmap, slab->gate, SCRY_PAGE + slab->counters_size, PROT_READ | PROT_WRITE,
-		 flags | MAP_FIXED, none},
-		{SYS_madvise, slab->gate, SCRY_PAGE, MADV_WIPEONFORK},
+		{SYS_mmap, slab->state_page, SCRY_PAGE + slab->counters_size,
+		 PROT_READ | PROT_WRITE, flags | MAP_FIXED, none},
+		{SYS_madvise, slab->state_page, SCRY_PAGE, MADV_WIPEONFORK},
 	};
 	const struct scry_shared to = {slab->counters, slab->counters_size, MAP_FIXED, h->text};
 	const uint64_t magic = SCRY_SLAB_MAGIC, open_ = 1;
@@ -531,7 +534,7 @@ int scry_agent_map_slab(const struct scry_agent_header *h, const struct scry_sla
 	if (r == 0)
 		r = scry_shared_map(&to, t, how, ret_fd);
 	if (r == 0)
-		r = scry_edit_poke(how->mem_fd, slab->gate, &open_, sizeof(open_));
+		r = scry_edit_poke(how->mem_fd, slab->state_page, &open_, sizeof(open_));
 	return finish(t, how, r);
 }
 
@@ -542,7 +545,7 @@ static bool has_slab(const struct scry_slab *slab, const struct scry_maps *maps,
 	uint64_t magic;
 
 	return m && m->x && !m->w && !m->inode && m->start == slab->code &&
-	       (m->end == slab->gate || m->end == slab->code + slab_bytes(slab)) &&
+	       (m->end == slab->state_page || m->end == slab->code + slab_bytes(slab)) &&
 	       pread(mem_fd, &magic, sizeof(magic), (off_t)slab->code) == sizeof(magic) &&
 	       (!magic || magic == SCRY_SLAB_MAGIC);
 }
@@ -553,11 +556,11 @@ uint64_t scry_agent_control(const struct scry_agent_header *h, const struct scry
 
 	if (h->stage == SCRY_AGENT_IDLE)
 		return h->aside;
-	if (!h->lanes || scry_mem_read(mem, scry_agent_state_page(h) + SCRY_CLAIM_OFFSET, &claim,
-				       sizeof(claim)) < 0)
+	if (!h->child_buffers || scry_mem_read(mem, scry_agent_state_page(h) + SCRY_CLAIM_OFFSET,
+					       &claim, sizeof(claim)) < 0)
 		return h->shared;
 	return claim.owned && claim.owned <= SCRY_CHILD_BUFFERS
-		       ? h->lanes + SCRY_PAGE + (claim.owned - 1) * SCRY_CHILD_BUFFER_BYTES
+		       ? h->child_buffers + SCRY_PAGE + (claim.owned - 1) * SCRY_CHILD_BUFFER_BYTES
 		       : h->shared;
 }
 
@@ -616,7 +619,7 @@ static void add_others(struct ranges *r, const struct scry_agent_header *h,
 		if (has_slab(&h->slabs[i], maps, mem_fd))
 			add(r, h->slabs[i].code, slab_bytes(&h->slabs[i]));
 	if (scry_agent_has_child_buffers(h, maps))
-		add(r, h->lanes, h->lanes_size);
+		add(r, h->child_buffers, h->child_buffers_size);
 }
 
 static int unmap(const struct scry_agent_header *h, enum scry_agent_stage stage,
@@ -648,7 +651,7 @@ static int unmap(const struct scry_agent_header *h, enum scry_agent_stage stage,
 		r = scry_agent_write_header(&now, how->mem_fd);
 	if (r == 0)
 		r = scry_hold_calls(t, how, ranges.calls, ranges.count);
-	now.slab_count = now.lanes = now.lanes_size = 0;
+	now.slab_count = now.child_buffers = now.child_buffers_size = 0;
 	if (r == 0 && stage == SCRY_AGENT_IDLE)
 		r = scry_agent_write_header(&now, how->mem_fd);
 	return r;

@@ -3,17 +3,17 @@
  *
  * Layout (wire/control.h), one reservation near the hooked module:
  *
- *   gate page                                 rw-, private, wiped on fork
+ *   process state page                        rw-, private, wiped on fork
  *   header page | code of the parts           r-x, private
  *   data of the parts | stack for calls | journal    rw-, private
  *   control page | account page | ring        rw-, shared with the keeper
  *
- * elsewhere, slabs of stubs near what they are hooked into (wire/control.h), and the lanes of fork
- * children (wire/child_buffers.h), rw- and shared. The header page is
- * written right after the one mmap and unmapped with the rest in one call, so that whatever is
- * killed in between leaves something that the next scry finds. Nothing is unmapped that is not
- * known to be ours at that moment: the journal holds the header's nonce, a slab a magic, shared
- * memory its name. Parts that nobody wants are closed. Remote syscalls only (sys/tracee).
+ * elsewhere, slabs of stubs near what they are hooked into (wire/control.h), and the child buffers
+ * of fork children (wire/child_buffers.h), rw- and shared. The header page is written right after
+ * the one mmap and unmapped with the rest in one call, so that whatever is killed in between leaves
+ * something that the next scry finds. Nothing is unmapped that is not known to be ours at that
+ * moment: the journal holds the header's nonce, a slab a magic, shared memory its name. Parts that
+ * nobody wants are closed. Remote syscalls only (sys/tracee).
  */
 #ifndef SCRY_HOOK_AGENT_MAP_H
 #define SCRY_HOOK_AGENT_MAP_H
@@ -85,16 +85,16 @@ int scry_agent_map_slab(const struct scry_agent_header *h, const struct scry_sla
 			struct scry_tracee *t, const struct scry_call *how, int *ret_fd);
 
 /*
- * The pool of lanes (wire/child_buffers.h) at h->lanes, which the header names already; new pages
- * in the place of older ones when `maps` shows such. Same *ret_fd.
+ * The pool of child buffers (wire/child_buffers.h) at h->child_buffers, which the header names
+ * already; new pages in the place of older ones when `maps` shows such. Same *ret_fd.
  */
 int scry_agent_map_child_buffers(const struct scry_agent_header *h, struct scry_tracee *t,
 				 const struct scry_call *how, int *ret_fd);
-/* Is what `maps` shows at h->lanes a pool of ours, and nothing else? */
+/* Is what `maps` shows at h->child_buffers a pool of ours, and nothing else? */
 bool scry_agent_has_child_buffers(const struct scry_agent_header *h, const struct scry_maps *maps);
 
-/* The control page that this process records by: its lane's when it is a fork child that has one,
- * else h->shared. */
+/* The control page that this process records by: its child buffer's when it is a fork child that
+ * has one, else h->shared. */
 uint64_t scry_agent_control(const struct scry_agent_header *h, const struct scry_mem *mem);
 
 /* New shared pages at the old address, for whoever adopts it: those that are there are its parent's

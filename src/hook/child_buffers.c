@@ -1,5 +1,5 @@
-/* See child_buffers.h. A lane is made clean by the one who frees it, so that a child finds all
- * words 0. */
+/* See child_buffers.h. A child buffer is made clean by the one who frees it, so that a child finds
+ * all words 0. */
 #include "hook/child_buffers.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "hook/threads.h"
 #include "wire/preload.h"
 
-/* a lane that was used for more gives its memory back */
+/* a child buffer that was used for more gives its memory back */
 #define WORDS_KEPT (4ull * SCRY_SEGMENT_WORDS)
 
 int scry_pool_open(struct scry_pool *p, struct scry_inject *inj, struct scry_tracee *held)
@@ -37,8 +37,8 @@ int scry_pool_open(struct scry_pool *p, struct scry_inject *inj, struct scry_tra
 		return scry_fail(-errno, "cannot map the child buffers of process %d: %s",
 				 inj->proc->pid, strerror(errno));
 	*p = (struct scry_pool){.head = view,
-				.address = inj->header.lanes,
-				.gate = inj->gate,
+				.address = inj->header.child_buffers,
+				.state_page = inj->state_page,
 				.data = inj->data,
 				.text = inj->header.text,
 				.sets = SCRY_CHILD_BUFFERS,
@@ -70,7 +70,7 @@ int scry_pool_make(struct scry_pool *p)
 	}
 	*p = (struct scry_pool){.head = view,
 				.fd = fd,
-				.is_told = true,
+				.names_owners = true,
 				.sets = SCRY_CHILD_BUFFERS,
 				.most = SCRY_CHILD_BUFFERS};
 	if (getrandom(&p->head->nonce, sizeof(p->head->nonce), 0) != sizeof(p->head->nonce))
@@ -84,7 +84,7 @@ void scry_pool_close(struct scry_pool *p)
 {
 	if (p->head)
 		munmap(p->head, SCRY_CHILD_BUFFERS_BYTES);
-	if (p->is_told)
+	if (p->names_owners)
 		close(p->fd);
 	*p = (struct scry_pool){0};
 }
@@ -109,33 +109,34 @@ uint32_t scry_pool_bound(struct scry_pool *p, uint32_t instruments, uint64_t lef
 	return p->most - own;
 }
 
-uint32_t scry_pool_child_buffer(const struct scry_pool *p, uint32_t lane, uint32_t number)
+uint32_t scry_pool_child_buffer(const struct scry_pool *p, uint32_t child_buffer, uint32_t number)
 {
-	return lane + number * p->sets;
+	return child_buffer + number * p->sets;
 }
 
-pid_t scry_pool_owner(const struct scry_pool *p, uint32_t lane)
+pid_t scry_pool_owner(const struct scry_pool *p, uint32_t child_buffer)
 {
-	uint64_t pid = __atomic_load_n(&scry_pool_control(p, lane)->lane_pid, __ATOMIC_ACQUIRE);
+	uint64_t pid =
+		__atomic_load_n(&scry_pool_control(p, child_buffer)->child_pid, __ATOMIC_ACQUIRE);
 
 	return pid <= INT32_MAX ? (pid_t)pid : 0;
 }
 
-void scry_pool_burn(struct scry_pool *p, uint32_t lane)
+void scry_pool_burn(struct scry_pool *p, uint32_t child_buffer)
 {
-	struct scry_control *c = scry_pool_control(p, lane);
+	struct scry_control *c = scry_pool_control(p, child_buffer);
 
-	p->burnt |= 1ull << lane;
+	p->burnt |= 1ull << child_buffer;
 	c->lease_end_tsc = 0;
 	__atomic_store_n(&c->lease_tsc, 0, __ATOMIC_RELEASE);
 }
 
-void scry_pool_seen(struct scry_pool *p, uint32_t lane, bool is_known)
+void scry_pool_seen(struct scry_pool *p, uint32_t child_buffer, bool is_known)
 {
-	struct scry_control *c = scry_pool_control(p, lane);
+	struct scry_control *c = scry_pool_control(p, child_buffer);
 
 	if (!is_known) /* nobody can name whose it is */
-		scry_pool_burn(p, lane);
+		scry_pool_burn(p, child_buffer);
 	__atomic_store_n(&c->owner_pid, (uint32_t)getpid(), __ATOMIC_RELEASE);
 	syscall(SYS_futex, &c->owner_pid, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
@@ -159,7 +160,7 @@ int scry_pool_announce(struct scry_pool *p, struct scry_inject *inj,
 		       const struct scry_agent_frames *frames)
 {
 	const struct scry_follow f = {
-		.lanes = (struct scry_child_buffers *)p->address,
+		.child_buffers = (struct scry_child_buffers *)p->address,
 		.nonce = p->nonce,
 		.frames = *frames,
 		.sets = p->most,
@@ -170,7 +171,8 @@ int scry_pool_announce(struct scry_pool *p, struct scry_inject *inj,
 	int r = scry_edit_poke(inj->mem.fd, at + after, (const char *)&f + after,
 			       sizeof(f) - after);
 
-	return r < 0 ? r : scry_edit_poke(inj->mem.fd, at, &f.lanes, sizeof(f.lanes));
+	return r < 0 ? r
+		     : scry_edit_poke(inj->mem.fd, at, &f.child_buffers, sizeof(f.child_buffers));
 }
 
 void scry_pool_follow(struct scry_pool *p, uint32_t watch)
@@ -178,10 +180,10 @@ void scry_pool_follow(struct scry_pool *p, uint32_t watch)
 	__atomic_store_n(&p->head->follow, watch, __ATOMIC_SEQ_CST);
 }
 
-struct scry_control *scry_pool_control(const struct scry_pool *p, uint32_t lane)
+struct scry_control *scry_pool_control(const struct scry_pool *p, uint32_t child_buffer)
 {
 	return (struct scry_control *)((char *)p->head + SCRY_PAGE +
-				       lane * SCRY_CHILD_BUFFER_BYTES);
+				       child_buffer * SCRY_CHILD_BUFFER_BYTES);
 }
 
 void scry_pool_lease(struct scry_pool *p, uint64_t lease_tsc, uint64_t lease_end_tsc)
@@ -197,19 +199,19 @@ void scry_pool_lease(struct scry_pool *p, uint64_t lease_tsc, uint64_t lease_end
 }
 
 /* Any of its set. */
-static bool is_burnt(const struct scry_pool *p, uint32_t lane)
+static bool is_burnt(const struct scry_pool *p, uint32_t child_buffer)
 {
 	bool is = false;
 
-	for (uint32_t i = lane % p->sets; i < SCRY_CHILD_BUFFERS && !is; i += p->sets)
+	for (uint32_t i = child_buffer % p->sets; i < SCRY_CHILD_BUFFERS && !is; i += p->sets)
 		is = p->burnt >> i & 1;
 	return is;
 }
 
-bool scry_pool_is_taken(const struct scry_pool *p, uint32_t lane)
+bool scry_pool_is_taken(const struct scry_pool *p, uint32_t child_buffer)
 {
-	return lane < p->sets && !is_burnt(p, lane) &&
-	       __atomic_load_n(&p->head->taken[lane], __ATOMIC_SEQ_CST) != 0;
+	return child_buffer < p->sets && !is_burnt(p, child_buffer) &&
+	       __atomic_load_n(&p->head->taken[child_buffer], __ATOMIC_SEQ_CST) != 0;
 }
 
 static void clean(struct scry_control *c)
@@ -224,13 +226,13 @@ static void clean(struct scry_control *c)
 	memset(scry_account_of(c), 0, sizeof(struct scry_account));
 }
 
-void scry_pool_free(struct scry_pool *p, uint32_t lane)
+void scry_pool_free(struct scry_pool *p, uint32_t child_buffer)
 {
-	if (is_burnt(p, lane)) /* somebody may still write there */
+	if (is_burnt(p, child_buffer)) /* somebody may still write there */
 		return;
-	for (uint32_t i = lane; i < SCRY_CHILD_BUFFERS; i += p->sets)
+	for (uint32_t i = child_buffer; i < SCRY_CHILD_BUFFERS; i += p->sets)
 		clean(scry_pool_control(p, i));
-	__atomic_store_n(&p->head->taken[lane], 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&p->head->taken[child_buffer], 0, __ATOMIC_SEQ_CST);
 }
 
 /* No sentence anywhere: that a process is somebody else's, or gone, is the usual answer. */
@@ -239,18 +241,19 @@ int scry_pool_ask(const struct scry_pool *p, pid_t pid, struct scry_claim *ret)
 	struct scry_mem mem = {.fd = -1};
 	struct scry_follow follow;
 	uint64_t magic;
-	int r = p->is_told ? -EACCES : scry_mem_open(&mem, pid, 0);
+	int r = p->names_owners ? -EACCES : scry_mem_open(&mem, pid, 0);
 
 	/* only what passes: who waits for an answer that never comes waits for ever */
 	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM || r == -EINTR || r == -EAGAIN) {
 		scry_error_clear();
 		return -EAGAIN;
 	}
-	if (r == 0 && (scry_mem_u64(&mem, p->text, &magic) < 0 || magic != SCRY_AGENT_MAGIC ||
-		       scry_mem_read(&mem, p->data + offsetof(struct scry_agent_data, follow),
-				     &follow, offsetof(struct scry_follow, frames)) < 0 ||
-		       (uint64_t)follow.lanes != p->address || follow.nonce != p->nonce ||
-		       scry_mem_read(&mem, p->gate + SCRY_CLAIM_OFFSET, ret, sizeof(*ret)) < 0))
+	if (r == 0 &&
+	    (scry_mem_u64(&mem, p->text, &magic) < 0 || magic != SCRY_AGENT_MAGIC ||
+	     scry_mem_read(&mem, p->data + offsetof(struct scry_agent_data, follow), &follow,
+			   offsetof(struct scry_follow, frames)) < 0 ||
+	     (uint64_t)follow.child_buffers != p->address || follow.nonce != p->nonce ||
+	     scry_mem_read(&mem, p->state_page + SCRY_CLAIM_OFFSET, ret, sizeof(*ret)) < 0))
 		r = -ENOENT;
 	scry_mem_close(&mem);
 	scry_error_clear();
@@ -260,11 +263,12 @@ int scry_pool_ask(const struct scry_pool *p, pid_t pid, struct scry_claim *ret)
 bool scry_pool_is_descendant(const struct scry_pool *p, pid_t pid)
 {
 	struct scry_mem mem = {.fd = -1};
-	struct scry_state_page gate = {.open = 1};
+	struct scry_state_page state_page = {.open = 1};
 	struct scry_claim claim;
 	bool r = scry_pool_ask(p, pid, &claim) == 0 && !claim.owned &&
 		 scry_mem_open(&mem, pid, 0) == 0 &&
-		 scry_mem_read(&mem, p->gate, &gate, sizeof(gate)) == 0 && !gate.open;
+		 scry_mem_read(&mem, p->state_page, &state_page, sizeof(state_page)) == 0 &&
+		 !state_page.open;
 
 	scry_mem_close(&mem);
 	scry_error_clear();

@@ -41,8 +41,8 @@ static void refresh(struct scry_control *c, uint64_t until, bool is_late)
 	if (lease < until)
 		__atomic_compare_exchange_n(&c->lease_tsc, &lease, until, false, __ATOMIC_RELEASE,
 					    __ATOMIC_RELAXED);
-	if (is_late && __atomic_load_n(&c->track_waiting, __ATOMIC_RELAXED))
-		__atomic_add_fetch(&c->track_freed, 1, __ATOMIC_SEQ_CST);
+	if (is_late && __atomic_load_n(&c->buffer_waiting, __ATOMIC_RELAXED))
+		__atomic_add_fetch(&c->buffer_freed, 1, __ATOMIC_SEQ_CST);
 }
 
 /* The end of the lease is counted before the beat is looked at: who is stopped in between tells

@@ -245,7 +245,7 @@ static enum scry_x86_refusal emit(const struct scry_hook *row, uint64_t at,
 				 .spares_red_zone = row->spares_red_zone,
 				 .frees_rax = row->frees_rax,
 				 .at = at,
-				 .gate = slab->gate,
+				 .state_page = slab->state_page,
 				 .counter = slab->counters + 8ull * row->counter,
 				 .literal = slab->code + 8ull * (1 + row->handler),
 				 .cookie = row->to.cookie,
@@ -277,7 +277,7 @@ static uint64_t next_group(struct scry_hooks *h, size_t *i, size_t *ret_end, siz
 	for (n = *i; n < h->count; n++) {
 		struct scry_hook *row = &h->rows[n];
 		const uint64_t page = row->address & ~(uint64_t)(SCRY_PAGE - 1);
-		const struct scry_slab here = {.code = page, .gate = page, .counters = page};
+		const struct scry_slab here = {.code = page, .state_page = page, .counters = page};
 		enum scry_x86_refusal refusal;
 
 		if (!row->way || row->has_stub)

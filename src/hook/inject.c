@@ -32,7 +32,7 @@
 enum work {
 	WORK_MAP,
 	WORK_REHOME,
-	WORK_LANES,
+	WORK_STREAMS,
 	WORK_SLAB,
 	WORK_CALL,
 	WORK_REVIVE,
@@ -129,23 +129,23 @@ static int map_first(struct scry_inject *inj, struct place *at, const struct scr
 	return r == -EAGAIN ? -EALREADY : r;
 }
 
-/* What a watch told the agent of lanes is over: children are not followed, and this process records
- * by `control`, its own page. */
-static int forget_lanes(struct scry_inject *inj, uint64_t control)
+/* What a watch told the agent of child buffers is over: children are not followed, and this process
+ * records by `control`, its own page. */
+static int forget_child_buffers(struct scry_inject *inj, uint64_t control)
 {
 	const struct scry_claim none = {0};
-	const uint64_t no_lanes = 0;
+	const uint64_t no_child_buffers = 0;
 	int fd = inj->mem.fd;
 	int r = scry_edit_poke(fd,
 			       inj->data + offsetof(struct scry_agent_data, follow) +
-				       offsetof(struct scry_follow, lanes),
-			       &no_lanes, sizeof(no_lanes));
+				       offsetof(struct scry_follow, child_buffers),
+			       &no_child_buffers, sizeof(no_child_buffers));
 
 	if (r == 0)
 		r = scry_edit_poke(fd, inj->data + offsetof(struct scry_agent_data, control),
 				   &control, sizeof(control));
 	if (r == 0)
-		r = scry_edit_poke(fd, inj->gate + SCRY_CLAIM_OFFSET, &none, sizeof(none));
+		r = scry_edit_poke(fd, inj->state_page + SCRY_CLAIM_OFFSET, &none, sizeof(none));
 	return r;
 }
 
@@ -171,7 +171,8 @@ static int switch_off_parts(const struct scry_inject *inj)
 	return r;
 }
 
-/* Whatever the agent's handler touches with its gate shut lies before the tail from now on. */
+/* Whatever the agent's handler touches with its state page closed lies before the tail from now on.
+ */
 static int retire(struct scry_inject *inj, struct scry_tracee *t, const struct scry_call *how)
 {
 	const struct scry_shared_head aside = {0};
@@ -180,7 +181,7 @@ static int retire(struct scry_inject *inj, struct scry_tracee *t, const struct s
 	if (r == 0)
 		r = switch_off_parts(inj);
 	if (r == 0)
-		r = forget_lanes(inj, inj->header.aside);
+		r = forget_child_buffers(inj, inj->header.aside);
 	return r < 0 ? r : scry_agent_retire(&inj->header, t, how);
 }
 
@@ -201,7 +202,7 @@ static int do_work(struct scry_inject *inj, struct place *at, enum work work, in
 					 ret_fd);
 	if (work == WORK_OPEN)
 		return scry_agent_open(&inj->header, scry_parts_missing(inj, inj->parts), t, &how);
-	if (work == WORK_LANES)
+	if (work == WORK_STREAMS)
 		return scry_agent_map_child_buffers(&inj->header, t, &how, ret_fd);
 	if (work == WORK_SLAB)
 		return scry_agent_map_slab(&inj->header,
@@ -320,7 +321,7 @@ static int write_agent(struct scry_inject *inj)
 	int r = scry_parts_write(inj, inj->parts);
 
 	if (r == 0)
-		r = inj->adopted ? forget_lanes(inj, h->shared)
+		r = inj->adopted ? forget_child_buffers(inj, h->shared)
 				 : scry_edit_poke(inj->mem.fd, inj->data, fields, sizeof(fields));
 	h->stage = SCRY_AGENT_READY;
 	return r < 0 ? r : scry_agent_write_header(h, inj->mem.fd);
@@ -328,7 +329,7 @@ static int write_agent(struct scry_inject *inj)
 
 static void set_addresses(struct scry_inject *inj)
 {
-	inj->gate = scry_agent_state_page(&inj->header);
+	inj->state_page = scry_agent_state_page(&inj->header);
 	inj->data = inj->header.image + scry_agent_source_symbol("scry_agent");
 }
 
@@ -398,31 +399,33 @@ static int look_for_agent(struct scry_inject *inj, struct scry_tracee *held)
 		     : scry_maps_read(inj->proc->pid, &inj->maps);
 }
 
-/* The control page of a new, or newly housed, agent goes on where the agent's own gate page stands.
+/* The control page of a new, or newly housed, agent goes on where the agent's own process state
+ * page stands.
  */
 static int fill_control(struct scry_inject *inj)
 {
 	struct scry_control *c = inj->control;
-	struct scry_state_page gate;
-	int r = scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate));
+	struct scry_state_page state_page;
+	int r = scry_mem_read(&inj->mem, inj->state_page, &state_page, sizeof(state_page));
 
 	if (r < 0)
 		return r;
 	c->abi = SCRY_AGENT_ABI;
-	c->head = c->tail = gate.head;
-	c->armed = gate.taken;
+	c->head = c->tail = state_page.head;
+	c->armed = state_page.taken;
 	c->taken[0] = 1;
 	c->magic = SCRY_CONTROL_MAGIC;
-	gate.ring = inj->header.shared + SCRY_SHARED_HEAD;
-	gate.at = gate.segment = 0;
-	gate.end = SCRY_SEGMENT_WORDS;
-	gate.until_lease_check = 1;
-	gate.open = 1;
-	r = scry_edit_poke(inj->mem.fd, inj->gate + offsetof(struct scry_state_page, segment),
-			   &gate.segment, sizeof(gate.segment));
+	state_page.ring = inj->header.shared + SCRY_SHARED_HEAD;
+	state_page.at = state_page.segment = 0;
+	state_page.end = SCRY_SEGMENT_WORDS;
+	state_page.until_lease_check = 1;
+	state_page.open = 1;
+	r = scry_edit_poke(inj->mem.fd, inj->state_page + offsetof(struct scry_state_page, segment),
+			   &state_page.segment, sizeof(state_page.segment));
 	if (r == 0)
-		r = scry_edit_poke(inj->mem.fd, inj->gate + offsetof(struct scry_state_page, ring),
-				   &gate.ring,
+		r = scry_edit_poke(inj->mem.fd,
+				   inj->state_page + offsetof(struct scry_state_page, ring),
+				   &state_page.ring,
 				   offsetof(struct scry_state_page, frames) -
 					   offsetof(struct scry_state_page, ring));
 	return r;
@@ -432,15 +435,15 @@ static int fill_control(struct scry_inject *inj)
  * event. */
 static int quiet(struct scry_inject *inj)
 {
-	struct scry_state_page gate = {.handling = 1};
+	struct scry_state_page state_page = {.handling = 1};
 	int r = scry_inject_want(inj, 0);
 
-	for (int i = 0; i < 1000 && r == 0 && gate.handling; i++) {
-		r = scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate));
-		if (r == 0 && gate.handling)
+	for (int i = 0; i < 1000 && r == 0 && state_page.handling; i++) {
+		r = scry_mem_read(&inj->mem, inj->state_page, &state_page, sizeof(state_page));
+		if (r == 0 && state_page.handling)
 			nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 	}
-	if (r == 0 && gate.handling)
+	if (r == 0 && state_page.handling)
 		return scry_fail(-EBUSY,
 				 "an event of the last watch is still being handled in process %d; "
 				 "fix: try again",
@@ -627,20 +630,22 @@ int scry_inject_child_buffers(struct scry_inject *inj, struct scry_tracee *held,
 	scry_maps_done(&inj->maps);
 	r = scry_maps_read(inj->proc->pid, &inj->maps);
 	if (r == 0 && !scry_agent_has_child_buffers(h, &inj->maps)) {
-		h->lanes_size = SCRY_CHILD_BUFFERS_BYTES;
-		h->lanes = scry_maps_gap(&inj->maps, h->text, h->lanes_size, 1ull << 46);
-		if (!h->lanes)
+		h->child_buffers_size = SCRY_CHILD_BUFFERS_BYTES;
+		h->child_buffers =
+			scry_maps_gap(&inj->maps, h->text, h->child_buffers_size, 1ull << 46);
+		if (!h->child_buffers)
 			return scry_fail(-ENOMEM,
 					 "no free address space for the child buffers of forks");
 		r = scry_agent_write_header(h, inj->mem.fd);
 	}
-	return r < 0 ? r : in_thread(inj, held, WORK_LANES, ret_fd);
+	return r < 0 ? r : in_thread(inj, held, WORK_STREAMS, ret_fd);
 }
 
-int scry_inject_follow(struct scry_inject *inj, const struct scry_inject *root, uint64_t *lane)
+int scry_inject_follow(struct scry_inject *inj, const struct scry_inject *root,
+		       uint64_t *child_buffer)
 {
 	const struct scry_proc *proc = inj->proc;
-	struct scry_control *c = (struct scry_control *)lane;
+	struct scry_control *c = (struct scry_control *)child_buffer;
 	int r = scry_mem_open(&inj->mem, proc->pid, 1);
 
 	if (r < 0)
@@ -650,11 +655,11 @@ int scry_inject_follow(struct scry_inject *inj, const struct scry_inject *root, 
 	inj->header = root->header;
 	inj->max_pause_ns = root->max_pause_ns;
 	inj->purpose = root->purpose;
-	inj->gate = root->gate;
+	inj->state_page = root->state_page;
 	inj->data = root->data;
 	inj->adopted = inj->is_borrowed = inj->has_call_stack = true;
 	inj->control = c;
-	inj->ring = lane + SCRY_SHARED_HEAD / 8;
+	inj->ring = child_buffer + SCRY_SHARED_HEAD / 8;
 	r = scry_own_claim(inj);
 	if (r == 0)
 		r = scry_edit_open(&inj->edit, &inj->mem, scry_agent_journal(&inj->header));
@@ -665,8 +670,9 @@ int scry_inject_follow(struct scry_inject *inj, const struct scry_inject *root, 
 
 int scry_inject_want(struct scry_inject *inj, uint32_t watch)
 {
-	return scry_edit_poke(inj->mem.fd, inj->gate + offsetof(struct scry_state_page, wanted),
-			      &watch, sizeof(watch));
+	return scry_edit_poke(inj->mem.fd,
+			      inj->state_page + offsetof(struct scry_state_page, wanted), &watch,
+			      sizeof(watch));
 }
 
 uint64_t scry_inject_symbol(const struct scry_inject *inj, const char *name)

@@ -36,19 +36,19 @@ struct scry_inject {
 	bool only_adopt;		 /* set by the caller: do not map a new agent */
 	uint32_t parts;			 /* likewise: enum scry_agent_part beside the core */
 	bool adopted, removed_part;	 /* it was there before; an incomplete one was taken out */
-	bool is_borrowed;		 /* the shared mapping is a lane of another's pool */
-	bool is_shared;			 /* set by the caller: several instruments use it */
-	bool has_channels, vm_is_told;	 /* by this watch: hook/threads.h, all of scry_agent_vm */
-	bool has_call_stack;		 /* the agent's: see hook/hold.h */
-	uint64_t spare_stack;		 /* until then; of a patch (hook/lasting.h), or 0 */
-	uint64_t lent_stack;		 /* of a thread's own, see scry_stack_spare; or 0 */
+	bool is_borrowed;		/* the shared mapping is a child buffer of another's pool */
+	bool is_shared;			/* set by the caller: several instruments use it */
+	bool has_channels, vm_is_known; /* by this watch: hook/threads.h, all of scry_agent_vm */
+	bool has_call_stack;		/* the agent's: see hook/hold.h */
+	uint64_t spare_stack;		/* until then; of a patch (hook/lasting.h), or 0 */
+	uint64_t lent_stack;		/* of a thread's own, see scry_stack_spare; or 0 */
 	bool lasts, hides, hunts, is_too_large; /* what is changed stays; see hook/hidden.h */
 	struct scry_stw_hunt hunt;		/* 0 bytes: for processes on the same memory only */
 	struct scry_control *control;		/* the shared mapping, in our own address space */
 	uint64_t *ring;
 	uint64_t *counters[SCRY_SLABS_MAX]; /* of the slabs that we mapped, the same */
 	uint64_t counted[SCRY_SLABS_MAX];   /* counters in use */
-	uint64_t gate, data; /* addresses in the target; data: struct scry_agent_data */
+	uint64_t state_page, data; /* addresses in the target; data: struct scry_agent_data */
 	struct scry_edit edit;
 	struct scry_undo_report older;	 /* what a scry that died had left, put back on entering */
 	struct scry_undo_report settled; /* what scry_shadow_settle has put back */
@@ -110,15 +110,15 @@ int scry_inject_trap(struct scry_inject *inj, struct scry_tracee *held);
 /* Opens places of parts: for scry_parts_need (hook/parts.h). */
 int scry_inject_open(struct scry_inject *inj, struct scry_tracee *held, uint32_t parts);
 
-/* Maps a fresh pool of lanes (wire/child_buffers.h) into an entered process, in `held` or in a
- * thread held for it. *ret_fd (caller closes) opens it. 0 or -errno with a sentence. */
+/* Maps a fresh pool of child buffers (wire/child_buffers.h) into an entered process, in `held` or
+ * in a thread held for it. *ret_fd (caller closes) opens it. 0 or -errno with a sentence. */
 int scry_inject_child_buffers(struct scry_inject *inj, struct scry_tracee *held, int *ret_fd);
 
 /*
- * The other way in: a fork child of `root` that has taken a lane, whose control page lies at `lane`
- * in our address space. After scry_inject_lock; nobody is stopped. 0 or -errno.
+ * The other way in: a fork child of `root` that has taken a child buffer, whose control page lies
+ * at `*buffer` in our address space. After scry_inject_lock; nobody is stopped. 0 or -errno.
  */
-int scry_inject_follow(struct scry_inject *inj, const struct scry_inject *root, uint64_t *lane);
+int scry_inject_follow(struct scry_inject *inj, const struct scry_inject *root, uint64_t *buffer);
 /* Runs an exported void(void) function of the agent in thread `tid`. -EAGAIN: it cannot be used. */
 int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol);
 /* Run-time address of an exported symbol of the agent. */

@@ -3,7 +3,7 @@
  * process ends, in fork children too.
  *
  * A patch has memory of its own (wire/patch.h), near the code that it changes: head, journal, the
- * code that changed places lead to, data. Nothing of it needs a keeper, lease or gate, or the
+ * code that changed places lead to, data. Nothing of it needs a keeper, lease or state page, or the
  * agent; that is mapped only while a patch is put in or taken out, for the calls that map memory
  * and for the claim to the process. No watch's end gives it back. Its journal is its own: a watch
  * undoes none of its changes, and cannot change the same bytes, as it expects the file's there.

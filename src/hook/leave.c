@@ -309,12 +309,12 @@ static bool stands_on_ours(const struct scry_inject *inj, const struct scry_stw 
 static bool is_quiet(struct scry_inject *inj, const struct scry_stw *w)
 {
 	struct scry_agent_state state;
-	struct scry_state_page gate;
+	struct scry_state_page state_page;
 
 	return !scry_inject_is_inside(inj, w) && !is_about_to_call(inj, w) &&
 	       scry_inject_state(inj, &state) == 0 && !state.forking &&
-	       scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate)) == 0 && !gate.inflight &&
-	       !gate.handling && !gate.births;
+	       scry_mem_read(&inj->mem, inj->state_page, &state_page, sizeof(state_page)) == 0 &&
+	       !state_page.inflight && !state_page.handling && !state_page.births;
 }
 
 /* The same of what an idle agent does not have. */
@@ -342,7 +342,7 @@ static bool lets_go(const struct scry_inject *inj)
 
 	return scry_inject_state(inj, &state) == 0 &&
 	       (state.jobs_registered != state.jobs_run || (state.hooked && state.handler)) &&
-	       scry_mem_read(&inj->mem, inj->gate + offsetof(struct scry_state_page, wanted),
+	       scry_mem_read(&inj->mem, inj->state_page + offsetof(struct scry_state_page, wanted),
 			     &wanted, sizeof(wanted)) == 0 &&
 	       !wanted;
 }
@@ -413,7 +413,7 @@ struct leaving {
 /* Has nothing ever led to it? */
 static bool was_never_entered(const struct scry_inject *inj)
 {
-	return !inj->adopted && !inj->vm_is_told && !inj->header.slab_count &&
+	return !inj->adopted && !inj->vm_is_known && !inj->header.slab_count &&
 	       !(inj->edit.mem && inj->edit.count);
 }
 
@@ -598,7 +598,7 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 
 	*report = (struct scry_undo_report){0};
 	*ret_left = scry_agent_bytes(h);
-	scry_threads_stop(inj); /* who waits for a track waits no more */
+	scry_threads_stop(inj); /* who waits for a thread buffer waits no more */
 	if (r < 0)		/* what it left stands, and does nothing */
 		return r;
 	scry_undo_add(report, &inj->settled);

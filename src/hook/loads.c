@@ -60,15 +60,15 @@ static void *listen_to(void *arg)
 {
 	struct scry_loads *l = arg;
 	struct scry_control *c = l->control;
-	uint32_t told = __atomic_load_n(&c->load_seq, __ATOMIC_ACQUIRE);
+	uint32_t known = __atomic_load_n(&c->load_seq, __ATOMIC_ACQUIRE);
 
 	while (!atomic_load(&l->shall_end)) {
 		uint32_t seq = __atomic_load_n(&c->load_seq, __ATOMIC_ACQUIRE);
 		bool is_open = seq != __atomic_load_n(&c->load_done, __ATOMIC_ACQUIRE);
 		const struct timespec nap = {.tv_nsec = is_open ? BEAT_NS : LISTEN_NS};
 
-		if (seq != told && write(l->fd, &(uint64_t){1}, 8) == 8) {
-			told = seq;
+		if (seq != known && write(l->fd, &(uint64_t){1}, 8) == 8) {
+			known = seq;
 			continue;
 		}
 		if (is_open)
@@ -199,7 +199,8 @@ static int lead(struct scry_hooks *h, struct scry_inject *inj, struct scry_trace
 
 static int set_loads(struct scry_inject *inj, uint32_t on)
 {
-	return scry_edit_poke(inj->mem.fd, inj->gate + offsetof(struct scry_state_page, loads), &on,
+	return scry_edit_poke(inj->mem.fd,
+			      inj->state_page + offsetof(struct scry_state_page, loads), &on,
 			      sizeof(on));
 }
 

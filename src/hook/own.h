@@ -1,10 +1,10 @@
 /*
  * Who may edit a process: one scry at a time, whatever namespaces it runs in.
  *
- * The claim lies in the agent's gate page: private, and wiped in fork children. It is looked at and
- * written while the process's first thread (that lives) is ours by ptrace, which is exclusive
- * everywhere. It is good as long as the lease is fresh: who is killed, or stopped for long, loses
- * it, and finds out before the next change.
+ * The claim lies in the agent's process state page: private, and wiped in fork children. It is
+ * looked at and written while the process's first thread (that lives) is ours by ptrace, which is
+ * exclusive everywhere. It is good as long as the lease is fresh: who is killed, or stopped for
+ * long, loses it, and finds out before the next change.
  *
  * The abstract socket (scry_inject_lock) is a hint: it says at once, before anything is held, that
  * another one is at work in the same network namespace. Anybody can bind its name, so it is

@@ -17,25 +17,26 @@
 int scry_ring_open(struct scry_ring *r, struct scry_inject *inj)
 {
 	struct scry_control *c = inj->control;
-	struct scry_state_page gate;
-	int err = scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate));
+	struct scry_state_page state_page;
+	int err = scry_mem_read(&inj->mem, inj->state_page, &state_page, sizeof(state_page));
 
 	if (err)
 		return scry_fail(err, "process %d is gone", inj->proc->pid);
-	if (gate.segment >= SCRY_SEGMENTS || gate.at / SCRY_SEGMENT_WORDS > SCRY_SEGMENTS)
+	if (state_page.segment >= SCRY_SEGMENTS ||
+	    state_page.at / SCRY_SEGMENT_WORDS > SCRY_SEGMENTS)
 		return scry_fail(-EIO, "the ring in process %d is damaged; fix: scry undo -p %d",
 				 inj->proc->pid, inj->proc->pid);
 	*r = (struct scry_ring){
 		.control = c,
 		.words = inj->ring,
-		.tail = gate.head,
-		.segment = gate.segment,
-		.at = (uint32_t)(gate.at - (uint64_t)gate.segment * SCRY_SEGMENT_WORDS),
+		.tail = state_page.head,
+		.segment = state_page.segment,
+		.at = (uint32_t)(state_page.at - (uint64_t)state_page.segment * SCRY_SEGMENT_WORDS),
 	};
-	c->head = c->tail = gate.head;
+	c->head = c->tail = state_page.head;
 	for (uint32_t i = 0; i < SCRY_SEGMENTS; i++) {
 		c->segments[i].used = 0;
-		c->taken[i] = i == gate.segment;
+		c->taken[i] = i == state_page.segment;
 	}
 	return r->at <= SCRY_SEGMENT_WORDS ? 0 : -EIO;
 }

@@ -28,8 +28,8 @@ struct scry_ring {
  * scry_inject_enter, before a watch is wanted. 0 or -errno: the target is gone. */
 int scry_ring_open(struct scry_ring *r, struct scry_inject *inj);
 
-/* Begins at the first word ever written to a lane (wire/child_buffers.h), which was clean when
- * taken. */
+/* Begins at the first word ever written to a child buffer (wire/child_buffers.h), which was clean
+ * when taken. */
 void scry_ring_open_child_buffer(struct scry_ring *r, struct scry_control *control,
 				 const uint64_t *words);
 

@@ -30,8 +30,8 @@ static void put_count(struct out *o, const struct scry_stub *s)
 {
 	if (!s->frees_rax)
 		put(o, "\x50", 1);	       /* push %rax */
-	put(o, "\x9f\x0f\x90\xc0\x80\x3d", 6); /* lahf; seto %al; cmpb $0, gate(%rip) */
-	put_rel32(o, s->gate, 1);
+	put(o, "\x9f\x0f\x90\xc0\x80\x3d", 6); /* lahf; seto %al; cmpb $0, state page(%rip) */
+	put_rel32(o, s->state_page, 1);
 	put(o, "\x00\x74\x08", 3);     /* je over the next */
 	put(o, "\xf0\x48\xff\x05", 4); /* lock incq counter(%rip) */
 	put_rel32(o, s->counter, 0);
@@ -96,7 +96,7 @@ enum scry_x86_refusal scry_stub_emit(const struct scry_stub *s, struct scry_stub
 	enum scry_x86_refusal r = SCRY_X86_OK;
 
 	if ((s->kind == SCRY_HOOK_COUNT &&
-	     (!scry_x86_reaches(s->at, s->gate) || !scry_x86_reaches(s->at, s->counter))) ||
+	     (!scry_x86_reaches(s->at, s->state_page) || !scry_x86_reaches(s->at, s->counter))) ||
 	    (s->kind != SCRY_HOOK_COUNT && !scry_x86_reaches(s->at, s->literal)))
 		return SCRY_X86_REACH;
 	ret->copy_at = 0;

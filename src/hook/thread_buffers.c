@@ -28,7 +28,7 @@
 #define STEP_NS 100000000ull	  /* from look to look; more, and we were held up */
 #define LOOK_HURRY_NS 20000000ull /* when half of the pool is in use */
 
-static uint64_t last_id; /* of all tracks: two may feed one stream, one after the other */
+static uint64_t last_id; /* of all thread buffers: two may feed one stream, one after the other */
 
 struct thread {
 	uint64_t id; /* 0: a free row */
@@ -91,7 +91,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-static struct scry_thread_buffer *track_of(const struct scry_thread_buffers *t, uint32_t i)
+static struct scry_thread_buffer *buffer_of(const struct scry_thread_buffers *t, uint32_t i)
 {
 	return (struct scry_thread_buffer *)(t->words + (size_t)i * SCRY_THREAD_BUFFER_WORDS);
 }
@@ -104,16 +104,16 @@ static enum scry_thread_buffer_state state_of(uint64_t word)
 /* The agent may take it again. Only we change what is closed. */
 static void give_back(struct scry_thread_buffers *t, uint32_t i)
 {
-	struct scry_thread_buffer *track = track_of(t, i);
+	struct scry_thread_buffer *buffer = buffer_of(t, i);
 	struct place *p = &t->places[i];
 	uint64_t state = p->state;
 
 	if (p->row)
 		t->threads[p->row - 1].held--;
 	*p = (struct place){0};
-	__atomic_store_n(&track->head, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&track->stamping, 0, __ATOMIC_RELAXED);
-	if (__atomic_compare_exchange_n(&track->state, &state,
+	__atomic_store_n(&buffer->head, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&buffer->stamping, 0, __ATOMIC_RELAXED);
+	if (__atomic_compare_exchange_n(&buffer->state, &state,
 					(state & ~3ull) | SCRY_THREAD_BUFFER_FREE, false,
 					__ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
 		t->freed++;
@@ -127,24 +127,24 @@ static void wake(struct scry_thread_buffers *t)
 
 	if (!t->freed)
 		return;
-	__atomic_add_fetch(&c->track_freed, t->freed, __ATOMIC_SEQ_CST);
+	__atomic_add_fetch(&c->buffer_freed, t->freed, __ATOMIC_SEQ_CST);
 	t->freed = 0;
-	if (__atomic_exchange_n(&c->track_waiting, 0, __ATOMIC_SEQ_CST))
-		syscall(SYS_futex, &c->track_freed, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	if (__atomic_exchange_n(&c->buffer_waiting, 0, __ATOMIC_SEQ_CST))
+		syscall(SYS_futex, &c->buffer_freed, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 /* Those that an earlier keeper left closed are freed; open ones go on behind their head. */
 static void pass_over(struct scry_thread_buffers *t)
 {
 	for (uint32_t i = 0; i < SCRY_THREAD_BUFFERS; i++) {
-		struct scry_thread_buffer *track = track_of(t, i);
+		struct scry_thread_buffer *buffer = buffer_of(t, i);
 		struct place *p = &t->places[i];
 
-		p->state = __atomic_load_n(&track->state, __ATOMIC_ACQUIRE);
+		p->state = __atomic_load_n(&buffer->state, __ATOMIC_ACQUIRE);
 		if (state_of(p->state) == SCRY_THREAD_BUFFER_FREE) {
 			*p = (struct place){0};
 		} else if (state_of(p->state) == SCRY_THREAD_BUFFER_OPEN) {
-			p->at = __atomic_load_n(&track->head, __ATOMIC_ACQUIRE);
+			p->at = __atomic_load_n(&buffer->head, __ATOMIC_ACQUIRE);
 			p->is_bad = p->at > ROOM;
 		} else {
 			give_back(t, i);
@@ -270,7 +270,7 @@ static uint32_t tid_of(const struct scry_thread_buffers *t, const struct scry_th
 		tid = 0;
 	if (!tid && t->tid_of)
 		tid = t->tid_of(t->tid_arg, head->thread);
-	return tid ? tid : (uint32_t)t->control->lane_pid;
+	return tid ? tid : (uint32_t)t->control->child_pid;
 }
 
 /* The row of a thread, + 1; 0: there are too many. */
@@ -376,10 +376,10 @@ static void look_for_ended(struct scry_thread_buffers *t)
 /* segments */
 
 /* Reads `stamping` and then the head; waits a little for a record to be written to its end. */
-static bool is_stamping(const struct scry_thread_buffer *track)
+static bool is_stamping(const struct scry_thread_buffer *buffer)
 {
 	for (int i = 0; i < SPINS; i++) {
-		if (!__atomic_load_n(&track->stamping, __ATOMIC_ACQUIRE))
+		if (!__atomic_load_n(&buffer->stamping, __ATOMIC_ACQUIRE))
 			return false;
 		_mm_pause();
 	}
@@ -413,7 +413,7 @@ static void infer(struct scry_thread_buffers *t, uint32_t i)
 	struct place *p = &t->places[i];
 	struct scry_thread_buffer head;
 
-	memcpy(&head, track_of(t, i), sizeof(head));
+	memcpy(&head, buffer_of(t, i), sizeof(head));
 	p->serial = head.serial;
 	p->row = thread_row(t, &head);
 	if (!p->row) {
@@ -434,10 +434,10 @@ static bool is_sparing(const struct scry_thread_buffers *t)
 /* Looks at one segment; true: it has words, or an end, for `ret`. */
 static bool look(struct scry_thread_buffers *t, uint32_t i, uint64_t *low, struct piece *ret)
 {
-	struct scry_thread_buffer *track = track_of(t, i);
-	bool stamping = is_stamping(track);
-	uint64_t state = __atomic_load_n(&track->state, __ATOMIC_ACQUIRE);
-	uint32_t head = __atomic_load_n(&track->head, __ATOMIC_ACQUIRE);
+	struct scry_thread_buffer *buffer = buffer_of(t, i);
+	bool stamping = is_stamping(buffer);
+	uint64_t state = __atomic_load_n(&buffer->state, __ATOMIC_ACQUIRE);
+	uint32_t head = __atomic_load_n(&buffer->head, __ATOMIC_ACQUIRE);
 	struct place *p = &t->places[i];
 
 	if (state_of(state) == SCRY_THREAD_BUFFER_FREE) {
@@ -487,13 +487,13 @@ static int compare_pieces(const void *a, const void *b)
 /* Nobody writes to it any more: its thread is gone. */
 static void bury(struct scry_thread_buffers *t, uint32_t i)
 {
-	struct scry_thread_buffer *track = track_of(t, i);
+	struct scry_thread_buffer *buffer = buffer_of(t, i);
 	uint64_t state = t->places[i].state;
 
 	if (state_of(state) != SCRY_THREAD_BUFFER_OPEN)
 		return;
 	t->stats.unfinished += !t->has_ended && t->places[i].is_stamping;
-	if (__atomic_compare_exchange_n(&track->state, &state,
+	if (__atomic_compare_exchange_n(&buffer->state, &state,
 					(state & ~3ull) | SCRY_THREAD_BUFFER_DEAD, false,
 					__ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 		t->places[i].state = (state & ~3ull) | SCRY_THREAD_BUFFER_DEAD;
@@ -509,16 +509,16 @@ static int take_piece(struct scry_thread_buffers *t, const struct piece *piece,
 		      const struct taker *taker)
 {
 	struct place *p = &t->places[piece->segment];
-	struct scry_thread_buffer *track = track_of(t, piece->segment);
+	struct scry_thread_buffer *buffer = buffer_of(t, piece->segment);
 	struct thread *h = &t->threads[piece->row - 1];
 	struct scry_stream_words run = {.thread = h->id,
 					.tid = h->tid,
-					.begin_tick = p->at ? 0 : track->begin_tsc,
+					.begin_tick = p->at ? 0 : buffer->begin_tsc,
 					.words = t->copy,
 					.count = piece->head - p->at};
 	int r = 0;
 
-	memcpy(t->copy, (uint64_t *)track + SCRY_THREAD_BUFFER_HEAD + p->at, 8 * run.count);
+	memcpy(t->copy, (uint64_t *)buffer + SCRY_THREAD_BUFFER_HEAD + p->at, 8 * run.count);
 	p->at = piece->head;
 	t->stats.words += run.count;
 	if (run.count)
@@ -565,7 +565,7 @@ static int take_pieces(struct scry_thread_buffers *t, const struct piece *pieces
 }
 
 /* Says of those that have ended, and whose words are all given, that they have. */
-static int tell_ended(struct scry_thread_buffers *t, const struct taker *taker)
+static int report_ended(struct scry_thread_buffers *t, const struct taker *taker)
 {
 	int r = 0;
 
@@ -657,7 +657,7 @@ int scry_thread_buffers_take(struct scry_thread_buffers *t,
 	qsort(t->pieces, count, sizeof(t->pieces[0]), compare_pieces);
 	r = take_pieces(t, t->pieces, count, &taker);
 	if (r == 0)
-		r = tell_ended(t, &taker);
+		r = report_ended(t, &taker);
 	wake(t);
 	t->last_tsc = now;
 	t->watermark = low > t->watermark ? low : t->watermark;
@@ -666,7 +666,7 @@ int scry_thread_buffers_take(struct scry_thread_buffers *t,
 	_mm_lfence();
 	ret->now_tsc = __rdtsc(); /* what was copied may be younger than `now` */
 	ret->fill = t->closed ? (int)(1000 * t->closed / (t->closed + free_)) : 0;
-	t->stats.waits = t->control->track_waits;
+	t->stats.waits = t->control->buffer_waits;
 	return r;
 }
 

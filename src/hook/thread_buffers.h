@@ -1,6 +1,6 @@
 /*
- * The keeper's end of the tracks (wire/thread_buffers.h): copies what threads have published, in
- * each thread's order, gives read segments back and wakes those who wait for one.
+ * The keeper's end of the thread buffers (wire/thread_buffers.h): copies what threads have
+ * published, in each thread's order, gives read segments back and wakes those who wait for one.
  *
  * What is read is hostile: everything is copied first and then checked; what makes no sense is
  * counted, never followed. It says up to which TSC nothing older can come any more (the watermark),
@@ -47,15 +47,15 @@ struct scry_thread_buffers_stats {
 
 /*
  * `words` are the SCRY_RING_WORDS of `control` in our own address space (w->inj.ring, or those of a
- * lane), which must outlive this; `pid` for /proc, 0: not known yet. With `from_now` what stands in
- * the pool is passed over: an agent that an earlier scry left may have written it. A lane is read
- * from its first word on. -ENOMEM with a sentence.
+ * child buffer), which must outlive this; `pid` for /proc, 0: not known yet. With `from_now` what
+ * stands in the pool is passed over: an agent that an earlier scry left may have written it. A
+ * child buffer is read from its first word on. -ENOMEM with a sentence.
  */
 int scry_thread_buffers_new(struct scry_control *control, uint64_t *words, pid_t pid, bool from_now,
 			    struct scry_thread_buffers **ret);
 void scry_thread_buffers_free(struct scry_thread_buffers *t); /* NULL is legal */
 
-/* A lane's process is known now. */
+/* A child buffer's process is known now. */
 void scry_thread_buffers_identify(struct scry_thread_buffers *t, pid_t pid);
 
 /* Who is asked for the tid of a thread that does not know it, by its thread pointer: 0, nobody

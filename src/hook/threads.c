@@ -171,7 +171,7 @@ static int clear_shared(struct scry_inject *inj)
 	return r;
 }
 
-/* Nor of threads; and all tracks are free. */
+/* Nor of threads; and all thread buffers are free. */
 static int clear(struct scry_inject *inj, const struct scry_channel *to)
 {
 	int r = inj->adopted ? clear_shared(inj) : 0;
@@ -185,7 +185,7 @@ static int clear(struct scry_inject *inj, const struct scry_channel *to)
 		       sizeof(struct scry_thread_buffer));
 	to->control->head = 0;
 	to->control->lost = to->control->lost_lease = to->control->busy = 0;
-	to->control->track_waits = 0;
+	to->control->buffer_waits = 0;
 	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
 }
 
@@ -195,7 +195,7 @@ struct start {
 	uint32_t time_op;
 };
 
-static int tell_channel(struct scry_inject *inj, const struct start *start)
+static int give_channel(struct scry_inject *inj, const struct start *start)
 {
 	const struct scry_channel *to = start->to;
 	const struct scry_agent_channel channel = {
@@ -210,7 +210,7 @@ static int tell_channel(struct scry_inject *inj, const struct start *start)
 	return r;
 }
 
-static int tell(struct scry_inject *inj, const struct start *start, const struct who *whos,
+static int give(struct scry_inject *inj, const struct start *start, const struct who *whos,
 		size_t count)
 {
 	const bool is_first = count == 1 && !whos[0].fs;
@@ -224,7 +224,7 @@ static int tell(struct scry_inject *inj, const struct start *start, const struct
 	if (r == 0)
 		r = scry_edit_poke(inj->mem.fd, at + offsetof(struct scry_agent_tracking, none),
 				   &none, sizeof(none));
-	return r == 0 && start->to ? tell_channel(inj, start) : r;
+	return r == 0 && start->to ? give_channel(inj, start) : r;
 }
 _Static_assert(offsetof(struct scry_agent_tracking, first_tid) == 4, "written at once");
 
@@ -239,7 +239,7 @@ static int start_stopped(struct scry_inject *inj, const struct start *start,
 			w->threads[i].regs.fs_base,
 			(uint32_t)scry_proc_tid_inside(inj->proc->pid, w->threads[i].tid)};
 	if (whos)
-		r = tell(inj, start, whos, w->count);
+		r = give(inj, start, whos, w->count);
 	free(whos);
 	return r;
 }
@@ -276,7 +276,7 @@ static int begin(struct scry_inject *inj, const struct start *start, const struc
 		const struct who who = {held->regs.fs_base,
 					(uint32_t)scry_proc_tid_inside(inj->proc->pid, held->tid)};
 
-		return tell(inj, start, &who, 1);
+		return give(inj, start, &who, 1);
 	}
 	if (inj->adopted && !inj->has_channels)
 		scry_threads_stop(inj); /* who waits for a track of the older one comes out */
@@ -297,8 +297,8 @@ int scry_threads_start_table(struct scry_inject *inj, const struct scry_channel 
 
 	return r < 0 ? r
 		     : scry_edit_poke(inj->mem.fd,
-				      inj->gate + offsetof(struct scry_state_page, table), &table,
-				      sizeof(table));
+				      inj->state_page + offsetof(struct scry_state_page, table),
+				      &table, sizeof(table));
 }
 
 int scry_threads_clear_out(struct scry_inject *inj)

@@ -1,6 +1,7 @@
 /*
  * The agent's table of threads (agent/threads.h) from outside: made ready for a watch, and asked
- * who is inside a handler that calls out. For instruments that record into tracks. In the keeper.
+ * who is inside a handler that calls out. For instruments that record into thread buffers. In the
+ * keeper.
  */
 #ifndef SCRY_HOOK_THREADS_H
 #define SCRY_HOOK_THREADS_H
@@ -13,7 +14,8 @@
 
 /*
  * Where an instrument's handlers record: which of the agent's channels that is, and the pages.
- * These are the agent's own, or, in a watch of several instruments, and in a fork child, a lane's.
+ * These are the agent's own, or, in a watch of several instruments, and in a fork child, a child
+ * buffer's.
  */
 struct scry_channel {
 	enum scry_agent_channels number;
@@ -29,10 +31,10 @@ struct scry_channel scry_channel_own(const struct scry_inject *inj,
 /*
  * After scry_inject_enter, before hooks are on; nothing is recorded yet. In one stop, or in the
  * `held` thread of a program that is being started. What an older watch left in the table, in
- * the pool of tracks and in the control page's counts is cleared, when nobody is inside any more.
- * Finds out where threads keep their tid: at one offset from the thread pointer in all of them,
- * else it is not used. `time_op`: the instrument's record of a whole TSC. Tables that channels
- * share are cleared by the first one only. 0 or -errno with a sentence.
+ * the pool of thread buffers and in the control page's counts is cleared, when nobody is inside any
+ * more. Finds out where threads keep their tid: at one offset from the thread pointer in all of
+ * them, else it is not used. `time_op`: the instrument's record of a whole TSC. Tables that
+ * channels share are cleared by the first one only. 0 or -errno with a sentence.
  */
 int scry_threads_start(struct scry_inject *inj, const struct scry_channel *to,
 		       const struct scry_tracee *held, uint32_t time_op);
@@ -53,8 +55,8 @@ uint32_t scry_threads_tid(void *inj, uint64_t pointer);
 int scry_threads_record(struct scry_inject *inj, const struct scry_channel *to, bool is_on);
 void scry_threads_stop(struct scry_inject *inj);
 
-/* Until nobody is inside a handler of an older watch, whose lanes are about to go. 0 or -EBUSY with
- * a sentence. */
+/* Until nobody is inside a handler of an older watch, whose child buffers are about to go. 0 or
+ * -EBUSY with a sentence. */
 int scry_threads_clear_out(struct scry_inject *inj);
 
 /* Is a living thread inside a handler, its frame on the stack? With everybody stopped. True also

@@ -171,7 +171,7 @@ static int clear_old(const struct scry_inject *inj)
 	return r;
 }
 
-static int tell(const struct scry_unwinding *u)
+static int give_tables(const struct scry_unwinding *u)
 {
 	const struct scry_inject *inj = u->inj;
 	const struct scry_agent_unwinding config = {
@@ -219,7 +219,7 @@ int scry_unwind_start(struct scry_unwinding *u, struct scry_inject *inj, struct 
 	scry_account_of(inj->control)->walk = (struct scry_walk_account){0};
 	scry_modules_see_on(u->modules);
 	scry_unwind_list(u);
-	return tell(u);
+	return give_tables(u);
 }
 
 void scry_unwind_turn(struct scry_unwinding *u)

@@ -51,7 +51,7 @@ static void describe(struct scry_watch *w, FILE *out)
 }
 
 /* With -v: by which ways, and how many places. */
-static void tell_ways(struct scry_watch *w, const struct scry_hooks *h)
+static void report_ways(struct scry_watch *w, const struct scry_hooks *h)
 {
 	size_t entries = 0, callers = 0, sites = 0, slots = 0, unseen = 0;
 
@@ -83,7 +83,7 @@ static int enter(struct scry_watch *w)
 
 	if (r < 0)
 		return r;
-	tell_ways(w, h);
+	report_ways(w, h);
 	scry_patch_report_refused(w, h, "counted");
 	scry_loading_report_waiting(w, h, 0);
 	return 0;

@@ -88,7 +88,7 @@ struct locks {
 	struct scry_patch_functions functions;
 	struct scry_call_plans plans;
 	const struct scry_shadow_stats *stats; /* one, the sum */
-	struct scry_thread_buffers *tracks;
+	struct scry_thread_buffers *buffers;
 	struct scry_stream *stream;
 	struct scry_unwinding unwinding;
 	struct scry_modules *native;
@@ -546,9 +546,9 @@ static int start_recording(struct scry_watch *w, struct locks *l)
 
 	if (r == 0)
 		r = scry_thread_buffers_new(w->channel.control, w->channel.ring, w->proc.pid, false,
-					    &l->tracks);
+					    &l->buffers);
 	if (r == 0)
-		scry_thread_buffers_ask(l->tracks, scry_threads_tid, w->inj);
+		scry_thread_buffers_ask(l->buffers, scry_threads_tid, w->inj);
 	if (r == 0)
 		r = scry_shadow_start(w->inj, w->held, &l->hooks, &l->stats);
 	if (r == 0)
@@ -612,13 +612,13 @@ static int drain(struct scry_watch *w)
 	struct scry_thread_buffers_taken taken = {0};
 	int r;
 
-	if (!l->tracks)
+	if (!l->buffers)
 		return 0;
 	if (l->is_left || w->target_gone)
-		scry_thread_buffers_end(l->tracks);
+		scry_thread_buffers_end(l->buffers);
 	else
 		scry_unwind_turn(&l->unwinding);
-	r = scry_thread_buffers_take(l->tracks, scry_stream_add, l->stream, &taken);
+	r = scry_thread_buffers_take(l->buffers, scry_stream_add, l->stream, &taken);
 	if (scry_native_stacks_is_new(l->stacks)) {
 		scry_modules_see(l->native);
 		scry_native_stacks_look(l->stacks);
@@ -635,7 +635,7 @@ static void leave(struct scry_watch *w)
 	struct locks *l = w->state;
 
 	w->wake_fd = 0;
-	if (!l->tracks)
+	if (!l->buffers)
 		return;
 	scry_shadow_pause(w->inj);
 	for (int i = 0; i < LAST_TURNS && drain(w) >= 100; i++)
@@ -651,18 +651,18 @@ static void leave(struct scry_watch *w)
 static int finish(struct scry_watch *w)
 {
 	struct locks *l = w->state;
-	struct scry_thread_buffers_stats tracks;
+	struct scry_thread_buffers_stats buffers;
 	char lacks[512];
 	int r, e;
 
-	if (!l->tracks)
+	if (!l->buffers)
 		return 0;
 	l->is_left = true;
 	r = drain(w);
 	e = scry_stream_each(l->stream, close_waits, l);
-	scry_thread_buffers_stats(l->tracks, &tracks);
+	scry_thread_buffers_stats(l->buffers, &buffers);
 	w->cost_ns = w->events * WAIT_NS;
-	w->errors += tracks.bad + l->bad + l->strange;
+	w->errors += buffers.bad + l->bad + l->strange;
 	scry_watch_lost(w, w->channel.control->lost,
 			"entries and returns that found no room, or no keeper that took them");
 	scry_watch_lost(w, w->channel.control->busy,
@@ -670,7 +670,7 @@ static int finish(struct scry_watch *w)
 	scry_watch_lost(w, l->stats ? l->stats->missed : 0,
 			"waits whose return could not be followed");
 	scry_watch_lost(w, l->crowded, "waits for more locks than there is room for");
-	scry_watch_waited(w, tracks.waits);
+	scry_watch_waited(w, buffers.waits);
 	if (scry_unwind_lacks(&l->unwinding, lacks, sizeof(lacks)))
 		scry_watch_note(w, "%s", lacks);
 	scry_loading_report(w, &l->hooks);
@@ -682,7 +682,7 @@ static void done(struct scry_watch *w)
 	struct locks *l = w->state;
 
 	if (l) {
-		scry_thread_buffers_free(l->tracks);
+		scry_thread_buffers_free(l->buffers);
 		scry_unwind_done(&l->unwinding);
 		scry_hooks_close(&l->hooks);
 		scry_patch_functions_done(&l->functions);

@@ -26,8 +26,8 @@ struct log {
 	const struct scry_patch_opts *opts;
 	struct scry_hooks hooks;
 	struct scry_patch_functions functions;
-	uint32_t told; /* of them FUNCTION events are written */
-	struct scry_thread_buffers *tracks;
+	uint32_t written; /* of them FUNCTION events are written */
+	struct scry_thread_buffers *buffers;
 	struct scry_stream *stream;
 	uint64_t bad;
 };
@@ -164,9 +164,9 @@ static int enter(struct scry_watch *w)
 
 	if (r == 0)
 		r = scry_thread_buffers_new(w->channel.control, w->channel.ring, w->proc.pid, false,
-					    &l->tracks);
+					    &l->buffers);
 	if (r == 0)
-		scry_thread_buffers_ask(l->tracks, scry_threads_tid, w->inj);
+		scry_thread_buffers_ask(l->buffers, scry_threads_tid, w->inj);
 	if (r == 0)
 		r = scry_threads_record(w->inj, &w->channel, true);
 	if (r == 0)
@@ -180,15 +180,16 @@ static int enter(struct scry_watch *w)
 	return 0;
 }
 
-static int tell_functions(struct scry_watch *w, struct log *l)
+static int write_functions(struct scry_watch *w, struct log *l)
 {
 	int r = 0;
 
-	for (; l->told < l->functions.count && r == 0; l->told++) {
-		const struct scry_hook *row = &l->functions.list[l->told].row;
+	for (; l->written < l->functions.count && r == 0; l->written++) {
+		const struct scry_hook *row = &l->functions.list[l->written].row;
 		struct scry_patch_names names;
-		struct scry_ev_function ev = {
-			.function = l->told, .pid = (uint32_t)w->proc.pid, .address = row->address};
+		struct scry_ev_function ev = {.function = l->written,
+					      .pid = (uint32_t)w->proc.pid,
+					      .address = row->address};
 
 		names = scry_patch_names(w, row);
 		ev.symbol_str = names.symbol;
@@ -207,14 +208,14 @@ static int drain(struct scry_watch *w)
 	struct scry_thread_buffers_taken taken;
 	int r;
 
-	if (!l->tracks)
+	if (!l->buffers)
 		return 0;
 	if (w->ended_ns)
-		scry_thread_buffers_end(l->tracks);
-	r = scry_thread_buffers_take(l->tracks, scry_stream_add, l->stream, &taken);
+		scry_thread_buffers_end(l->buffers);
+	r = scry_thread_buffers_take(l->buffers, scry_stream_add, l->stream, &taken);
 	scry_stream_look(l->stream);
 	if (r == 0)
-		r = tell_functions(w, l);
+		r = write_functions(w, l);
 	if (r == 0)
 		r = scry_stream_merge(l->stream, taken.watermark, SIZE_MAX);
 	return r < 0 ? r : taken.fill;
@@ -244,9 +245,9 @@ static int finish(struct scry_watch *w)
 	uint64_t bad;
 
 	w->cost_ns = w->events * CALL_NS;
-	if (!l->tracks)
+	if (!l->buffers)
 		return 0;
-	scry_thread_buffers_stats(l->tracks, &stats);
+	scry_thread_buffers_stats(l->buffers, &stats);
 	bad = stats.bad + l->bad;
 	w->errors += bad;
 	scry_watch_lost(w, w->channel.control->lost,
@@ -265,7 +266,7 @@ static void done(struct scry_watch *w)
 	struct log *l = w->state;
 
 	if (l) {
-		scry_thread_buffers_free(l->tracks);
+		scry_thread_buffers_free(l->buffers);
 		scry_hooks_close(&l->hooks);
 		scry_patch_functions_done(&l->functions);
 		scry_stream_free(l->stream);

@@ -112,7 +112,7 @@ void scry_ruby_lines_check(struct scry_ruby_lines *l, const struct scry_hooks *h
 
 /* What the agent knows of the VM. Who records its objects has told it more: only where threads keep
  * their execution context is added then. */
-static int tell_vm(const struct scry_ruby_lines *l, const struct scry_inject *inj)
+static int give_vm(const struct scry_ruby_lines *l, const struct scry_inject *inj)
 {
 	const uint64_t at = scry_inject_symbol(inj, "scry_agent_vm");
 	const struct scry_agent_hooks *place = &l->place.plan;
@@ -120,7 +120,7 @@ static int tell_vm(const struct scry_ruby_lines *l, const struct scry_inject *in
 	struct scry_agent_ruby plan;
 	int r;
 
-	if (inj->vm_is_told)
+	if (inj->vm_is_known)
 		return scry_edit_poke(inj->mem.fd, at + offsetof(struct scry_agent_vm, hooks) + tls,
 				      (const char *)place + tls,
 				      sizeof(place->tls_module) + sizeof(place->tls_offset));
@@ -149,7 +149,7 @@ int scry_ruby_lines_report(struct scry_ruby_lines *l)
 	r = scry_parts_need(inj, l->watch->held, SCRY_PART_VM | SCRY_PART_LINES);
 	if (r < 0)
 		return r;
-	r = tell_vm(l, inj);
+	r = give_vm(l, inj);
 	/* others may have them on already: what they know of the watch stays true */
 	if (r == 0)
 		r = scry_mem_read(&inj->mem, at + offsetof(struct scry_agent_line_plan, watch),

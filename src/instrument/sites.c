@@ -65,7 +65,7 @@ static bool has_form(const uint8_t *code, uint32_t number)
 static const char no_mov[] = "no mov of 5 bytes right before it sets its number";
 
 /* Why the code before `site` in object `o` may not become a jump; NULL: it may. */
-static const char *code_refusal(const struct scry_site *site, const struct scry_object *o,
+static const char *code_refusal(const struct scry_sampled_site *site, const struct scry_object *o,
 				const uint8_t *code, bool unwinds)
 {
 	const uint64_t mov = site->at.address - MOV_BYTES;
@@ -94,8 +94,8 @@ static const char *code_refusal(const struct scry_site *site, const struct scry_
 }
 
 /* The same of all; then *ret_object and `code` are filled. */
-static const char *refusal(struct sites *s, const struct scry_site *site, ssize_t *ret_object,
-			   uint8_t code[CODE_BYTES])
+static const char *refusal(struct sites *s, const struct scry_sampled_site *site,
+			   ssize_t *ret_object, uint8_t code[CODE_BYTES])
 {
 	struct scry_hooks *h = &s->hooks;
 	const uint64_t mov = site->at.address - MOV_BYTES;
@@ -127,7 +127,7 @@ static bool has_row(const struct scry_hooks *h, uint64_t address)
 }
 
 /* There is room. NULL: its row is there. */
-static const char *add_row(struct sites *s, const struct scry_site *site)
+static const char *add_row(struct sites *s, const struct scry_sampled_site *site)
 {
 	struct scry_hooks *h = &s->hooks;
 	struct scry_hook *row = &h->rows[h->count];
@@ -161,7 +161,7 @@ static const char *add_row(struct sites *s, const struct scry_site *site)
 
 static int none_counted(const struct sites *s, const struct scry_sites_opts *opts, int pid)
 {
-	const struct scry_site *first = &opts->rows[0];
+	const struct scry_sampled_site *first = &opts->rows[0];
 
 	return scry_fail(-ENOTSUP,
 			 "of %zu place%s where process %d makes system calls none can be counted "
@@ -236,7 +236,7 @@ static void leave(struct scry_watch *w)
 }
 
 /* NULL: it is not counted, and *why says so if it shall have been. */
-static const struct scry_hook *row_of(const struct sites *s, const struct scry_site *site,
+static const struct scry_hook *row_of(const struct sites *s, const struct scry_sampled_site *site,
 				      const char **why)
 {
 	for (size_t i = 0; i < s->hooks.count && !*why; i++) {
@@ -265,7 +265,7 @@ static int put(struct scry_watch *w, uint16_t type, const void *payload, size_t 
 	return scry_writer_payload(w->writer, &(struct scry_event){.type = type}, payload, size);
 }
 
-static int put_site(struct scry_watch *w, const struct scry_site *site, const char *why)
+static int put_site(struct scry_watch *w, const struct scry_sampled_site *site, const char *why)
 {
 	const struct scry_hook *row = row_of(w->state, site, &why);
 	struct scry_ev_syscall_site at = site->at;

@@ -13,14 +13,14 @@
 #define SCRY_SITES_MAX 256
 
 /* As it was sampled; its strings, which no recording of the watch has, are here. */
-struct scry_site {
+struct scry_sampled_site {
 	struct scry_ev_syscall_site at;
 	const char *name, *module, *symbol; /* NULL: not known */
 	uint64_t ticks;
 };
 
 struct scry_sites_opts { /* the instrument's options; of one process */
-	struct scry_site *rows;
+	struct scry_sampled_site *rows;
 	size_t count;
 	size_t left_out;		/* that were sampled beyond SCRY_SITES_MAX */
 	struct scry_ev_syscalls sample; /* how that went */

@@ -237,7 +237,7 @@ static uint32_t new_call(struct scry_calls *c)
 	return ++c->call_count;
 }
 
-struct told { /* a record */
+struct emitted { /* a record */
 	uint64_t tsc;
 	const uint64_t *words;
 	uint32_t tid;
@@ -350,7 +350,7 @@ static int end_calls(struct scry_calls *c, uint64_t slot, const struct ending *e
 	return r;
 }
 
-static int write_call(struct scry_calls *c, const struct told *rec, uint64_t call)
+static int write_call(struct scry_calls *c, const struct emitted *rec, uint64_t call)
 {
 	const uint64_t *words = rec->words;
 	const struct scry_event head = {.time_ns = scry_stream_time(c->stream, rec->tsc),
@@ -378,7 +378,7 @@ static int write_call(struct scry_calls *c, const struct told *rec, uint64_t cal
 }
 
 /* Who makes the call that is told next. */
-static int write_called(struct scry_calls *c, const struct told *rec, uint64_t call)
+static int write_called(struct scry_calls *c, const struct emitted *rec, uint64_t call)
 {
 	const struct scry_event head = {.time_ns = scry_stream_time(c->stream, rec->tsc),
 					.tid = rec->tid,
@@ -399,7 +399,7 @@ static int write_called(struct scry_calls *c, const struct told *rec, uint64_t c
 	return r;
 }
 
-static int begin_call(struct scry_calls *c, const struct told *rec)
+static int begin_call(struct scry_calls *c, const struct emitted *rec)
 {
 	uint64_t head = rec->words[0], slot = scry_call_slot(head), below = 0;
 	const struct ending left = {.tsc = rec->tsc, .tid = rec->tid, .how = SCRY_RETURN_LEFT};
@@ -431,7 +431,7 @@ static int begin_call(struct scry_calls *c, const struct told *rec)
 }
 
 /* Parts of a call's return come before it. Those of a call that is not known are left out. */
-static int keep_parts(struct scry_calls *c, const struct told *rec)
+static int keep_parts(struct scry_calls *c, const struct emitted *rec)
 {
 	const uint64_t *words = rec->words;
 	uint32_t function = scry_call_hook(words[0]);
@@ -451,7 +451,7 @@ static int keep_parts(struct scry_calls *c, const struct told *rec)
 	return 0;
 }
 
-static int write_record(struct scry_calls *c, const struct told *rec)
+static int write_record(struct scry_calls *c, const struct emitted *rec)
 {
 	const uint64_t *words = rec->words;
 	const struct ending done = {
@@ -480,9 +480,9 @@ static ssize_t give(void *arg, struct scry_stream_thread *thread,
 	int r = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		const struct told rec = {.tsc = records[i].tick,
-					 .words = scry_stream_words_of(thread, &records[i]),
-					 .tid = thread->tid};
+		const struct emitted rec = {.tsc = records[i].tick,
+					    .words = scry_stream_words_of(thread, &records[i]),
+					    .tid = thread->tid};
 		int e = write_record(c, &rec);
 
 		r = r ? r : e;

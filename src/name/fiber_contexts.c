@@ -42,7 +42,7 @@ static bool is_memory(const struct scry_fibers *f, uint64_t address)
 
 /* Where its stack lies: as it says, else the guarded memory that it is in. */
 static bool bounds_of(const struct scry_fibers *f, const struct context *c,
-		      struct scry_fiber_bounds *ret, bool *ret_told)
+		      struct scry_fiber_bounds *ret, bool *ret_has_bounds)
 {
 	const struct scry_fiber_area *area = scry_fiber_area_at(&f->marks, c->sp);
 	const struct scry_map_entry *m = scry_maps_at(&f->maps, c->sp);
@@ -56,10 +56,10 @@ static bool bounds_of(const struct scry_fibers *f, const struct context *c,
 		/* a guard that lies within is not the stack's */
 		if (area && area->guard_bytes && area->low > ret->low && area->low < ret->top)
 			ret->low = area->low;
-		*ret_told = true;
+		*ret_has_bounds = true;
 		return true;
 	}
-	*ret_told = false;
+	*ret_has_bounds = false;
 	if (!area || !area->guard_bytes)
 		return false;
 	*ret = (struct scry_fiber_bounds){area->low, area->top};
@@ -107,7 +107,7 @@ static enum scry_fiber_state state_of(struct scry_fibers *f, const struct contex
 struct candidate {
 	struct scry_fiber_bounds bounds;
 	uint64_t address; /* of its ucontext_t */
-	bool is_told;	  /* the bounds, by uc_stack */
+	bool has_bounds;  /* the bounds, by uc_stack */
 };
 
 static int by_stack(const void *left, const void *right)
@@ -140,7 +140,7 @@ static size_t gather(struct scry_fibers *f, struct candidate *ret)
 		area = scry_fiber_area_at(&f->marks, at.sp);
 		if (area && area->is_thread)
 			f->sums.thread_contexts++;
-		else if ((area && area->is_taken) || !bounds_of(f, &at, &c->bounds, &c->is_told))
+		else if ((area && area->is_taken) || !bounds_of(f, &at, &c->bounds, &c->has_bounds))
 			f->sums.stale++;
 		else
 			count++;
@@ -179,7 +179,7 @@ static void take_stack(struct scry_fibers *f, const struct candidate *c, size_t 
 	struct context at, fits = {0};
 	size_t others = 0, chosen = 0;
 
-	if (c->is_told && scry_fibers_take_running(f, &add)) {
+	if (c->has_bounds && scry_fibers_take_running(f, &add)) {
 		scry_fibers_claim(f, c->bounds.top - 1);
 		scry_fibers_add(f, &add);
 		return;
@@ -209,7 +209,7 @@ static void take_stack(struct scry_fibers *f, const struct candidate *c, size_t 
 		best.frame_count = 0;
 	}
 	/* a signal's, or dead: that it is one says nothing but its looks */
-	if (best.state == SCRY_FIBER_UNKNOWN && !c->is_told) {
+	if (best.state == SCRY_FIBER_UNKNOWN && !c->has_bounds) {
 		f->sums.stale += count;
 		return;
 	}

@@ -26,11 +26,11 @@ struct finder {
 	struct scry_ruby_thread *threads;
 	size_t thread_count;
 	struct scry_walk walk;
-	struct scry_weaver weaver;
+	struct scry_mixed_merger merger;
 	struct scry_map seen; /* low of an area -> 1 */
 	uint64_t pool_size;   /* of its stacks: those of this size that nobody has are spare */
 	struct scry_named_frame named[SCRY_WALK_FRAMES_MAX];
-	struct scry_woven woven[SCRY_UNWINDER_FRAMES_MAX + SCRY_WALK_FRAMES_MAX];
+	struct scry_woven merged[SCRY_UNWINDER_FRAMES_MAX + SCRY_WALK_FRAMES_MAX];
 };
 
 /* The thread that a context names; NULL. */
@@ -100,8 +100,8 @@ static enum native walk_native(struct finder *k, uint64_t ec, struct scry_fiber_
 	return has_changed ? NATIVE_CHANGED : NATIVE_NONE;
 }
 
-/* Both kinds of frames, woven, into f->frames and add; returns how many are Ruby's. */
-static size_t weave(struct finder *k, struct scry_fiber_add *add)
+/* Both kinds of frames, merged, into f->frames and add; returns how many are Ruby's. */
+static size_t merge(struct finder *k, struct scry_fiber_add *add)
 {
 	struct scry_fibers *f = k->f;
 	const struct scry_native_stack native = {f->walker.frames, f->walker.count,
@@ -111,12 +111,12 @@ static size_t weave(struct finder *k, struct scry_fiber_add *add)
 
 	scry_symbols_turn(&f->symbols);
 	scry_symbols_name(&f->symbols, f->ruby, &k->walk, k->named);
-	count = scry_mixed_merge(&k->weaver, &k->walk, &native, k->woven, &how);
+	count = scry_mixed_merge(&k->merger, &k->walk, &native, k->merged, &how);
 	for (i = 0; i < count && kept < SCRY_FIBER_FRAMES_MAX; i++) {
-		const struct scry_named_frame *r = &k->named[k->woven[i].at];
-		const struct scry_native_frame *n = &f->walker.frames[k->woven[i].at];
+		const struct scry_named_frame *r = &k->named[k->merged[i].at];
+		const struct scry_native_frame *n = &f->walker.frames[k->merged[i].at];
 
-		if (k->woven[i].is_native)
+		if (k->merged[i].is_native)
 			f->frames[kept++] = n->pc | (n->is_exact ? SCRY_FIBER_FRAME_EXACT : 0);
 		else if (!r->is_hidden) {
 			f->frames[kept++] = SCRY_FIBER_FRAME_RUBY |
@@ -193,7 +193,7 @@ static void take_fiber(struct finder *k, uint64_t ec, const struct scry_ruby_thr
 	if (verdict == SCRY_WALK_REPAIRED && add.state != SCRY_FIBER_RUNNING)
 		add.state = SCRY_FIBER_CHANGED;
 	if (add.state != SCRY_FIBER_CHANGED)
-		rubys = weave(k, &add);
+		rubys = merge(k, &add);
 	if (add.state == SCRY_FIBER_SUSPENDED && !rubys) {
 		add.state = SCRY_FIBER_ENDED;
 		add.frame_count = 0;
@@ -232,7 +232,7 @@ void scry_fibers_find_ruby(struct scry_fibers *f)
 	n = scry_ruby_threads(f->ruby, &k->threads);
 	k->thread_count = n > 0 ? (size_t)n : 0;
 	scry_map_init(&k->seen, SCRY_FIBERS_MAX);
-	scry_weaver_init(&k->weaver, f->ruby, f->unwinder);
+	scry_mixed_merger_init(&k->merger, f->ruby, f->unwinder);
 	if (scry_walk_init(&k->walk) == 0) {
 		for (size_t i = 0; i < f->marks.ecs.count; i++) {
 			const struct scry_ruby_thread *t =

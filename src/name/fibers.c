@@ -72,7 +72,7 @@ static uint64_t lowest_page(const struct scry_fibers *f, uint64_t low, uint64_t 
 
 /* Size, guard, high-water mark, by the area where that is the stack, else by the pages. */
 static void measure(const struct scry_fibers *f, const struct scry_fiber_add *add,
-		    struct scry_fiber *to)
+		    struct scry_found_fiber *to)
 {
 	struct scry_fiber_bounds machine = add->machine.top ? add->machine : add->bounds;
 	const struct scry_fiber_area *area = scry_fiber_area_at(&f->marks, add->bounds.low);
@@ -102,7 +102,7 @@ static void measure(const struct scry_fibers *f, const struct scry_fiber_add *ad
 	to->left_bytes = machine.top - machine.low - to->used_bytes;
 }
 
-static void add_to_group(struct scry_fiber_group *g, const struct scry_fiber *fiber)
+static void add_to_group(struct scry_fiber_group *g, const struct scry_found_fiber *fiber)
 {
 	const uint64_t size = fiber->top - fiber->low;
 
@@ -124,7 +124,7 @@ static void add_to_group(struct scry_fiber_group *g, const struct scry_fiber *fi
 }
 
 static void add_to_sums(struct scry_fibers *f, const struct scry_fiber_add *add,
-			const struct scry_fiber *fiber)
+			const struct scry_found_fiber *fiber)
 {
 	f->total++;
 	f->sums.found[add->kind][add->state]++;
@@ -135,7 +135,7 @@ static void add_to_sums(struct scry_fibers *f, const struct scry_fiber_add *add,
 	f->there_bytes += fiber->there_bytes;
 }
 
-static void keep(struct scry_fibers *f, const struct scry_fiber *fiber)
+static void keep(struct scry_fibers *f, const struct scry_found_fiber *fiber)
 {
 	if (f->count >= SCRY_FIBERS_MAX || scry_vector_reserve(&f->all, f->count, &f->room)) {
 		f->sums.unlisted++;
@@ -150,7 +150,7 @@ static void keep(struct scry_fibers *f, const struct scry_fiber *fiber)
 
 void scry_fibers_add(struct scry_fibers *f, const struct scry_fiber_add *add)
 {
-	struct scry_fiber fiber = {.tid = add->tid};
+	struct scry_found_fiber fiber = {.tid = add->tid};
 	struct scry_fiber_group *g;
 	uint32_t stack = 0;
 

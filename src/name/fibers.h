@@ -48,7 +48,7 @@ enum scry_fiber_state {
 #define SCRY_FIBER_FRAME_EXACT (1ull << 62)
 #define SCRY_FIBER_FRAMES_MAX (SCRY_UNWINDER_FRAMES_MAX + 256u)
 
-struct scry_fiber {
+struct scry_found_fiber {
 	uint64_t low, top;    /* of its stack; low 0: where it ends is not known */
 	uint64_t guard_bytes; /* 0: none, or not known */
 	uint64_t used_bytes;  /* from its top to the lowest page that has contents */
@@ -116,7 +116,7 @@ struct scry_fibers {
 	struct scry_intern group_keys; /* kind, state, stack, word -> index + 1 */
 	struct scry_fiber_group *groups;
 	size_t group_room;
-	struct scry_fiber *all;
+	struct scry_found_fiber *all;
 	size_t count, room;
 	struct scry_fiber_task *tasks;
 	size_t task_count;

@@ -24,7 +24,7 @@
 
 struct thread {
 	uint32_t number; /* 0: no call yet */
-	bool is_told;
+	bool is_emitted;
 	char name[16];
 	struct scry_malloc_reallocating realloc;
 };
@@ -281,7 +281,7 @@ size_t scry_malloc_waiting(const struct scry_malloc *m)
 }
 
 /* Writes the THREAD event of one that has made calls. */
-static int tell_thread(void *arg, struct scry_stream_thread *thread)
+static int emit_thread(void *arg, struct scry_stream_thread *thread)
 {
 	const struct scry_malloc *m = arg;
 	struct thread *h = thread->own;
@@ -289,9 +289,9 @@ static int tell_thread(void *arg, struct scry_stream_thread *thread)
 		.thread = h->number, .pid = m->opts.producer.pid, .tid = thread->tid};
 	int r = 0;
 
-	if (h->is_told || !h->number)
+	if (h->is_emitted || !h->number)
 		return 0;
-	h->is_told = true;
+	h->is_emitted = true;
 	read_name(m, thread); /* it may have got one since */
 	if (h->name[0])
 		r = scry_writer_string(m->opts.writer, h->name, strlen(h->name), &ev.name_str);
@@ -318,7 +318,7 @@ static bool find_forked(const struct scry_malloc *m, const uint64_t *words, cons
 }
 
 /* What is told now, the child has too: so it is known who that is before one goes on. */
-static int tell_fork(struct scry_malloc *m, const struct scry_stream_thread *thread,
+static int emit_fork(struct scry_malloc *m, const struct scry_stream_thread *thread,
 		     const struct scry_stream_record *rec)
 {
 	const uint64_t *words = scry_stream_words_of(thread, rec);
@@ -333,7 +333,7 @@ static int tell_fork(struct scry_malloc *m, const struct scry_stream_thread *thr
 	return pid ? m->opts.on_fork(m->opts.on_fork_arg, m, pid) : 0;
 }
 
-static int tell(struct scry_malloc *m, const struct scry_stream_thread *thread,
+static int emit(struct scry_malloc *m, const struct scry_stream_thread *thread,
 		const struct scry_stream_record *rec)
 {
 	struct thread *h = thread->own;
@@ -365,8 +365,8 @@ static ssize_t give(void *arg, struct scry_stream_thread *thread,
 	for (i = 0; i < count && r == 0; i++) {
 		uint64_t op = *scry_stream_words_of(thread, &records[i]) & 15;
 
-		r = op >= SCRY_MALLOC_OP_FORK ? tell_fork(m, thread, &records[i])
-					      : tell(m, thread, &records[i]);
+		r = op >= SCRY_MALLOC_OP_FORK ? emit_fork(m, thread, &records[i])
+					      : emit(m, thread, &records[i]);
 		if (m->is_waiting)
 			break;
 		if (r == 0 && (i + 1) % RECORDS_AT_ONCE == 0)
@@ -384,7 +384,7 @@ static int ended(void *arg, struct scry_stream_thread *thread)
 	int r = h->number ? scry_malloc_calls_thread_end(&m->calls, h->number) : 0;
 
 	m->calls.stats.unreturned += h->realloc.is_on;
-	return r ? r : unless_full(tell_thread(m, thread));
+	return r ? r : unless_full(emit_thread(m, thread));
 }
 
 static const struct scry_stream_kind kind = {
@@ -416,16 +416,16 @@ int scry_malloc_merge(struct scry_malloc *m, uint64_t watermark)
 
 /* the recording */
 
-static int tell_names(struct scry_malloc *m)
+static int emit_names(struct scry_malloc *m)
 {
-	int r = scry_stream_each(m->stream, tell_thread, m);
+	int r = scry_stream_each(m->stream, emit_thread, m);
 
 	return r ? r : scry_malloc_callers_report(m->calls.callers, m->opts.writer);
 }
 
 int scry_malloc_flush(struct scry_malloc *m)
 {
-	int r = is_full(m) ? 0 : unless_full(tell_names(m));
+	int r = is_full(m) ? 0 : unless_full(emit_names(m));
 
 	if (r == 0)
 		r = unless_full(scry_malloc_pack_write(m->calls.pack, m->opts.writer));

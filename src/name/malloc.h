@@ -96,7 +96,7 @@ int scry_malloc_memory(struct scry_malloc *m, uint64_t now_ns, bool now);
 int scry_malloc_finish(struct scry_malloc *m);
 
 struct scry_malloc_stats {
-	uint64_t calls;		     /* of the malloc family; OLDER, TOUCHED... are none */
+	uint64_t calls;		     /* of malloc functions; OLDER, TOUCHED... are none */
 	uint64_t unwritten;	     /* of them: the recording was full */
 	uint64_t blocks, blocks_max; /* that live, and at most */
 	uint64_t unknown;	     /* ends of blocks that are not known */

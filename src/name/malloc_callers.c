@@ -32,10 +32,10 @@ struct place {
 struct scry_malloc_callers {
 	pid_t pid;
 	uint32_t ids[SCRY_MALLOC_CODES];
-	struct scry_map stack_ids;    /* stack << 20 | code -> id */
-	struct place *places;	      /* by id, from 1 */
-	uint32_t room;		      /* of them */
-	uint32_t count, looked, told; /* ids; those up to these are done */
+	struct scry_map stack_ids;	 /* stack << 20 | code -> id */
+	struct place *places;		 /* by id, from 1 */
+	uint32_t room;			 /* of them */
+	uint32_t count, looked, emitted; /* ids; those up to these are done */
 	uint64_t unnamed, lines, gone;
 	const struct scry_ruby *ruby;
 	bool is_proven, has_late;
@@ -259,7 +259,7 @@ static int string_id(struct scry_writer *w, const char *text, uint32_t *ret)
 	return text ? scry_writer_string(w, text, strlen(text), ret) : 0;
 }
 
-static int tell_place(struct scry_malloc_callers *c, struct scry_writer *w, uint32_t id)
+static int emit_place(struct scry_malloc_callers *c, struct scry_writer *w, uint32_t id)
 {
 	struct place *p = &c->places[id];
 	const struct place *at = p->line_id ? &c->places[p->line_id] : p; /* the line */
@@ -285,17 +285,17 @@ static int tell_place(struct scry_malloc_callers *c, struct scry_writer *w, uint
 
 int scry_malloc_callers_report(struct scry_malloc_callers *c, struct scry_writer *w)
 {
-	uint32_t before = c->told;
+	uint32_t before = c->emitted;
 	int r = 0;
 
 	scry_malloc_callers_look(c);
 	for (uint32_t id = 1; c->has_late && id <= before && r == 0; id++)
 		if (c->places[id].is_late)
-			r = tell_place(c, w, id);
+			r = emit_place(c, w, id);
 	c->has_late &= r != 0;
-	while (c->told < c->count && r == 0) {
-		r = tell_place(c, w, ++c->told);
-		c->unnamed += !c->places[c->told].address;
+	while (c->emitted < c->count && r == 0) {
+		r = emit_place(c, w, ++c->emitted);
+		c->unnamed += !c->places[c->emitted].address;
 	}
 	return r;
 }

@@ -1,5 +1,5 @@
 /*
- * Places that call the malloc family: codes of the agent -> ids of the recording, and their names.
+ * Places that call malloc functions: codes of the agent -> ids of the recording, and their names.
  *
  * A code gets its id at its first use, so ids are dense. Names are looked up while the target
  * lives, once per place: the mapping that holds the return address and the function that covers the

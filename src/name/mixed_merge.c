@@ -8,18 +8,19 @@
 #define DEFINITION_BYTES 64u
 
 struct weaving {
-	const struct scry_weaver *w;
+	const struct scry_mixed_merger *w;
 	const struct scry_walk *walk;
 	const struct scry_native_stack *native;
 	struct scry_woven *out;
 	size_t ruby_at, native_at, count; /* what is put comes from here */
 };
 
-void scry_weaver_init(struct scry_weaver *w, const struct scry_ruby *ruby, struct scry_unwinder *u)
+void scry_mixed_merger_init(struct scry_mixed_merger *w, const struct scry_ruby *ruby,
+			    struct scry_unwinder *u)
 {
 	uint64_t leave = ruby->layout.leave_word;
 
-	*w = (struct scry_weaver){.ruby = ruby};
+	*w = (struct scry_mixed_merger){.ruby = ruby};
 	if (leave)
 		w->interpreter = scry_unwinder_function(u, ruby->bias + leave);
 }
@@ -120,7 +121,7 @@ static bool fits(const struct weaving *v)
 								       : run <= begun;
 }
 
-size_t scry_mixed_merge(const struct scry_weaver *w, const struct scry_walk *walk,
+size_t scry_mixed_merge(const struct scry_mixed_merger *w, const struct scry_walk *walk,
 			const struct scry_native_stack *native, struct scry_woven *ret,
 			enum scry_mixed_merge *ret_how)
 {

@@ -1,5 +1,5 @@
 /*
- * One stack of two: control frames of a Ruby thread and its native frames, woven.
+ * One stack of two: control frames of a Ruby thread and its native frames, merged.
  *
  * The interpreter is one native function, vm_exec_core or what the compiler has put it into: the
  * function that the instructions' handlers are in. One activation of it runs the control frames
@@ -27,13 +27,14 @@ enum scry_mixed_merge {
 	SCRY_MIXED_MERGE_APART, /* they do not fit, or cannot be told: native frames come first */
 };
 
-struct scry_weaver { /* what does not change from stack to stack */
+struct scry_mixed_merger { /* what does not change from stack to stack */
 	const struct scry_ruby *ruby;
 	uint64_t interpreter; /* entry of that function; 0: not known */
 };
 
 /* `u`: of the ruby's process. */
-void scry_weaver_init(struct scry_weaver *w, const struct scry_ruby *ruby, struct scry_unwinder *u);
+void scry_mixed_merger_init(struct scry_mixed_merger *w, const struct scry_ruby *ruby,
+			    struct scry_unwinder *u);
 
 struct scry_native_stack {
 	const struct scry_native_frame *frames; /* the newest first */
@@ -45,7 +46,7 @@ struct scry_native_stack {
  * Weaves all frames of both, but the interpreter's own, which control frames stand for. ret has
  * room for walk->count + native->count. Returns how many there are.
  */
-size_t scry_mixed_merge(const struct scry_weaver *w, const struct scry_walk *walk,
+size_t scry_mixed_merge(const struct scry_mixed_merger *w, const struct scry_walk *walk,
 			const struct scry_native_stack *native, struct scry_woven *ret,
 			enum scry_mixed_merge *ret_how);
 

@@ -40,7 +40,7 @@ extern void *__libc_malloc(size_t) __attribute__((weak));
 
 void scry_preload_begin(void) __attribute__((visibility("hidden")));
 
-static uint8_t gate_page[SCRY_PAGE] __attribute__((aligned(SCRY_PAGE)));
+static uint8_t state_page_memory[SCRY_PAGE] __attribute__((aligned(SCRY_PAGE)));
 static uint32_t state; /* 0, 1 beginning, 2 */
 static uint64_t beginner;
 
@@ -178,7 +178,7 @@ static int is_keeper(uint64_t pid)
  * opened, and nothing mapped that does not begin as our pool. */
 static struct scry_child_buffers *map_pool(const uint64_t *numbers, uint64_t nonce)
 {
-	struct scry_child_buffers *lanes = NULL, head;
+	struct scry_child_buffers *child_buffers = NULL, head;
 	char path[64];
 	int64_t fd;
 
@@ -191,9 +191,9 @@ static struct scry_child_buffers *map_pool(const uint64_t *numbers, uint64_t non
 	if (scry_agent_syscall4(SYS_read, (uint64_t)fd, (uint64_t)&head, sizeof(head), 0) ==
 		    sizeof(head) &&
 	    head.nonce == nonce)
-		lanes = map(fd, SCRY_CHILD_BUFFERS_BYTES, MAP_SHARED | MAP_NORESERVE);
+		child_buffers = map(fd, SCRY_CHILD_BUFFERS_BYTES, MAP_SHARED | MAP_NORESERVE);
 	scry_agent_syscall4(SYS_close, (uint64_t)fd, 0, 0, 0);
-	return lanes;
+	return child_buffers;
 }
 
 struct span { /* of the object that holds `at` */
@@ -236,13 +236,13 @@ static void *original(const char *name)
 }
 
 /* 0: not on this machine (a kernel without MADV_WIPEONFORK): a child could not be told apart. */
-static int prepare_agent(struct scry_child_buffers *lanes, uint32_t tid)
+static int prepare_agent(struct scry_child_buffers *child_buffers, uint32_t tid)
 {
 	const struct {
 		void *at;
 		uint64_t size;
 	} wiped[] = {
-		{gate_page, sizeof(gate_page)},
+		{state_page_memory, sizeof(state_page_memory)},
 		{&scry_agent_rows, sizeof(scry_agent_rows)},
 		{&scry_agent_callers, sizeof(scry_agent_callers)},
 		{&scry_agent_lines, sizeof(scry_agent_lines)},
@@ -277,25 +277,25 @@ static int prepare_agent(struct scry_child_buffers *lanes, uint32_t tid)
 	scry_agent.tracking.channels[SCRY_CHANNEL_CORE].rows = scry_agent_rows.threads;
 	scry_agent.tracking.channels[SCRY_CHANNEL_CORE].time_op = SCRY_MALLOC_OP_TIME;
 	scry_agent.tracking.none.state = SCRY_THREAD_BUFFER_CLOSED;
-	scry_agent.gate = (struct scry_state_page *)gate_page;
-	scry_agent.follow.lanes = lanes;
+	scry_agent.state_page = (struct scry_state_page *)state_page_memory;
+	scry_agent.follow.child_buffers = child_buffers;
 	scry_agent.follow.waits = 1;
 	scry_agent.follow.sets = SCRY_CHILD_BUFFERS;
 	return 1;
 }
 
-/* Takes a lane as a fork child does, says who we are, and waits to be seen. */
+/* Takes a child buffer as a fork child does, says who we are, and waits to be seen. */
 static int join(int is_alone)
 {
 	struct scry_control *c;
 
-	if (!scry_child_buffer_claim(scry_agent.gate, NULL))
+	if (!scry_child_buffer_claim(scry_agent.state_page, NULL))
 		return 0;
 	c = scry_agent.control;
-	if (is_alone) /* children find no lanes */
-		scry_agent.follow.lanes = NULL;
+	if (is_alone) /* children find no child buffers */
+		scry_agent.follow.child_buffers = NULL;
 	scry_account_of(c)->malloc.preloaded = (uint64_t)original("malloc");
-	__atomic_store_n(&c->lane_pid, scry_agent_rows.calling.pid, __ATOMIC_RELEASE);
+	__atomic_store_n(&c->child_pid, scry_agent_rows.calling.pid, __ATOMIC_RELEASE);
 	scry_thread_buffer_await_keeper();
 	__atomic_store_n(&scry_agent.tracking.channels[SCRY_CHANNEL_CORE].is_on, 1,
 			 __ATOMIC_RELEASE);
@@ -343,9 +343,9 @@ void scry_preload_begin(void)
 	if (read_environment(is) && is[ABI] == SCRY_PRELOAD_ABI)
 		tid = read_tid();
 	if (tid && (!is[PID] || is[PID] == tid)) {
-		struct scry_child_buffers *lanes = map_pool(is + KEEPER, is[NONCE]);
+		struct scry_child_buffers *child_buffers = map_pool(is + KEEPER, is[NONCE]);
 
-		is_ours = lanes && prepare_agent(lanes, tid);
+		is_ours = child_buffers && prepare_agent(child_buffers, tid);
 	}
 	is_ours = is_ours && join(is[PID] != 0);
 	for (uint64_t i = 0; i < scry_preload_count && is_ours; i++)

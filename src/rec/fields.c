@@ -313,7 +313,7 @@ static const struct scry_field fields_scry_ev_naming[] = {
 	FIELD(scry_ev_naming, lost, "lost", NUMBER),
 	FIELD(scry_ev_naming, late, "late", NUMBER),
 	FIELD(scry_ev_naming, nameless, "nameless", NUMBER),
-	FIELD(scry_ev_naming, told, "told", NUMBER),
+	FIELD(scry_ev_naming, reported, "told", NUMBER),
 };
 static const struct scry_field fields_scry_ev_lock[] = {
 	FIELD(scry_ev_lock, lock, "lock", NUMBER),

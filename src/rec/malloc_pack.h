@@ -1,5 +1,5 @@
 /*
- * Calls of the malloc family, packed into chunks of kind SCRY_CHUNK_MALLOC, and out of them again.
+ * Calls of malloc functions, packed into chunks of kind SCRY_CHUNK_MALLOC, and out of them again.
  *
  * The packer gives blocks their numbers: the one freed last is used again first (LIFO), so they
  * stay dense, and the unpacker finds them again without reading them. A chunk holds what happened

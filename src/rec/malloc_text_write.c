@@ -191,7 +191,7 @@ static int on_call(struct text_out *t, const struct scry_event *event)
 	return 0;
 }
 
-static bool is_told(uint16_t type)
+static bool is_reported(uint16_t type)
 {
 	return type == SCRY_EVENT_CALLER || type == SCRY_EVENT_THREAD ||
 	       type == SCRY_EVENT_MEMORY || type == SCRY_EVENT_ALLOCATOR;
@@ -202,7 +202,7 @@ static uint32_t process_of(const struct scry_event *event)
 {
 	const struct scry_event_kind *kind = scry_event_kind(event->type);
 
-	if (!is_told(event->type) && event->type != SCRY_EVENT_MALLOC)
+	if (!is_reported(event->type) && event->type != SCRY_EVENT_MALLOC)
 		return 0;
 	for (size_t i = 0; i < kind->field_count; i++)
 		if (!strcmp(kind->fields[i].name, "pid"))

@@ -289,11 +289,11 @@ static int keep_size(struct scry_malloc_unpack *u, const struct scry_malloc_kind
 	return 0;
 }
 
-/* `is_told`: the ref stands in its column. */
+/* `has_ref`: the ref stands in its column. */
 static int unpack_block(struct scry_malloc_unpack *u, uint32_t *ref,
-			const struct scry_malloc_kind *kind, bool is_told, uint32_t *ret_block)
+			const struct scry_malloc_kind *kind, bool has_ref, uint32_t *ret_block)
 {
-	uint64_t told;
+	uint64_t number;
 	uint32_t block;
 	int err = 0;
 
@@ -307,10 +307,10 @@ static int unpack_block(struct scry_malloc_unpack *u, uint32_t *ref,
 	default:
 		break;
 	}
-	if (is_told) {
-		if (!get(&u->columns[SCRY_MALLOC_COLUMN_REFS], &told) || told > UINT32_MAX)
+	if (has_ref) {
+		if (!get(&u->columns[SCRY_MALLOC_COLUMN_REFS], &number) || number > UINT32_MAX)
 			return -EINVAL;
-		*ref = (uint32_t)told;
+		*ref = (uint32_t)number;
 	}
 	block = scry_malloc_ref_find(&u->blocks, u->state, *ref);
 	if (block == SCRY_MALLOC_NO_BLOCK)

@@ -191,7 +191,7 @@ int scry_writer_flush(struct scry_writer *w)
 		.first_ns = w->first_ns,
 		.last_ns = w->last_ns,
 	};
-	uint64_t told = w->pending - w->pending_strings;
+	uint64_t events = w->pending - w->pending_strings;
 	int err;
 
 	if (!w->pending)
@@ -199,10 +199,10 @@ int scry_writer_flush(struct scry_writer *w)
 	err = writer_chunk(w, &chunk, w->events.data);
 	writer_forget_pending(w);
 	if (!err) {
-		w->stats.events += told;
+		w->stats.events += events;
 		return 0;
 	}
-	w->stats.lost += told;
+	w->stats.lost += events;
 	return writer_stop(w, err);
 }
 

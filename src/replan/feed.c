@@ -68,7 +68,7 @@ static void curve(struct scry_malloc_feed *f)
 }
 
 /*
- * A lane takes the block over: the tag to wait for, 0 none. WINDOW_FULL when a tag of the slot
+ * A stream takes the block over: the tag to wait for, 0 none. WINDOW_FULL when a tag of the slot
  * could be mistaken: one window uses tags of one half of the numbers only.
  */
 static int take(struct scry_malloc_feed *f, uint32_t stream, struct block *b, uint32_t *ret_tag)
@@ -416,7 +416,7 @@ static void window_end(struct scry_malloc_feed *f)
 			*scry_malloc_feed_word(f, scry_malloc_feed_room(f, i, 0)) = SCRY_REPLAY_END;
 }
 
-static void tell_head(struct scry_malloc_feed *f)
+static void report_head(struct scry_malloc_feed *f)
 {
 	struct scry_replay_head *head = &f->m->head;
 
@@ -482,7 +482,7 @@ int scry_malloc_feed_window(struct scry_malloc_feed *f)
 		if (r < 0)
 			return r;
 	}
-	tell_head(f);
+	report_head(f);
 	return 1;
 }
 

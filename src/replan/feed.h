@@ -1,7 +1,7 @@
 /*
  * Calls of a malloc recording -> windows of words that scry-replay plays (wire/replay.h).
  *
- * The one pass over the calls gives each block a slot and each thread a lane, and finds where one
+ * The one pass over the calls gives each block a slot and each thread a stream, and finds where one
  * thread takes a block over from another. A recording that fits into one window (some 15 million
  * calls) is decoded once for all runs, twice with threads; a longer one again for each. Memory: the
  * window's 128 MiB, 40 bytes for each block that lives at once and 8 for each slot.
@@ -78,8 +78,8 @@ int scry_malloc_feed_rewind(struct scry_malloc_feed *f);
 
 /*
  * That threads work between their calls for `work_ns` in all (0: not at all), where there are
- * several: in each lane the length of its gaps, less the same time for each call. It comes out
- * somewhat longer where some lanes' gaps are shorter than that: stats' think_ns is what it is.
+ * several: in each stream the length of its gaps, less the same time for each call. It comes out
+ * somewhat longer where some streams' gaps are shorter than that: stats' think_ns is what it is.
  * Legal once the first pass is over; holds from the next rewind on.
  */
 void scry_malloc_feed_work(struct scry_malloc_feed *f, uint64_t work_ns);

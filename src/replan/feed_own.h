@@ -36,7 +36,7 @@ struct list { /* of free slots, + 1; the one freed last first */
 	uint32_t first, last;
 };
 
-/* Lanes keep pace, wire/replay.h: all by time, those that hand blocks over by bytes too. */
+/* Streams keep pace, wire/replay.h: all by time, those that hand blocks over by bytes too. */
 enum pace { PACE_TIME, PACE_BYTES, PACES };
 
 struct stream {
@@ -55,9 +55,9 @@ struct stream {
 
 struct epochs {
 	uint32_t number;	/* of the one that runs, in this window */
-	uint32_t gate, need;	/* the last but one; lanes that had words in it, 0: none */
+	uint32_t gate, need;	/* the last but one; streams that had words in it, 0: none */
 	uint32_t before, marks; /* the last one, the same */
-	uint32_t active_count;	/* lanes with words in this one: */
+	uint32_t active_count;	/* streams with words in this one: */
 	uint32_t active[SCRY_REPLAY_STREAMS];
 };
 
@@ -103,7 +103,7 @@ struct scry_malloc_feed {
 	struct epochs epochs[PACES];
 	uint32_t epoch_count; /* of both kinds, in this window */
 	uint64_t epoch_bytes, epoch_calls, epoch_us;
-	bool has_main, is_building; /* lane 0 has its thread; only OLDER in this window */
+	bool has_main, is_building; /* stream 0 has its thread; only OLDER in this window */
 	struct scry_ev_malloc held; /* a call that belongs to the next window */
 	bool is_held, is_open;	    /* between window's calls: more may come */
 	bool is_whole;		    /* all is in the one window that stands in memory */
@@ -115,7 +115,7 @@ struct scry_malloc_feed {
 /* Room for `index` in a table; zeroed where new. 0 or -ENOMEM with a sentence. */
 int scry_malloc_feed_grow(void *table, size_t *cap, size_t index, size_t item);
 
-/* Room for `count` words of a lane, and one more that leads on. The index of the first. */
+/* Room for `count` words of a stream, and one more that leads on. The index of the first. */
 uint32_t scry_malloc_feed_room(struct scry_malloc_feed *f, uint32_t stream, uint32_t count);
 uint64_t *scry_malloc_feed_word(struct scry_malloc_feed *f, uint32_t index);
 
@@ -124,7 +124,7 @@ uint32_t scry_malloc_feed_put(struct scry_malloc_feed *f, uint32_t stream, uint6
 uint32_t scry_malloc_feed_put_long(struct scry_malloc_feed *f, uint32_t stream, uint64_t w,
 				   uint64_t w1);
 
-/* A lane has something to do in this epoch, at this time. */
+/* A stream has something to do in this epoch, at this time. */
 void scry_malloc_feed_pace(struct scry_malloc_feed *f, uint32_t stream);
 /* Before each call of the main thread: it has waited for those that ended. */
 void scry_malloc_feed_join(struct scry_malloc_feed *f);
@@ -134,7 +134,7 @@ void scry_malloc_feed_epochs_begin(struct scry_malloc_feed *f);
 /* A block that `from` had is `to`'s now. */
 void scry_malloc_feed_crossed(struct scry_malloc_feed *f, uint32_t from, uint32_t to);
 
-/* The lane of a recorded thread. 0, WINDOW_FULL or -errno. */
+/* The stream of a recorded thread. 0, WINDOW_FULL or -errno. */
 int scry_malloc_feed_stream(struct scry_malloc_feed *f, uint32_t number, uint32_t *ret_stream);
 /* The call was made: it may be the thread's last. Then: the recording says that it has ended. */
 void scry_malloc_feed_called(struct scry_malloc_feed *f, uint32_t stream);

@@ -80,7 +80,7 @@ uint32_t scry_malloc_feed_put_long(struct scry_malloc_feed *f, uint32_t stream, 
 	return at;
 }
 
-/* The lane has something to do in this epoch. */
+/* The stream has something to do in this epoch. */
 static void enter(struct scry_malloc_feed *f, uint32_t stream, enum pace pace)
 {
 	struct epochs *e = &f->epochs[pace];

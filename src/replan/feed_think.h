@@ -15,7 +15,8 @@ struct gaps { /* between calls of one thread, us: the first pass's */
 	uint64_t call_ns; /* of each call: it lies in its gap, but is no work */
 };
 
-/* Before each call: what the lane did since its last one becomes a word, once it is long enough. */
+/* Before each call: what the stream did since its last one becomes a word, once it is long enough.
+ */
 void scry_malloc_feed_think(struct scry_malloc_feed *f, uint32_t stream);
 /* At the first pass's end: which of its gaps were work. */
 void scry_malloc_feed_think_learn(struct scry_malloc_feed *f);

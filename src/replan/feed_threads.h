@@ -9,7 +9,9 @@
 #include "base/map.h"
 
 #define THREADS_MAX (1u << 24)
-#define NOBODY 0u /* index of no thread: the main thread's lane before it is known whose it is */
+#define NOBODY                                                                            \
+	0u /* index of no thread: the main thread's stream before it is known whose it is \
+	    */
 
 struct thread {
 	uint32_t number; /* in the recording */

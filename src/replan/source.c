@@ -34,17 +34,17 @@ static int begin(struct scry_malloc_source *s)
 }
 
 /* Calls are written late, looks at once: what a look saw is told when the calls before it were. */
-static void tell_looks(struct scry_malloc_recording *r, uint64_t until_ns)
+static void report_looks(struct scry_malloc_recording *r, uint64_t until_ns)
 {
-	uint32_t told = 0;
+	uint32_t reported = 0;
 
-	for (; told < r->look_count && r->looks[told].time_ns <= until_ns; told++) {
-		r->source.rss_anon = r->looks[told].rss_anon;
+	for (; reported < r->look_count && r->looks[reported].time_ns <= until_ns; reported++) {
+		r->source.rss_anon = r->looks[reported].rss_anon;
 		r->source.rss_count++;
 	}
-	r->look_count -= told;
-	if (told)
-		memmove(r->looks, r->looks + told, r->look_count * sizeof(r->looks[0]));
+	r->look_count -= reported;
+	if (reported)
+		memmove(r->looks, r->looks + reported, r->look_count * sizeof(r->looks[0]));
 }
 
 static void keep_look(struct scry_malloc_recording *r, uint64_t time_ns, uint64_t rss_anon)
@@ -54,7 +54,7 @@ static void keep_look(struct scry_malloc_recording *r, uint64_t time_ns, uint64_
 		for (uint32_t i = 0; i < r->look_count; i++)
 			r->looks[i] = r->looks[i * 2 + 1];
 	}
-	r->looks[r->look_count++] = (struct scry_malloc_look){time_ns, rss_anon};
+	r->looks[r->look_count++] = (struct scry_malloc_recording_look){time_ns, rss_anon};
 }
 
 static void on_memory(struct scry_malloc_recording *r, uint64_t time_ns,
@@ -121,14 +121,14 @@ static int next(struct scry_malloc_source *s, const struct scry_ev_malloc **ret_
 		}
 		if (scry_malloc_part_has(&r->part, event, call->pid)) {
 			s->time_ns = event->time_ns;
-			tell_looks(r, s->time_ns);
+			report_looks(r, s->time_ns);
 			*ret_call = call;
 			return 1;
 		}
 		r->other_calls += !r->is_read;
 	}
 	if (got == 0 && !r->is_read) {
-		tell_looks(r, UINT64_MAX);
+		report_looks(r, UINT64_MAX);
 		scry_data_quality_close(&r->quality);
 		if (!r->cpu_ns && r->quality.process_count <= 1) /* too short for two looks */
 			r->cpu_ns = r->quality.target_cpu_ns;

@@ -28,7 +28,7 @@ struct scry_malloc_recording {
 	uint64_t rss_anon_peak; /* of the looks */
 	uint64_t rss_anon_most; /* the same, or what the kernel says of the time between them */
 	bool has_memory;
-	struct scry_malloc_look { /* at the program's memory */
+	struct scry_malloc_recording_look { /* at the program's memory */
 		uint64_t time_ns, rss_anon;
 	} looks[SCRY_MALLOC_LOOKS]; /* that calls which are still to come were made before */
 	uint32_t look_count;

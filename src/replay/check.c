@@ -1,8 +1,8 @@
 /*
- * Is a window one that may be replayed? Goes through it as one thread that plays all lanes, each as
- * far as it gets, and keeps for each slot who has it. What it accepts cannot race, hang or end a
- * block twice, whatever the order in which real threads get on: each slot passes from one lane to
- * the next only by a tag, and the lanes could go to their ends. See wire/replay.h for the rules.
+ * Is a window one that may be replayed? Goes through it as one thread that plays all streams, each
+ * as far as it gets, and keeps for each slot who has it. What it accepts cannot race, hang or end a
+ * block twice, whatever the order in which real threads get on: each slot passes from one stream to
+ * the next only by a tag, and the streams could go to their ends. See wire/replay.h for the rules.
  *
  * Time is bounded: every block of words is met once, and waiters are looked through only by who
  * publishes on their slot, at most 2^16 times a window.
@@ -14,11 +14,11 @@
 struct slot {
 	uint64_t size;	 /* of the block that lives */
 	uint32_t window; /* in which the rest was last true */
-	uint16_t owner;	 /* lane that had it last in this window; NOBODY: free for all */
+	uint16_t owner;	 /* stream that had it last in this window; NOBODY: free for all */
 	uint16_t tag;	 /* by which the living block is published; 0 none */
 	uint16_t last;	 /* greatest tag published in this window */
 	uint16_t stale;	 /* tag that it had from before */
-	uint16_t waiter; /* lane + 1, first of those that wait for a tag of it */
+	uint16_t waiter; /* stream + 1, first of those that wait for a tag of it */
 	uint16_t lives;
 };
 
@@ -28,20 +28,20 @@ enum state { ABSENT, READY, RUNS, WAITS_TAG, WAITS_ENDED, WAITS_EPOCH, DONE, END
 static struct stream_state {
 	uint32_t block, word; /* where it stands */
 	uint16_t wait_tag;
-	uint16_t next; /* lane + 1: behind it in a list of waiters or of those that can go on */
+	uint16_t next; /* stream + 1: behind it in a list of waiters or of those that can go on */
 	uint8_t state;
 	uint8_t is_alive; /* it has a thread, since the beginning */
 } * streams;		  /* SCRY_REPLAY_STREAMS */
 
 static struct epoch {
-	uint32_t marks, need; /* of lanes; need 0: nobody has said yet */
-	uint32_t waiters;     /* lane + 1 */
+	uint32_t marks, need; /* of streams; need 0: nobody has said yet */
+	uint32_t waiters;     /* stream + 1 */
 } * epochs;		      /* SCRY_REPLAY_EPOCHS */
 
 static uint8_t *met; /* SCRY_REPLAY_BLOCKS: blocks of words, in this window */
 static uint32_t window;
-static uint32_t ready;	   /* lane + 1, those that can go on */
-static uint32_t for_ended; /* lane + 1, those that wait for threads to end */
+static uint32_t ready;	   /* stream + 1, those that can go on */
+static uint32_t for_ended; /* stream + 1, those that wait for threads to end */
 static uint32_t ended;	   /* threads, since the beginning */
 static uint64_t live;	   /* bytes */
 
@@ -73,7 +73,7 @@ static bool bad(uint32_t stream, const char *what)
 			     streams[stream].word, streams[stream].block, what);
 }
 
-/* The lane has the slot from now on. 1; 0: it waits; -1 refused. */
+/* The stream has the slot from now on. 1; 0: it waits; -1 refused. */
 static int take(uint32_t stream, struct slot *s, uint32_t tag)
 {
 	if (tag) {
@@ -237,7 +237,7 @@ static int call(uint32_t stream, const uint64_t *w, uint32_t op, bool is_long)
 	return 1;
 }
 
-/* One word of a lane. 1 goes on, 0 it waits or is at its end, -1 refused. */
+/* One word of a stream. 1 goes on, 0 it waits or is at its end, -1 refused. */
 static int step(uint32_t stream)
 {
 	const uint64_t *w = &replay.m->words[streams[stream].block][streams[stream].word];

@@ -41,7 +41,7 @@ struct replay {
 	uint32_t touch;			     /* head->touch */
 	uint64_t *cells;		     /* SCRY_REPLAY_SLOTS: tag << 48 | address; 0: free */
 	uint64_t *sizes;		     /* the same, VERIFY only: bytes asked for */
-	uint32_t *epochs;		     /* SCRY_REPLAY_EPOCHS: lanes that have marked it */
+	uint32_t *epochs;		     /* SCRY_REPLAY_EPOCHS: streams that have marked it */
 	struct slot *slots;		     /* the same: check.c's */
 	uint32_t first[SCRY_REPLAY_STREAMS]; /* blocks of this window, checked */
 	uint32_t streams;		     /* in use */
@@ -78,7 +78,7 @@ void replay_check_init(void);
 void replay_threads_init(void);
 void replay_window(void);
 
-/* work.c: replays the words of a lane from `block` on. What it did is added to the head. */
+/* work.c: replays the words of a stream from `block` on. What it did is added to the head. */
 struct stream {
 	uint32_t number;
 	uint32_t left; /* calls until the next is timed */
@@ -86,7 +86,7 @@ struct stream {
 };
 /* True: the thread ends. */
 bool replay_work(struct stream *l, uint32_t block);
-/* Begins a lane's thread, when `ended` have ended: threads.c. */
+/* Begins a stream's thread, when `ended` have ended: threads.c. */
 void replay_spawn(struct stream *by, uint32_t stream, uint32_t ended);
 /* Waits until as many have. */
 void replay_join(struct stream *l, uint32_t ended);

@@ -1,5 +1,5 @@
 /*
- * The threads of a replay. The main thread plays lane 0; the others are begun by the word of the
+ * The threads of a replay. The main thread plays stream 0; the others are begun by the word of the
  * thread that made the call before their first, and end as recorded. All end a window together.
  *
  * A thread is really gone (its caches and arenas handed back) when it was joined; who begins one
@@ -17,7 +17,7 @@
 struct thread {
 	struct stream stream;
 	pthread_t id;
-	uint32_t next_ended; /* lane + 1 */
+	uint32_t next_ended; /* stream + 1 */
 	uint32_t window;     /* the one it is to begin in */
 	uint32_t piece;	     /* of the null allocator */
 };
@@ -25,14 +25,14 @@ struct thread {
 static struct thread *threads;
 static char *stacks;
 static pthread_mutex_t begin_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t ended_list;  /* lane + 1; to be joined */
+static uint32_t ended_list;  /* stream + 1; to be joined */
 static uint32_t ended_count; /* since the beginning */
 static uint32_t begun;	     /* threads, the main one left out */
 static uint32_t main_ended;
 static uint32_t running; /* threads that have not ended this window, the main one left out */
 static uint32_t window;	 /* futex: the one that may be played */
 
-/* The lane's words of this window. True: the thread ends. */
+/* The stream's words of this window. True: the thread ends. */
 static bool play(struct thread *t)
 {
 	struct scry_replay_head *head = replay.head;
@@ -96,7 +96,7 @@ static void join_ended(void)
 	while (list) {
 		struct thread *t = &threads[list - 1];
 
-		list = t->next_ended; /* before the join: a lane is used again only after it */
+		list = t->next_ended; /* before the join: a stream is used again only after it */
 		pthread_join(t->id, NULL);
 		if (replay.head->is_null)
 			replay_null_give(t->piece);

@@ -45,7 +45,7 @@ static void *by_realloc(void *p, size_t count, size_t size)
 {
 	return found.realloc(p, count * size);
 }
-static size_t not_told(void *p)
+static size_t no_usable_size(void *p)
 {
 	(void)p;
 	return 0;
@@ -71,7 +71,7 @@ static const struct row rows[] = {
 	{"valloc", AT(valloc), page_by_posix, 0},
 	{"pvalloc", AT(pvalloc), pages_by_posix, 0},
 	{"reallocarray", AT(reallocarray), by_realloc, 0},
-	{"malloc_usable_size", AT(usable), not_told, 0},
+	{"malloc_usable_size", AT(usable), no_usable_size, 0},
 	{"_Znwm", AT(new), NULL, AT(malloc)},
 	{"_Znam", AT(new_array), NULL, AT(malloc)},
 	{"_ZdlPv", AT(delete), NULL, AT(free)},
@@ -135,7 +135,7 @@ bool replay_calls_find(struct replay_calls *ret_calls)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (!find(&rows[i], owner, &found))
 			return false;
-	head->has_usable = found.usable != not_told;
+	head->has_usable = found.usable != no_usable_size;
 	*ret_calls = found;
 	return true;
 }
@@ -253,7 +253,7 @@ const struct replay_calls replay_calls_null = {
 	.memalign = null_aligned,
 	.valloc = null_malloc,
 	.pvalloc = null_malloc,
-	.usable = not_told,
+	.usable = no_usable_size,
 	.new = null_malloc,
 	.new_array = null_malloc,
 	.delete = null_free,

@@ -1,9 +1,9 @@
 /*
- * The words of one lane, one after the other: what is timed.
+ * The words of one stream, one after the other: what is timed.
  *
- * Made four times from one text, for the three modes and for who has no other lane to wait for, so
- * that a timed replay has no trace of the others. Nothing is checked here: replay/check.c has been
- * through the window before.
+ * Made four times from one text, for the three modes and for a thread that has no other stream to
+ * wait for, so that a timed replay has no trace of the others. Nothing is checked here:
+ * replay/check.c has been through the window before.
  */
 #include "replay/replay.h"
 
@@ -136,15 +136,15 @@ static __attribute__((noinline)) void think(struct stream *l, uint64_t ns)
 {
 	bool is_long = ns >= LONG_NS;
 	uint64_t from = is_long ? replay_thread_ns() : 0;
-	uint64_t ticks = replay_ns_ticks(ns), done = 0, told = 0, last = __rdtsc(), now;
+	uint64_t ticks = replay_ns_ticks(ns), done = 0, reported = 0, last = __rdtsc(), now;
 
 	while (done < ticks) {
 		_mm_pause();
 		now = __rdtsc();
 		done += now - last < STEP_TICKS ? now - last : STEP_TICKS;
 		last = now;
-		if (done - told > BEAT_TICKS) {
-			told = done;
+		if (done - reported > BEAT_TICKS) {
+			reported = done;
 			beat();
 		}
 	}

@@ -121,7 +121,7 @@ static int give(void *arg, void *record, size_t size)
 		return give_process(of, r, size);
 	/* Of another program's Ruby, or of none. */
 	if (of || (c->opts.follows && r->kind != SCRY_BPF_NATIVE &&
-		   c->opts.stray(c->opts.arg, (pid_t)r->pid, r->kind == SCRY_BPF_STACK)))
+		   c->opts.unidentified(c->opts.arg, (pid_t)r->pid, r->kind == SCRY_BPF_STACK)))
 		hush(p, r->pid, r->tid);
 	return 0;
 }
@@ -357,29 +357,29 @@ bool scry_clock_works(const struct scry_clock *c)
 
 /* Tells the kernel's side of a thread. The VM's own number of it is given where it is right: after
  * a fork it may be the parent's (see vm/ruby_threads). */
-static int tell_thread(struct process *of, struct scry_samples_thread *t)
+static int give_thread(struct process *of, struct scry_samples_thread *t)
 {
 	const struct scry_ruby *ruby = of->samples->ruby;
 	const struct scry_ruby_layout *l = &ruby->layout;
 	const struct scry_walk *w = &of->samples->walk;
-	struct scry_bpf_thread told = {.th = t->ruby.th, .pid = (uint32_t)ruby->pid};
+	struct scry_bpf_thread entry = {.th = t->ruby.th, .pid = (uint32_t)ruby->pid};
 	uint64_t base = t->ruby.th;
 	uint32_t key = (uint32_t)t->ruby.tid, tid;
 
 	if (w->gc_heap && w->gc.is_known)
-		told.gc_during = w->gc_heap + w->gc.during.at;
+		entry.gc_during = w->gc_heap + w->gc.during.at;
 	if (w->gc_heap && w->gc.has_epochs) {
-		told.gc_count = w->gc_heap + w->gc.count;
-		told.gc_marking = w->gc_heap + w->gc.marking.at;
+		entry.gc_count = w->gc_heap + w->gc.count;
+		entry.gc_marking = w->gc_heap + w->gc.marking.at;
 	}
 	if (l->th_tid != SCRY_RUBY_NONE &&
 	    (l->th_nt == SCRY_RUBY_NONE ||
 	     scry_mem_u64(&ruby->mem, t->ruby.th + l->th_nt, &base) == 0) &&
 	    base && scry_mem_u32(&ruby->mem, base + l->th_tid, &tid) == 0 &&
 	    (pid_t)tid == scry_proc_tid_inside(ruby->pid, t->ruby.tid))
-		told.tid = tid;
-	t->is_told = true;
-	return scry_bpf_set(of->program->bpf, "threads", &key, &told);
+		entry.tid = tid;
+	t->is_given = true;
+	return scry_bpf_set(of->program->bpf, "threads", &key, &entry);
 }
 
 static bool is_listed(const struct process *of, uint32_t tid)
@@ -404,8 +404,8 @@ static int fill_map(struct process *of)
 		}
 	of->stranger_count = 0;
 	for (size_t i = 0; i < s->count && !err; i++)
-		if (!s->threads[i].is_told && s->threads[i].ruby.tid)
-			err = tell_thread(of, &s->threads[i]);
+		if (!s->threads[i].is_given && s->threads[i].ruby.tid)
+			err = give_thread(of, &s->threads[i]);
 	return err ? scry_fail(err, "the kernel does not take a thread into its map: %s",
 			       strerror(-err))
 		   : 0;

@@ -26,7 +26,7 @@ struct scry_clock_opts {
 	void (*forked)(void *arg, pid_t pid, bool is_ruby);
 	/* A process that was not added gave a sample, which is dropped; `is_ruby`: of a Ruby's
 	 * stack. True: do not tell of that thread again, till it runs another program. */
-	bool (*stray)(void *arg, pid_t pid, bool is_ruby);
+	bool (*unidentified)(void *arg, pid_t pid, bool is_ruby);
 	void *arg;
 };
 

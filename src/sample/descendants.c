@@ -19,10 +19,10 @@
 #define MEMBERS_MAX 1024u
 #define ORIGINS_MAX 64u
 
-struct candidate {	 /* a relative's own: it is no Ruby that can be sampled, yet */
-	uint64_t strays; /* samples that came of it */
-	bool is_settled; /* this image is none */
-	bool is_fork;	 /* a Ruby's child, which has run no program */
+struct candidate {	       /* a relative's own: it is no Ruby that can be sampled, yet */
+	uint64_t unidentified; /* samples that came of it */
+	bool is_settled;       /* this image is none */
+	bool is_fork;	       /* a Ruby's child, which has run no program */
 };
 
 struct origin { /* whose fork child is known by where its VM lies */
@@ -144,11 +144,11 @@ static bool is_guest(const struct scry_descendants *k, pid_t pid)
 	return is;
 }
 
-static void tell_unseen(struct scry_descendants *k, pid_t pid, uint64_t strays)
+static void report_unseen(struct scry_descendants *k, pid_t pid, uint64_t unidentified)
 {
 	k->sums.unseen++;
 	if (k->run->clock)
-		k->sums.unseen_ns += strays * scry_processors_period(k->run->rate);
+		k->sums.unseen_ns += unidentified * scry_processors_period(k->run->rate);
 	scry_log_detail("process %d, forked by one that is sampled, ended before it could be",
 			(int)pid);
 }
@@ -158,7 +158,7 @@ static void gone(void *arg, struct scry_relative *row)
 	const struct candidate *s = row->own;
 
 	if (s->is_fork)
-		tell_unseen(arg, row->pid, s->strays);
+		report_unseen(arg, row->pid, s->unidentified);
 }
 
 static void execed(void *arg, struct scry_relative *row)
@@ -170,8 +170,8 @@ static void execed(void *arg, struct scry_relative *row)
 }
 
 /* The Ruby of a candidate. 0; -EAGAIN: it may become one; or -errno with a sentence. */
-static int open_suspect(struct scry_descendants *k, const struct scry_relative *row,
-			bool *ret_is_guest, struct scry_ruby **ret)
+static int open_candidate(struct scry_descendants *k, const struct scry_relative *row,
+			  bool *ret_is_guest, struct scry_ruby **ret)
 {
 	const struct origin *origin = origin_of(k, row->pid);
 	int err;
@@ -197,12 +197,12 @@ static void look(void *arg, struct scry_relative *row, uint64_t now)
 	struct candidate *s = row->own;
 	struct scry_ruby *ruby = NULL;
 	bool is_guest = false; /* in the memory of another, till it runs a program */
-	int err = open_suspect(k, row, &is_guest, &ruby);
+	int err = open_candidate(k, row, &is_guest, &ruby);
 
 	if (!err)
 		err = add_member(k, ruby);
 	if (!err) /* what it gave before cannot be read any more */
-		k->members[k->member_count - 1]->samples.unrecorded += s->strays;
+		k->members[k->member_count - 1]->samples.unrecorded += s->unidentified;
 	row->is_taken = !err;
 	s->is_settled = err && err != -EAGAIN && !s->is_fork && now - row->since_ns > YOUNG_NS;
 	row->look_ns = is_guest	       ? 0
@@ -225,7 +225,7 @@ static bool is_orphan(void *arg, pid_t pid, const struct scry_proc_stat *st)
 
 static const struct scry_descendant_table_kind kind = {
 	.is_member = is_member,
-	.is_stray = is_orphan,
+	.is_unidentified = is_orphan,
 	.execed = execed,
 	.look = look,
 	.gone = gone,
@@ -255,21 +255,21 @@ static void forked(void *arg, pid_t pid, bool is_ruby)
 		return;
 	row = scry_descendant_table_add(&k->descendants, pid);
 	if (!row && is_ruby) /* it has ended */
-		tell_unseen(k, pid, 0);
+		report_unseen(k, pid, 0);
 	if (!row)
 		return;
 	((struct candidate *)row->own)->is_fork |= is_ruby && !row->execs;
 	scry_descendant_table_look(&k->descendants, row, scry_now_ns());
 }
 
-static bool stray(void *arg, pid_t pid, bool is_ruby)
+static bool unidentified(void *arg, pid_t pid, bool is_ruby)
 {
 	struct scry_descendants *k = arg;
 	const struct scry_relative *row = scry_descendant_table_find(&k->descendants, pid);
 	struct candidate *s = row ? row->own : NULL;
 
 	if (s && is_ruby)
-		s->strays++;
+		s->unidentified++;
 	return s && s->is_settled;
 }
 
@@ -277,7 +277,7 @@ void scry_descendants_clock_opts(struct scry_descendants *k, struct scry_clock_o
 {
 	opts->follows = k->follows;
 	opts->forked = forked;
-	opts->stray = stray;
+	opts->unidentified = unidentified;
 	opts->arg = k;
 }
 

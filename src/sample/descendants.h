@@ -34,8 +34,8 @@ int scry_descendants_find(struct scry_descendants *k, pid_t root, struct scry_ru
 /* How a clock for it is to be opened; rate and native are the caller's. */
 void scry_descendants_clock_opts(struct scry_descendants *k, struct scry_clock_opts *opts);
 
-/* The first one, which it takes; what it and `root`, whose kin is meant, have started is looked for
- * now; writes its first events. 0 or -errno. Before all that follows. */
+/* The first one, which it takes; what it and `root`, whose descendants are meant, have started is
+ * looked for now; writes its first events. 0 or -errno. Before all that follows. */
 int scry_descendants_begin(struct scry_descendants *k, struct scry_sampler *first, pid_t root);
 
 /* One more that was asked for, with what it starts; after begin, before attach. 0 or -errno with a

@@ -32,7 +32,7 @@ struct scry_iseq_events_program {
 	struct scry_bpf *bpf;
 	struct scry_iseq_event_layout layout;
 	uint64_t lost;
-	uint64_t told_lost, told_unread; /* in the sums of those that were ended */
+	uint64_t lost_before, unread_before; /* in the sums of those that were ended */
 };
 
 static uint64_t now_ns(void)
@@ -271,11 +271,11 @@ void scry_iseq_events_end(struct scry_iseq_events *p, struct scry_iseq_events_su
 	scry_iseq_log_compare(&p->births, p->ruby, COMPARED_MAX);
 	ret->births = p->births.sums;
 	ret->seen = p->given;
-	ret->lost = scry_bpf_sum(b, "counts", SCRY_ISEQ_EVENT_LOST) - p->program->told_lost;
-	ret->unread = scry_bpf_sum(b, "counts", SCRY_ISEQ_EVENT_UNREAD) - p->program->told_unread;
+	ret->lost = scry_bpf_sum(b, "counts", SCRY_ISEQ_EVENT_LOST) - p->program->lost_before;
+	ret->unread = scry_bpf_sum(b, "counts", SCRY_ISEQ_EVENT_UNREAD) - p->program->unread_before;
 	ret->seen += ret->lost + ret->unread;
-	p->program->told_lost += ret->lost;
-	p->program->told_unread += ret->unread;
+	p->program->lost_before += ret->lost;
+	p->program->unread_before += ret->unread;
 }
 
 void scry_iseq_events_close(struct scry_iseq_events *p)

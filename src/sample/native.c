@@ -29,11 +29,11 @@ struct scry_samples_native {
 	struct scry_intern *names;
 	struct scry_unwinder *unwinder;
 	struct scry_modules *symbols;
-	struct scry_weaver weaver;
+	struct scry_mixed_merger merger;
 	struct scry_native_frame frames[SCRY_UNWINDER_FRAMES_MAX];
 	size_t count;
 	enum scry_native_end end;
-	struct scry_woven woven[SCRY_UNWINDER_FRAMES_MAX + SCRY_WALK_FRAMES_MAX];
+	struct scry_woven merged[SCRY_UNWINDER_FRAMES_MAX + SCRY_WALK_FRAMES_MAX];
 	struct pending *pending;
 	size_t next; /* of them that is used again */
 	/* pc -> index of its frame, and the frames; parent is not set */
@@ -68,8 +68,8 @@ int scry_samples_native_open(const struct scry_ruby *ruby, struct scry_intern *n
 		n->names = names;
 		n->looked_ns = now_ns();
 		scry_map_init(&n->code, CODE_MAX);
-		scry_weaver_init(&n->weaver, ruby, n->unwinder);
-		if (!n->weaver.interpreter)
+		scry_mixed_merger_init(&n->merger, ruby, n->unwinder);
+		if (!n->merger.interpreter)
 			err = scry_fail(
 				-ENOTSUP,
 				"native frames cannot be merged into stacks of this Ruby (%s): "
@@ -195,7 +195,7 @@ size_t scry_samples_mixed_merge(struct scry_samples_native *n, const struct scry
 	size_t count = 0;
 
 	if (n->count)
-		count = scry_mixed_merge(&n->weaver, walk, &native, n->woven, &how);
+		count = scry_mixed_merge(&n->merger, walk, &native, n->merged, &how);
 	if (!n->count)
 		n->sums.none++;
 	else if (how == SCRY_MIXED_MERGE_APART)
@@ -206,8 +206,8 @@ size_t scry_samples_mixed_merge(struct scry_samples_native *n, const struct scry
 		n->sums.cut++;
 	if (!n->count || how == SCRY_MIXED_MERGE_APART)
 		for (count = 0; count < walk->count; count++)
-			n->woven[count] = (struct scry_woven){false, (uint32_t)count};
-	*ret = n->woven;
+			n->merged[count] = (struct scry_woven){false, (uint32_t)count};
+	*ret = n->merged;
 	return count;
 }
 

@@ -1,7 +1,7 @@
 /*
  * Native frames of sampled stacks: of a thread that waits, by the two registers that the kernel
  * tells; of one that is held, by all of them; of one that runs, out of the copy that its clock has
- * made (wire/bpf_stacks.h). Woven with Ruby's (name/mixed_merge).
+ * made (wire/bpf_stacks.h). Merged with Ruby's (name/mixed_merge).
  */
 #ifndef SCRY_SAMPLE_NATIVE_H
 #define SCRY_SAMPLE_NATIVE_H
@@ -22,7 +22,7 @@ struct scry_samples_native_sums { /* stacks that were read */
 };
 
 /* `ruby` and `names`, which gets objects and symbols, are borrowed. 0 or -errno with a sentence:
- * -ENOTSUP where stacks of this Ruby cannot be woven. */
+ * -ENOTSUP where stacks of this Ruby cannot be merged. */
 int scry_samples_native_open(const struct scry_ruby *ruby, struct scry_intern *names,
 			     struct scry_samples_native **ret);
 void scry_samples_native_close(struct scry_samples_native *n); /* NULL is legal */

@@ -47,7 +47,8 @@ void scry_sampler_write_head(struct scry_sampler *p)
 static void write_naming(struct scry_sampler *p)
 {
 	struct scry_iseq_events_sums sums;
-	struct scry_ev_naming ev = {.pid = (uint32_t)p->ruby->pid, .told = p->samples.symbols.told};
+	struct scry_ev_naming ev = {.pid = (uint32_t)p->ruby->pid,
+				    .reported = p->samples.symbols.reported};
 
 	if (!p->probe.all)
 		return;

@@ -79,13 +79,13 @@ int scry_samples_with_pause(struct scry_samples *s)
 
 /* --- one sample ------------------------------------------------------------------------------- */
 
-/* Behind the oldest frame that is shown of a woven stack: native ones that are older than all of
+/* Behind the oldest frame that is shown of a merged stack: native ones that are older than all of
  * Ruby's (main, the beginning of a thread) say nothing, and what has no native frames would begin
  * elsewhere. */
-static size_t count_shown(struct scry_samples *s, const struct scry_woven *woven, size_t count)
+static size_t count_shown(struct scry_samples *s, const struct scry_woven *merged, size_t count)
 {
 	for (size_t i = count; i > 0; i--)
-		if (!woven[i - 1].is_native && !s->named[woven[i - 1].at].is_hidden)
+		if (!merged[i - 1].is_native && !s->named[merged[i - 1].at].is_hidden)
 			return i;
 	return count;
 }
@@ -95,16 +95,16 @@ static size_t count_shown(struct scry_samples *s, const struct scry_woven *woven
 static uint32_t intern_stack(struct scry_samples *s)
 {
 	struct scry_stack_frame frame = {0}, next;
-	const struct scry_woven *woven = NULL;
+	const struct scry_woven *merged = NULL;
 	size_t count =
-		s->native ? scry_samples_mixed_merge(s->native, &s->walk, &woven) : s->walk.count;
+		s->native ? scry_samples_mixed_merge(s->native, &s->walk, &merged) : s->walk.count;
 	uint32_t parent = 0;
 
-	count = woven ? count_shown(s, woven, count) : count;
+	count = merged ? count_shown(s, merged, count) : count;
 	for (size_t i = count; i > 0; i--) {
-		size_t at = woven ? woven[i - 1].at : i - 1;
+		size_t at = merged ? merged[i - 1].at : i - 1;
 
-		if (woven && woven[i - 1].is_native) {
+		if (merged && merged[i - 1].is_native) {
 			next = scry_samples_native_frame(s->native, (uint32_t)at);
 		} else {
 			const struct scry_symbol *symbol =
@@ -567,7 +567,7 @@ static enum scry_walk_verdict take_record(struct scry_samples *s, const struct s
 
 static bool is_unsure(const struct scry_symbol *symbol, uint64_t taken_ns)
 {
-	return symbol && !symbol->is_told && symbol->made_ns >= taken_ns;
+	return symbol && !symbol->is_reported && symbol->made_ns >= taken_ns;
 }
 
 /*

@@ -45,7 +45,7 @@ struct scry_samples_thread {
 	bool in_gc; /* the collector was at work when its stack was read */
 	enum scry_walk_verdict verdict;
 	unsigned int rests; /* ticks since it ran */
-	bool is_told;	    /* the clock's: its kernel side knows it */
+	bool is_given;	    /* the clock's: its kernel side knows it */
 	bool is_clocked;    /* it runs, or is ready to: it gives its samples itself */
 	int64_t owed_ns;    /* it was seen so at ticks, less what its clock has told */
 };

@@ -374,7 +374,7 @@ static void close_fds(struct scry_syscall_perf *p, struct thread *t)
 
 static void on_fork(struct scry_syscall_perf *p, const struct born *r)
 {
-	struct scry_syscalls_record told = {
+	struct scry_syscalls_record record = {
 		.kind = SCRY_SYSCALLS_FORKED, .pid = r->pid, .other = image_of(p, r->parent)};
 	const struct thread *parent = find(p, r->parent_tid);
 	struct thread *t = find(p, r->tid);
@@ -394,8 +394,8 @@ static void on_fork(struct scry_syscall_perf *p, const struct born *r)
 	if (parent)
 		memcpy(name, parent->name, sizeof(name));
 	if (r->pid != r->parent) {
-		told.image = told.other ? p->next_image++ : 0;
-		if (scry_map_put(&p->images, r->pid, told.image) < 0) {
+		record.image = record.other ? p->next_image++ : 0;
+		if (scry_map_put(&p->images, r->pid, record.image) < 0) {
 			p->sums.lost++;
 			return;
 		}
@@ -404,13 +404,13 @@ static void on_fork(struct scry_syscall_perf *p, const struct born *r)
 	if (t)
 		memcpy(t->name, name, sizeof(name));
 	if (r->pid != r->parent)
-		p->opts.news(p->opts.arg, &told);
+		p->opts.news(p->opts.arg, &record);
 }
 
 /* Its other threads have gone without a word, and the one that is left has the process's number. */
 static void on_exec(struct scry_syscall_perf *p, uint32_t pid)
 {
-	struct scry_syscalls_record told = {
+	struct scry_syscalls_record record = {
 		.kind = SCRY_SYSCALLS_EXECED, .pid = pid, .other = image_of(p, pid)};
 
 	for (size_t i = p->thread_count; i-- > 0;)
@@ -418,9 +418,9 @@ static void on_exec(struct scry_syscall_perf *p, uint32_t pid)
 			remove_thread(p, &p->threads[i]);
 	if (!find(p, pid))
 		add_thread(p, pid, pid);
-	told.image = p->next_image++;
-	scry_map_put(&p->images, pid, told.image);
-	p->opts.news(p->opts.arg, &told);
+	record.image = p->next_image++;
+	scry_map_put(&p->images, pid, record.image);
+	p->opts.news(p->opts.arg, &record);
 }
 
 static void on_comm(struct scry_syscall_perf *p, const struct comm *r)

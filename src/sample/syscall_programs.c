@@ -47,7 +47,7 @@ struct image {
 	uint32_t number, parent;
 	pid_t pid;
 	struct program *program; /* NULL: it was not looked at, or has ended */
-	bool has_ended, was_seen, is_told;
+	bool has_ended, was_seen, is_reported;
 	/* who it is */
 	uid_t uid;
 	uint64_t start_ticks, since_ns;
@@ -190,7 +190,7 @@ static void see_process(struct scry_syscall_programs *p, struct image *i)
 }
 
 /* A process is told of once, as what it was last. */
-static void tell(struct scry_syscall_programs *p, struct image *i)
+static void report(struct scry_syscall_programs *p, struct image *i)
 {
 	const struct scry_ev_process process = {.pid = (uint32_t)i->pid,
 						.uid = i->uid,
@@ -199,9 +199,9 @@ static void tell(struct scry_syscall_programs *p, struct image *i)
 	const struct scry_ev_attach attach = {.pid = (uint32_t)i->pid, .threads = i->threads};
 	const struct scry_event head = {.time_ns = i->since_ns, .type = SCRY_EVENT_PROCESS};
 
-	if (i->is_told)
+	if (i->is_reported)
 		return;
-	i->is_told = true;
+	i->is_reported = true;
 	scry_writer_payload(p->writer, &head, &process, sizeof(process));
 	scry_writer_payload(p->writer,
 			    &(struct scry_event){.time_ns = i->since_ns, .type = SCRY_EVENT_ATTACH},
@@ -211,7 +211,7 @@ static void tell(struct scry_syscall_programs *p, struct image *i)
 void scry_syscall_programs_report(struct scry_syscall_programs *p)
 {
 	for (size_t at = 0; at < p->count; at++)
-		tell(p, &p->images[at]);
+		report(p, &p->images[at]);
 }
 
 void scry_syscall_programs_replaced(struct scry_syscall_programs *p, uint32_t old)
@@ -221,7 +221,7 @@ void scry_syscall_programs_replaced(struct scry_syscall_programs *p, uint32_t ol
 	if (!i)
 		return;
 	i->has_ended = true;
-	i->is_told = true; /* of what it is now */
+	i->is_reported = true; /* of what it is now */
 }
 
 void scry_syscall_programs_add(struct scry_syscall_programs *p, uint32_t number, pid_t pid,

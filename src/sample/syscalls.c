@@ -346,8 +346,8 @@ static int pass_filter(struct scry_syscalls_watch *w, uint32_t pid)
 	return 0;
 }
 
-static int tell_kernel(struct scry_syscalls_watch *w, uint32_t pid,
-		       const struct scry_syscalls_member *m)
+static int report_kernel(struct scry_syscalls_watch *w, uint32_t pid,
+			 const struct scry_syscalls_member *m)
 {
 	int err = w->images < OWN_IMAGES ? scry_bpf_set(w->bpf, "tree", &pid, m) : -ENOSPC;
 
@@ -362,7 +362,8 @@ int scry_syscalls_watch_add(struct scry_syscalls_watch *w, pid_t pid, bool from_
 {
 	const struct scry_syscalls_member m = {.image = from_exec ? 0 : ++w->images};
 	const uint32_t key = (uint32_t)pid;
-	int err = w->perf ? scry_syscall_perf_add(w->perf, pid, m.image) : tell_kernel(w, key, &m);
+	int err =
+		w->perf ? scry_syscall_perf_add(w->perf, pid, m.image) : report_kernel(w, key, &m);
 
 	if (err)
 		return err;

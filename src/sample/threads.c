@@ -20,7 +20,7 @@
 
 /* Writes a THREAD event if its name or its task is not as it was told. A name that cannot be read
  * any more stays as it was. */
-static void tell_thread(struct scry_samples *s, struct scry_samples_thread *t)
+static void emit_thread(struct scry_samples *s, struct scry_samples_thread *t)
 {
 	struct scry_ev_thread ev = {
 		.thread = t->number, .pid = (uint32_t)s->ruby->pid, .tid = (uint32_t)t->tid};
@@ -97,7 +97,7 @@ static int add_thread(struct scry_samples *s, const struct scry_ruby_thread *rub
 	t = &s->threads[s->count++];
 	*t = (struct scry_samples_thread){.ruby = *ruby, .number = ++s->numbers, .is_here = true};
 	open_task(s, t);
-	tell_thread(s, t);
+	emit_thread(s, t);
 	return scry_samples_cpu_hit(&s->cpu, ruby->tid, &t->now);
 }
 
@@ -111,11 +111,11 @@ static void keep_thread(struct scry_samples *s, struct scry_samples_thread *t, p
 		scry_samples_cpu_leave(&s->cpu, t->number, t->ruby.tid);
 	scry_task_close(&t->task);
 	t->ruby.tid = tid;
-	t->has_last = t->is_told = false;
+	t->has_last = t->is_given = false;
 	t->owed_ns = 0;
 	open_task(s, t);
 	scry_samples_cpu_task(&s->cpu, t->number, tid, &t->now);
-	tell_thread(s, t);
+	emit_thread(s, t);
 }
 
 int scry_samples_list_threads(struct scry_samples *s, bool anew)
@@ -182,7 +182,7 @@ static void look_at(struct scry_samples *s, struct scry_samples_thread *t, uint6
 	if (has_name ? word == t->name : !is_due(t, now_ns))
 		return;
 	t->name = has_name ? word : 0;
-	tell_thread(s, t);
+	emit_thread(s, t);
 }
 
 void scry_samples_names(struct scry_samples *s, uint64_t now_ns)

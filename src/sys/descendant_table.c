@@ -149,7 +149,7 @@ static void look_at_number(void *arg, pid_t pid)
 	    (known && known->start_ticks == st.start_ticks))
 		return;
 	if (!is_descendant(k, st.ppid) &&
-	    !(k->kind->is_stray && k->kind->is_stray(k->arg, pid, &st)))
+	    !(k->kind->is_unidentified && k->kind->is_unidentified(k->arg, pid, &st)))
 		return;
 	if (is_process(pid))
 		add(k, pid, &st);

@@ -5,7 +5,7 @@
  *
  *   ..._scan  finds new processes by their numbers, which the kernel gives in one row: one is a
  *             descendant when its parent is. Some milliseconds late; what has ended by then is not
- *             seen, nor is a daemon whose parents have ended (but see is_stray).
+ *             seen, nor is a daemon whose parents have ended (but see is_unidentified).
  *   ..._add   gets them from eBPF before a child runs, from ptrace, from an exec, from the agent.
  *
  * A row is a process, not a number: numbers are given out again, and start times tell. What it runs
@@ -45,7 +45,7 @@ struct scry_descendant_table_kind {
 	/* Does a member live under that number? */
 	bool (*is_member)(void *arg, pid_t pid);
 	/* One whose parent is not a descendant: is it all the same? Or NULL. */
-	bool (*is_stray)(void *arg, pid_t pid, const struct scry_proc_stat *st);
+	bool (*is_unidentified)(void *arg, pid_t pid, const struct scry_proc_stat *st);
 	void (*came)(void *arg, struct scry_relative *row,
 		     const struct scry_proc_stat *st); /* NULL */
 	/* It runs another program. `look` comes next. Or NULL. */

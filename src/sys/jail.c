@@ -462,7 +462,7 @@ static bool has_ended(pid_t child, int *ret_status)
 static _Noreturn void watch(const struct cell *c, pid_t child)
 {
 	const struct timespec tick = {.tv_nsec = TICK_NS};
-	bool is_told = false;
+	bool is_reported = false;
 	pid_t ticks = 0;
 	sigset_t set;
 	int status;
@@ -474,10 +474,10 @@ static _Noreturn void watch(const struct cell *c, pid_t child)
 		if (sigtimedwait(&set, NULL, &tick) == SIGTERM || is_left())
 			break;
 		if (now_ms() > c->end_ms + LATER_MS ||
-		    (c->has_pids && !is_told && next_number(&set) - ticks > NUMBERS_MAX))
+		    (c->has_pids && !is_reported && next_number(&set) - ticks > NUMBERS_MAX))
 			kill_child(c, child);
-		if (!is_told && has_ended(child, &status)) {
-			is_told = true;
+		if (!is_reported && has_ended(child, &status)) {
+			is_reported = true;
 			kill_child(c, child);
 			say(HAS_ENDED, status, 0);
 		}

@@ -233,7 +233,7 @@ static bool holds(struct scry_text *text, const struct value *v, uint64_t at)
 	       scry_text_enters(text, v->from, at, &(struct scry_transfers){NULL, 0}) == 0;
 }
 
-static void tell(const struct reading *r, const struct value *v, struct scry_syscall_number *n)
+static void settle(const struct reading *r, const struct value *v, struct scry_syscall_number *n)
 {
 	n->from = v->from;
 	n->number = v->number;
@@ -268,7 +268,7 @@ struct scry_syscall_number scry_syscall_number(const struct scry_syscall_code *a
 				? SCRY_SYSCALL_CODE_32
 				: SCRY_SYSCALL_CODE_OTHER;
 		if (n.code >= SCRY_SYSCALL_CODE_64 && holds(text, &r.values[AX], at->address)) {
-			tell(&r, &r.values[AX], &n);
+			settle(&r, &r.values[AX], &n);
 			n.is_behind_call = r.has_called;
 		}
 	}
@@ -336,7 +336,7 @@ bool scry_syscall_number_passed(const struct scry_syscall_code *at,
 			   (!callee || leads_to(text, at->elf, &r, address, callee));
 	}
 	if (is_known)
-		tell(&r, v, n);
+		settle(&r, v, n);
 	scry_text_free(text);
 	return is_known;
 }

@@ -102,7 +102,7 @@ static uint64_t distance(uint64_t a, uint64_t b)
 }
 
 /* For when we are no more. */
-static int tell_agent(struct scry_breaks *b, int number, uint64_t copies)
+static int give_agent(struct scry_breaks *b, int number, uint64_t copies)
 {
 	struct scry_inject *inj = b->inj;
 	const uint64_t trap = inj->data + offsetof(struct scry_agent_data, trap);
@@ -146,7 +146,7 @@ static int slab_near(struct scry_breaks *b, uint64_t address, struct scry_tracee
 	if (r < 0)
 		return scry_fail(r, "cannot write into process %d", inj->proc->pid);
 	b->slabs |= 1u << number;
-	r = tell_agent(b, number, copies);
+	r = give_agent(b, number, copies);
 	return r < 0 ? r : number;
 }
 

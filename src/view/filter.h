@@ -13,28 +13,28 @@
 
 #include <stdbool.h>
 
-enum scry_filter_key {
-	SCRY_FILTER_FILE,
-	SCRY_FILTER_CLASS,
-	SCRY_FILTER_METHOD,
-	SCRY_FILTER_GEM,
-	SCRY_FILTER_KEYS,
+enum scry_row_filter_key {
+	SCRY_ROW_FILTER_FILE,
+	SCRY_ROW_FILTER_CLASS,
+	SCRY_ROW_FILTER_METHOD,
+	SCRY_ROW_FILTER_GEM,
+	SCRY_ROW_FILTER_KEYS,
 };
 
-struct scry_filter {
+struct scry_row_filter {
 	size_t count;
 	struct {
 		const char *glob; /* points into the option */
-		enum scry_filter_key key;
+		enum scry_row_filter_key key;
 		bool is_not;
 	} terms[SCRY_OPT_LIST_MAX];
 };
 
 /* Reads what --filter gave. 0, or -EINVAL with a sentence. */
-int scry_filter_init(struct scry_filter *filter, const struct scry_opt_strings *texts);
+int scry_row_filter_init(struct scry_row_filter *filter, const struct scry_opt_strings *texts);
 
 /* texts[key] is the row's text, "" when it is not known. */
-bool scry_filter_matches(const struct scry_filter *filter,
-			 const char *const texts[SCRY_FILTER_KEYS]);
+bool scry_row_filter_matches(const struct scry_row_filter *filter,
+			     const char *const texts[SCRY_ROW_FILTER_KEYS]);
 
 #endif

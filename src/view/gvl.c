@@ -186,16 +186,16 @@ static uint32_t row_of(struct scry_gvl_view *g, uint32_t stack)
 
 /* `row`: a stack of the recording, and what counts for it. */
 static int add_line(struct scry_gvl_view *g, struct scry_gvl_lines *l,
-		    const struct scry_gvl_row *row)
+		    const struct scry_gvl_line *row)
 {
 	const uint32_t what = row_of(g, scry_frames_find(&g->frames, row->what));
 	uint64_t *at = scry_map_ref(&l->by_what, what + 1ull);
-	struct scry_gvl_row *sum;
+	struct scry_gvl_line *sum;
 
 	if (!at || (!*at && grow((void **)&l->rows, l->count, &l->room, sizeof(*l->rows)) < 0))
 		return scry_fail(-ENOMEM, "no memory for %u lines", l->count);
 	if (!*at) {
-		l->rows[l->count++] = (struct scry_gvl_row){.what = what};
+		l->rows[l->count++] = (struct scry_gvl_line){.what = what};
 		*at = l->count;
 	}
 	sum = &l->rows[*at - 1];
@@ -209,7 +209,7 @@ static int add_line(struct scry_gvl_view *g, struct scry_gvl_lines *l,
 
 static int on_line(struct scry_gvl_view *g, const struct scry_ev_gvl_line *ev)
 {
-	const struct scry_gvl_row row = {
+	const struct scry_gvl_line row = {
 		.what = ev->stack, .samples = ev->samples, .lost_ns = ev->lost_ns};
 
 	return add_line(g, &g->held, &row);
@@ -217,8 +217,8 @@ static int on_line(struct scry_gvl_view *g, const struct scry_ev_gvl_line *ev)
 
 static int on_wait_line(struct scry_gvl_view *g, const struct scry_ev_gvl_wait_line *ev)
 {
-	const struct scry_gvl_row row = {ev->stack, ev->samples, ev->lost_ns, ev->waits,
-					 ev->max_ns};
+	const struct scry_gvl_line row = {ev->stack, ev->samples, ev->lost_ns, ev->waits,
+					  ev->max_ns};
 
 	return add_line(g, &g->waited, &row);
 }
@@ -294,7 +294,7 @@ static int pair_by_lost(const void *left, const void *right)
 
 int scry_gvl_row_compare(const void *left, const void *right)
 {
-	const struct scry_gvl_row *a = left, *b = right;
+	const struct scry_gvl_line *a = left, *b = right;
 	int order = scry_functions_compare(b->lost_ns, a->lost_ns);
 
 	return order ? order : scry_functions_compare(a->what, b->what);

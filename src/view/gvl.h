@@ -15,7 +15,7 @@
 
 #define SCRY_GVL_CPU_UNKNOWN UINT64_MAX
 
-struct scry_gvl_row {
+struct scry_gvl_line {
 	/* A frame: with a line by line, without one by method, a gem's name as its method; of data
 	 * by line a whole stack. Where C code of a library ran it has one of that above it. 0: not
 	 * known. By thread or holder: the thread's place + 1, 0: nobody's. */
@@ -25,7 +25,7 @@ struct scry_gvl_row {
 };
 
 struct scry_gvl_lines {
-	struct scry_gvl_row *rows;
+	struct scry_gvl_line *rows;
 	struct scry_map by_what; /* -> place + 1 */
 	uint64_t lost_ns;	 /* by all rows */
 	uint32_t count, room;

@@ -102,7 +102,7 @@ static int add_threads(struct diff *d, int side, struct scry_buf *text)
 	return 0;
 }
 
-static uint64_t turns_of(const struct scry_gvl_view *v, const struct scry_gvl_row *row,
+static uint64_t turns_of(const struct scry_gvl_view *v, const struct scry_gvl_line *row,
 			 uint64_t takes)
 {
 	const double turns =

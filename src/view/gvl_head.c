@@ -13,7 +13,7 @@
 #define SLACK_NS 50000000u /* processor time is counted in ticks of 10 ms */
 
 /* Rows are sorted: the first of a known line, if it is more than what is of no known line. */
-static const struct scry_gvl_row *worst_row(const struct scry_gvl_lines *l)
+static const struct scry_gvl_line *worst_row(const struct scry_gvl_lines *l)
 {
 	return l->count && l->rows[0].what ? &l->rows[0] : NULL;
 }
@@ -28,7 +28,7 @@ static uint64_t unknown_ns(const struct scry_gvl_lines *l)
 
 static void put_worst_line(struct scry_gvl_view *g, struct scry_buf *b)
 {
-	const struct scry_gvl_row *worst = worst_row(&g->held);
+	const struct scry_gvl_line *worst = worst_row(&g->held);
 
 	if (!worst)
 		return;
@@ -83,7 +83,7 @@ static void tell_unknown(struct scry_gvl_view *g)
 /* Beside who made others wait: where they stood. */
 static void tell_where(struct scry_gvl_view *g)
 {
-	const struct scry_gvl_row *most = worst_row(&g->waited);
+	const struct scry_gvl_line *most = worst_row(&g->waited);
 	struct scry_buf *b = &g->buf;
 
 	if (!most || !most->lost_ns)

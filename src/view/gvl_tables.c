@@ -144,7 +144,7 @@ static bool is_by_thread(const struct scry_gvl_view *g)
 }
 
 static const struct scry_ev_gvl_thread *thread_of(const struct scry_gvl_view *g,
-						  const struct scry_gvl_row *row)
+						  const struct scry_gvl_line *row)
 {
 	return is_by_thread(g) && row->what ? &g->threads[row->what - 1] : NULL;
 }
@@ -164,8 +164,8 @@ struct rows {
 	struct scry_frame_row scratch;
 };
 
-#define NUMBER(member) SCRY_AT(struct scry_gvl_row, member)
-#define GET(name, ...) SCRY_GET(name, struct scry_gvl_row, struct rows, __VA_ARGS__)
+#define NUMBER(member) SCRY_AT(struct scry_gvl_line, member)
+#define GET(name, ...) SCRY_GET(name, struct scry_gvl_line, struct rows, __VA_ARGS__)
 
 static bool has_frames(const struct rows *r)
 {
@@ -174,7 +174,7 @@ static bool has_frames(const struct rows *r)
 
 /* The frame of Ruby, or (is_above) the library's function that it called; unknown: there is none.
  */
-static struct scry_frame frame_of(const struct rows *r, const struct scry_gvl_row *row,
+static struct scry_frame frame_of(const struct rows *r, const struct scry_gvl_line *row,
 				  bool is_above)
 {
 	uint32_t library;
@@ -190,7 +190,7 @@ static struct scry_cell name_cell(const struct rows *r, uint32_t name)
 	return scry_name_text(&r->g->names, name);
 }
 
-static struct scry_cell stack_cell(struct rows *r, const struct scry_gvl_row *row)
+static struct scry_cell stack_cell(struct rows *r, const struct scry_gvl_line *row)
 {
 	const struct scry_frame leaf = scry_frames_get(&r->g->frames, row->what);
 
@@ -199,7 +199,7 @@ static struct scry_cell stack_cell(struct rows *r, const struct scry_gvl_row *ro
 	return scry_frames_cell(&r->g->frames, &r->g->names, &leaf, &r->scratch);
 }
 
-static struct scry_cell row_text(struct rows *r, const struct scry_gvl_row *row,
+static struct scry_cell row_text(struct rows *r, const struct scry_gvl_line *row,
 				 struct scry_buf *buf)
 {
 	if (is_by_thread(r->g))
@@ -209,28 +209,29 @@ static struct scry_cell row_text(struct rows *r, const struct scry_gvl_row *row,
 	return scry_cell_text(scry_buf_str(buf), buf->len);
 }
 
-static struct scry_cell gem_cell(const struct rows *r, const struct scry_gvl_row *row)
+static struct scry_cell gem_cell(const struct rows *r, const struct scry_gvl_line *row)
 {
 	const bool is_by_gem = r->g->opts->by == SCRY_VIEW_BY_GEM;
 
 	return name_cell(r, is_by_gem ? scry_frames_get(&r->g->frames, row->what).method : 0);
 }
 
-static struct scry_cell c_cell(const struct rows *r, const struct scry_gvl_row *row)
+static struct scry_cell c_cell(const struct rows *r, const struct scry_gvl_line *row)
 {
 	const bool is_c = frame_of(r, row, false).flags & SCRY_STACK_C;
 
 	return scry_cell_known(is_c, has_frames(r));
 }
 
-static struct scry_cell line_cell(const struct rows *r, const struct scry_gvl_row *row)
+static struct scry_cell line_cell(const struct rows *r, const struct scry_gvl_line *row)
 {
 	const uint32_t line = frame_of(r, row, false).line;
 
 	return scry_cell_known(line, line != 0);
 }
 
-static struct scry_cell of_thread(const struct rows *r, const struct scry_gvl_row *row, bool is_pid)
+static struct scry_cell of_thread(const struct rows *r, const struct scry_gvl_line *row,
+				  bool is_pid)
 {
 	const struct scry_ev_gvl_thread *t = thread_of(r->g, row);
 
@@ -306,10 +307,10 @@ static void push_by_thread(struct scry_gvl_view *g)
 		const uint64_t lost = is_holder ? t->lost_ns : scry_gvl_waited_ns(t);
 
 		if (lost)
-			l.rows[l.count++] = (struct scry_gvl_row){.what = i + 1, .lost_ns = lost};
+			l.rows[l.count++] = (struct scry_gvl_line){.what = i + 1, .lost_ns = lost};
 	}
 	if (l.rows && is_holder && g->sum.handing_ns)
-		l.rows[l.count++] = (struct scry_gvl_row){.lost_ns = g->sum.handing_ns};
+		l.rows[l.count++] = (struct scry_gvl_line){.lost_ns = g->sum.handing_ns};
 	if (l.count)
 		qsort(l.rows, l.count, sizeof(*l.rows), scry_gvl_row_compare);
 	if (l.count || g->doc->is_data)

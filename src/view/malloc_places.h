@@ -1,5 +1,5 @@
 /*
- * Callers of the malloc family as places that a person knows: those of one line that a VM ran are
+ * Callers of malloc functions as places that a person knows: those of one line that a VM ran are
  * one, whatever native code they went through, or those of a file, or a method; native ones stay by
  * themselves, or are those of an object, or a function. With stacks the native caller is the first
  * one that is no wrapper.

@@ -1,5 +1,5 @@
 /*
- * What the calls of the malloc family come to. See malloc_sum.h.
+ * What the calls of malloc functions come to. See malloc_sum.h.
  *
  * The reader checks that blocks begin and end in order; a fork child ends blocks that its parent
  * began, which are not known here.

@@ -1,5 +1,5 @@
 /*
- * What the calls of the malloc family in a recording come to, one sum for each process.
+ * What the calls of malloc functions in a recording come to, one sum for each process.
  *
  * One pass. Memory: 48 bytes for each block of the most that lived at once, and 1,120 bytes a
  * caller; 10 KiB of a process that has ended.

@@ -22,7 +22,7 @@ static const char internal[] = "(internal)";
 
 struct wanted { /* what may be listed */
 	struct scry_grep grep;
-	struct scry_filter filter;
+	struct scry_row_filter filter;
 	struct scry_buf line; /* scratch */
 };
 
@@ -146,11 +146,11 @@ static const char *text_of(const struct scry_object_row *row, uint32_t id)
 static bool is_wanted(struct scry_object_list *list, const struct scry_object_row *row,
 		      struct wanted *wanted)
 {
-	const char *const texts[SCRY_FILTER_KEYS] = {
-		[SCRY_FILTER_FILE] = row->line ? text_of(row, row->file) : "",
-		[SCRY_FILTER_CLASS] = text_of(row, row->class),
-		[SCRY_FILTER_METHOD] = text_of(row, row->method),
-		[SCRY_FILTER_GEM] = row->line ? text_of(row, row->gem) : "",
+	const char *const texts[SCRY_ROW_FILTER_KEYS] = {
+		[SCRY_ROW_FILTER_FILE] = row->line ? text_of(row, row->file) : "",
+		[SCRY_ROW_FILTER_CLASS] = text_of(row, row->class),
+		[SCRY_ROW_FILTER_METHOD] = text_of(row, row->method),
+		[SCRY_ROW_FILTER_GEM] = row->line ? text_of(row, row->gem) : "",
 	};
 	struct scry_cell class = scry_object_class(row);
 
@@ -162,7 +162,7 @@ static bool is_wanted(struct scry_object_list *list, const struct scry_object_ro
 		list->grepped += row->counts.allocated;
 		return false;
 	}
-	if (!scry_filter_matches(&wanted->filter, texts)) {
+	if (!scry_row_filter_matches(&wanted->filter, texts)) {
 		list->filtered += row->counts.allocated;
 		return false;
 	}
@@ -331,7 +331,7 @@ int scry_object_list_read(struct scry_object_list *list, struct scry_reader *rea
 	scry_data_quality_init(&list->quality, reader);
 	scry_frames_begin(&list->tables->frames);
 	if (!err)
-		err = scry_filter_init(&wanted.filter, &list->opts->filter);
+		err = scry_row_filter_init(&wanted.filter, &list->opts->filter);
 	if (!err)
 		err = read_rows(list, reader, &wanted);
 	scry_grep_done(&wanted.grep);

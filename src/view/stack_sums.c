@@ -33,7 +33,7 @@ void scry_stack_sums_naming(struct scry_stack_sums *v, const struct scry_ev_nami
 	v->naming.lost += e->lost;
 	v->naming.late += e->late;
 	v->naming.nameless += e->nameless;
-	v->naming.told += e->told;
+	v->naming.reported += e->reported;
 	v->naming.agree += e->agree;
 	v->naming.differ += e->differ;
 	v->naming.gone += e->gone;
@@ -125,7 +125,7 @@ void scry_stack_sums_push(const struct scry_stack_sums *v, const struct scry_sta
 		{"names_differ", "names told otherwise", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(v->naming.differ)},
 		{"frames_told", "frames that memory could not name any more", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->naming.told)},
+		 scry_cell_number(v->naming.reported)},
 	};
 	const struct scry_pair pauses[] = {
 		{"held_looks", "looks for which what ran was held", SCRY_CELL_COUNT, 0,

@@ -79,7 +79,7 @@ const struct scry_view *scry_view_find(const char *name)
 
 int scry_view_opts_check(const struct scry_view_opts *opts)
 {
-	struct scry_filter filter;
+	struct scry_row_filter filter;
 	struct scry_grep grep;
 	struct scry_call_where *where;
 	int err = scry_grep_init(&grep, opts->grep);
@@ -100,7 +100,7 @@ int scry_view_opts_check(const struct scry_view_opts *opts)
 		return scry_fail(-EINVAL, "--stacks is by line; fix: without --by");
 	if (opts->stacks && opts->sort == SCRY_VIEW_SORT_AGE)
 		return scry_fail(-EINVAL, "ages of many stacks have no sum; fix: --sort live");
-	return scry_filter_init(&filter, &opts->filter);
+	return scry_row_filter_init(&filter, &opts->filter);
 }
 
 static unsigned int given(const struct scry_view_opts *o)

@@ -228,7 +228,7 @@ static bool make_key(const struct scry_ruby *ruby, struct scry_cache_key *ret)
 }
 
 /* The first row: where the layout is from. */
-static void tell_source(struct scry_ruby *ruby, const char *value, int64_t learned_s)
+static void report_source(struct scry_ruby *ruby, const char *value, int64_t learned_s)
 {
 	struct scry_ruby_check check = {.item = "layout", .ok = true, .proof = "validated now"};
 	time_t when = (time_t)learned_s;
@@ -302,7 +302,7 @@ static int use_cached(struct scry_ruby *ruby, const struct scry_cache_key *key,
 	if (scry_cache_load(key, &cached) != 0)
 		return -ENOENT;
 	ruby->layout = cached.layout;
-	tell_source(ruby, "from the cache", cached.learned_s);
+	report_source(ruby, "from the cache", cached.learned_s);
 	for (size_t i = 0; i < cached.check_count; i++)
 		scry_ruby_add_check(ruby, &cached.checks[i]);
 	scry_cached_done(&cached);
@@ -438,7 +438,7 @@ static int learn_now(struct scry_ruby *ruby, const struct scry_proc *proc,
 			"from the ruby command itself; fix: scry doctor -p PID of a ruby that uses "
 			"the same library, once; then try again",
 			(int)ruby->pid, proc->comm, ruby->module);
-	tell_source(ruby, "learned now", fresh.learned_s);
+	report_source(ruby, "learned now", fresh.learned_s);
 	err = scry_ruby_infer(ruby, proc);
 	if (err)
 		return err == -ENOEXEC ? fail_old(ruby) : err;

@@ -387,7 +387,7 @@ static void find_same(struct study *st)
 {
 	struct scry_size_type *type = &st->rules->type[st->type];
 	uint64_t set = ~0ull, clear = ~0ull;
-	bool told = false;
+	bool reported = false;
 
 	for (size_t i = 0; i < st->sample_count; i++) {
 		if (!is_of_type(st, &st->samples[i]) || st->samples[i].tag == SCRY_SAMPLE_IVARS)
@@ -395,19 +395,20 @@ static void find_same(struct study *st)
 		set &= st->samples[i].flags;
 		clear &= ~st->samples[i].flags;
 	}
-	for (int whole = 0; whole < 2 && !told; whole++) {
+	for (int whole = 0; whole < 2 && !reported; whole++) {
 		type->same_mask = (set | clear) & ~(uint64_t)(AGE_BITS | SCRY_RUBY_TYPE_MASK) &
 				  (whole ? ~0ull : LOW);
 		type->same_value = set & type->same_mask;
-		told = true;
+		reported = true;
 		for (size_t i = 0; i < st->sample_count; i++) {
 			const struct scry_size_sample *s = &st->samples[i];
 
 			if (is_of_type(st, s) && s->tag == SCRY_SAMPLE_IVARS)
-				told = told && (s->flags & type->same_mask) != type->same_value;
+				reported = reported &&
+					   (s->flags & type->same_mask) != type->same_value;
 		}
 	}
-	if (!told)
+	if (!reported)
 		st->why = "objects with instance variables look like others";
 }
 

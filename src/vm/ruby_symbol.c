@@ -253,7 +253,7 @@ static bool take_told_names(struct scry_symbols *s, const struct scry_walk_frame
 	ret->label = ret->name = intern(s, born->label);
 	ret->first_line = born->first_line;
 	ret->is_internal = strncmp(born->path, "<internal:", 10) == 0;
-	ret->is_told = true;
+	ret->is_reported = true;
 	return ret->name != 0;
 }
 
@@ -337,19 +337,19 @@ static void compare(struct scry_symbols *s, const struct scry_symbol *read,
 static uint32_t make(struct scry_symbols *s, const struct scry_ruby *ruby,
 		     const struct scry_walk_frame *f, const struct birth *b, uint64_t epoch)
 {
-	struct scry_symbol symbol = {.iseq = f->iseq, .entry = f->entry, .epoch = epoch}, told;
+	struct scry_symbol symbol = {.iseq = f->iseq, .entry = f->entry, .epoch = epoch}, reported;
 	uint64_t key;
 
 	symbol.born = b->born ? b->born->number : 0;
 	key = key_of(f->iseq, f->entry, symbol.born);
-	told = symbol;
+	reported = symbol;
 	/* What was born there since the walk is what memory tells of. */
 	if (b->is_newest && read_names(s, ruby, f, &symbol)) {
 		if (b->born && epoch) /* else it may be gone, and its texts others' */
 			compare(s, &symbol, b->born);
 		return store(s, &symbol, key);
 	}
-	return f->iseq && take_told_names(s, f, b->born, &told) ? store(s, &told, key) : 0;
+	return f->iseq && take_told_names(s, f, b->born, &reported) ? store(s, &reported, key) : 0;
 }
 
 /* --- frames ----------------------------------------------------------------------------------- */
@@ -439,7 +439,7 @@ static void check_known(struct scry_symbols *s, const struct scry_ruby *ruby,
 		struct birth b = birth_of(s, w, &w->frames[i]);
 
 		id = find(s, &w->frames[i], &b);
-		if (!id || s->checked[id - 1] == s->turn || s->rows[id - 1].is_told ||
+		if (!id || s->checked[id - 1] == s->turn || s->rows[id - 1].is_reported ||
 		    !b.is_newest || (w->now.count && s->rows[id - 1].epoch == w->now.count))
 			continue;
 		s->checked[id - 1] = s->turn; /* once in a batch; undone by forgetting it */
@@ -488,7 +488,7 @@ static bool stands(struct scry_symbols *s, const struct scry_ruby *ruby, const s
 	struct birth b = birth_of(s, w, f);
 	uint32_t id = find(s, f, &b);
 
-	if (id && !s->rows[id - 1].is_told)
+	if (id && !s->rows[id - 1].is_reported)
 		check(s, ruby, &id, 1, w->now.epoch);
 	return id && find(s, f, &b);
 }
@@ -551,7 +551,7 @@ static bool line_of(struct scry_symbols *s, const struct scry_ruby *ruby, uint32
 	err = -ENODATA;
 	if (born && born->code.encoded == symbol->code.encoded)
 		err = scry_born_line(born, pos, &value);
-	if (err == -ENODATA && !symbol->is_told)
+	if (err == -ENODATA && !symbol->is_reported)
 		err = scry_ruby_iseq_line(ruby, &symbol->code, pos, &value);
 	if (err && err != -ENOENT)
 		return false;
@@ -592,7 +592,7 @@ size_t scry_symbols_name(struct scry_symbols *s, const struct scry_ruby *ruby, s
 			unnamed++;
 			continue;
 		}
-		s->told += s->rows[id - 1].is_told;
+		s->reported += s->rows[id - 1].is_reported;
 		ret[i].symbol = id;
 		ret[i].is_hidden = f->iseq && !ret[i].line;
 	}
@@ -612,11 +612,11 @@ bool scry_symbols_report(struct scry_symbols *s, const struct scry_ruby *ruby,
 	symbol.born = b.born->number;
 	key = key_of(f->iseq, f->entry, ~symbol.born); /* beside the one that memory names */
 	if (!scry_map_get(&s->ids, key, &id) || s->rows[id - 1].born != symbol.born ||
-	    !s->rows[id - 1].is_told)
+	    !s->rows[id - 1].is_reported)
 		id = take_told_names(s, f, b.born, &symbol) ? store(s, &symbol, key) : 0;
 	if (!id || !line_of(s, ruby, (uint32_t)id, f->pc, b.born, &ret->line))
 		return false;
-	s->told++;
+	s->reported++;
 	ret->symbol = (uint32_t)id;
 	ret->is_hidden = !ret->line;
 	return true;

@@ -35,7 +35,7 @@ struct scry_symbol {
 	uint32_t path, label, name; /* ids in scry_symbols.names; label: the VM's own */
 	uint32_t first_line;
 	bool is_c, is_internal; /* internal: a method of the VM's that is written in Ruby */
-	bool is_told;		/* named by its birth, not by memory */
+	bool is_reported;	/* named by its birth, not by memory */
 };
 
 struct scry_symbols {
@@ -49,7 +49,7 @@ struct scry_symbols {
 	uint64_t turn;
 	uint64_t renamed;	      /* symbols whose words had changed */
 	struct scry_iseq_log *births; /* the caller's; NULL: nobody tells of code */
-	uint64_t told;		      /* frames that only their birth could name */
+	uint64_t reported;	      /* frames that only their birth could name */
 };
 
 struct scry_named_frame {

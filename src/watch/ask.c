@@ -12,7 +12,7 @@
 #define VAIN_NS 1000000000ull
 #define VAIN_SHARE 10 /* of the time that passes */
 
-static void tell(const struct scry_watch *w, enum scry_news kind, const char *fmt, va_list args)
+static void put_news(const struct scry_watch *w, enum scry_news kind, const char *fmt, va_list args)
 {
 	char text[2048];
 
@@ -27,7 +27,7 @@ void scry_watch_say(const struct scry_watch *w, const char *fmt, ...)
 	va_list args;
 
 	va_start(args, fmt);
-	tell(w, SCRY_NEWS_SAY, fmt, args);
+	put_news(w, SCRY_NEWS_SAY, fmt, args);
 	va_end(args);
 }
 
@@ -36,7 +36,7 @@ void scry_watch_detail(const struct scry_watch *w, const char *fmt, ...)
 	va_list args;
 
 	va_start(args, fmt);
-	tell(w, SCRY_NEWS_DETAIL, fmt, args);
+	put_news(w, SCRY_NEWS_DETAIL, fmt, args);
 	va_end(args);
 }
 

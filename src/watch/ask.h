@@ -52,11 +52,11 @@ void scry_watch_end_other(struct scry_watch *other, const char *why);
 /*
  * While one watch waits for what others are to tell, nothing else goes on: so long it may do so,
  * ns. All of the run together have a second, and a tenth of the time that passes; only waits in
- * vain count, which anybody can cause who forges a lane.
+ * vain count, which anybody can cause who forges a child buffer.
  */
 uint64_t scry_watch_patience_ns(const struct scry_watch *w);
 void scry_watch_waited_in_vain(const struct scry_watch *w, uint64_t ns);
-/* Takes up what fork children have taken lanes since the last turn. */
+/* Takes up what fork children have taken child buffers since the last turn. */
 void scry_watch_take_up_child_buffers(const struct scry_watch *w);
 /* Programs that are being started, and processes that make others, go on to where they are needed:
  * for a watch that is held while it waits for what they do. */

@@ -1,13 +1,14 @@
 /*
  * Children. Two ways lead to one.
  *
- * A fork child that makes an object takes a lane by itself (wire/child_buffers.h); we see the lane
- * taken, read it from then on, and look for whose it is. It may be gone before it is found: then
- * nobody in /proc says that the lane is his, and what was read is counted without a name.
+ * A fork child that makes an object takes a child buffer by itself (wire/child_buffers.h); we see
+ * the child buffer taken, read it from then on, and look for whose it is. It may be gone before it
+ * is found: then nobody in /proc says that the child buffer is his, and what was read is counted
+ * without a name.
  *
- * Whatever appears below a watched process and has no lane is a *candidate*: it may exec a Ruby. It
- * is polled (sys/descendant_table); the first image that is a Ruby is entered, before its VM is up
- * if it was seen in time.
+ * Whatever appears below a watched process and has no child buffer is a *candidate*: it may exec a
+ * Ruby. It is polled (sys/descendant_table); the first image that is a Ruby is entered, before its
+ * VM is up if it was seen in time.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -29,9 +30,9 @@ struct candidate {	  /* a relative's own */
 	bool is_followed; /* by its system calls: an exec would have been seen */
 };
 
-/* ---- lanes ---- */
+/* ---- child buffers ---- */
 
-static void take_up_lane(struct scry_watch *root, uint32_t lane)
+static void take_up_child_buffer(struct scry_watch *root, uint32_t child_buffer)
 {
 	struct scry_watch *w = scry_watch_new(root->session);
 
@@ -40,9 +41,9 @@ static void take_up_lane(struct scry_watch *root, uint32_t lane)
 		return;
 	}
 	w->root = root;
-	w->lane = lane;
+	w->child_buffer = child_buffer;
 	w->watch = root->watch;
-	w->inj->control = scry_pool_control(&root->pool, lane);
+	w->inj->control = scry_pool_control(&root->pool, child_buffer);
 	w->inj->ring = (uint64_t *)w->inj->control + SCRY_SHARED_HEAD / 8;
 	w->inj->is_borrowed = true;
 	w->began_ns = scry_now_ns();
@@ -51,8 +52,8 @@ static void take_up_lane(struct scry_watch *root, uint32_t lane)
 		scry_watch_free(w);
 		return;
 	}
-	root->in_lane[lane] = w;
-	root->lanes_taken++;
+	root->in_child_buffer[child_buffer] = w;
+	root->child_buffers_taken++;
 	root->session->entered++;
 }
 
@@ -61,23 +62,25 @@ void scry_follow_child_buffers(struct scry_session *s)
 	for (size_t i = 0; i < s->count; i++) {
 		struct scry_watch *root = s->watches[i];
 
-		for (uint32_t lane = 0; root->pool.head && lane < SCRY_CHILD_BUFFERS; lane++)
-			if (!root->in_lane[lane] && scry_pool_is_taken(&root->pool, lane))
-				take_up_lane(root, lane);
+		for (uint32_t child_buffer = 0;
+		     root->pool.head && child_buffer < SCRY_CHILD_BUFFERS; child_buffer++)
+			if (!root->in_child_buffer[child_buffer] &&
+			    scry_pool_is_taken(&root->pool, child_buffer))
+				take_up_child_buffer(root, child_buffer);
 	}
 }
 
-static bool is_stray(const struct scry_watch *w)
+static bool is_unidentified(const struct scry_watch *w)
 {
 	return w->root && !w->first && !w->proc.pid && !w->is_over;
 }
 
-static size_t count_strays(const struct scry_session *s)
+static size_t count_unidentified(const struct scry_session *s)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < s->count; i++)
-		n += is_stray(s->watches[i]);
+		n += is_unidentified(s->watches[i]);
 	return n;
 }
 
@@ -95,7 +98,8 @@ static pid_t owner_of(const struct scry_pool *pool, pid_t pid, uint32_t owned)
 	return pid;
 }
 
-/* The stray `w` is process `pid`. When that fails it stays a stray, until it is gone or found. */
+/* The unidentified process `w` is process `pid`. When that fails it stays an unidentified process,
+ * until it is gone or found. */
 static void identify(struct scry_watch *w, pid_t pid)
 {
 	struct scry_session *s = w->session;
@@ -105,11 +109,11 @@ static void identify(struct scry_watch *w, pid_t pid)
 	struct scry_claim claim;
 	int r;
 
-	pid = owner_of(&w->root->pool, pid, w->lane + 1);
+	pid = owner_of(&w->root->pool, pid, w->child_buffer + 1);
 	r = scry_proc_open(&w->proc, pid);
 	/* now that it is pinned: is it still the one that was asked? */
 	if (r == 0 &&
-	    (scry_pool_ask(&w->root->pool, pid, &claim) < 0 || claim.owned != w->lane + 1))
+	    (scry_pool_ask(&w->root->pool, pid, &claim) < 0 || claim.owned != w->child_buffer + 1))
 		r = -ESRCH;
 	if (r == 0)
 		r = scry_inject_lock(w->inj, &w->proc);
@@ -132,7 +136,8 @@ static void identify(struct scry_watch *w, pid_t pid)
 	scry_error_clear();
 }
 
-/* What `pid` says to each family with a stray. Bits of the lanes that it has, or tries to get. */
+/* What `pid` says to each family with an unidentified process. Bits of the child buffers that it
+ * has, or tries to get. */
 static void ask(void *arg, pid_t pid)
 {
 	struct scry_session *s = arg;
@@ -142,43 +147,43 @@ static void ask(void *arg, pid_t pid)
 		struct scry_claim claim;
 		int r = -ENOENT;
 
-		if (root->pool.head && root->lanes_taken)
+		if (root->pool.head && root->child_buffers_taken)
 			r = scry_pool_ask(&root->pool, pid, &claim);
 		if (r == -EAGAIN)
 			s->is_blind = true;
 		if (r < 0)
 			continue;
 		if (claim.trying && claim.trying <= SCRY_CHILD_BUFFERS)
-			root->lanes_seen |= 1ull << (claim.trying - 1);
+			root->child_buffers_seen |= 1ull << (claim.trying - 1);
 		if (!claim.owned || claim.owned > SCRY_CHILD_BUFFERS)
 			return;
-		root->lanes_seen |= 1ull << (claim.owned - 1);
-		w = root->in_lane[claim.owned - 1];
-		if (w && is_stray(w))
+		root->child_buffers_seen |= 1ull << (claim.owned - 1);
+		w = root->in_child_buffer[claim.owned - 1];
+		if (w && is_unidentified(w))
 			identify(w, pid);
 		return;
 	}
 }
 
 /*
- * Asks every process. A lane that was taken before we began and that nobody has, or tries to get,
- * is a dead one's: who lives through the whole look is seen in it.
+ * Asks every process. A child buffer that was taken before we began and that nobody has, or tries
+ * to get, is a dead one's: who lives through the whole look is seen in it.
  */
 static void scan(struct scry_session *s)
 {
 	uint64_t began = scry_now_ns(), took;
 
 	for (size_t i = 0; i < s->count; i++) {
-		s->watches[i]->lanes_seen = 0;
-		s->watches[i]->is_sought = is_stray(s->watches[i]);
+		s->watches[i]->child_buffers_seen = 0;
+		s->watches[i]->is_sought = is_unidentified(s->watches[i]);
 	}
 	s->is_blind = false;
 	scry_descendant_table_each_process(ask, s);
 	for (size_t i = s->is_blind ? 0 : s->count; i-- > 0;) {
 		struct scry_watch *w = s->watches[i];
 
-		if (!w->is_sought || !is_stray(w) || w->root->lanes_seen >> w->lane & 1 ||
-		    scry_watch_must_wait(w))
+		if (!w->is_sought || !is_unidentified(w) ||
+		    w->root->child_buffers_seen >> w->child_buffer & 1 || scry_watch_must_wait(w))
 			continue;
 		w->target_gone = true;
 		scry_watch_end(w, "the process ended");
@@ -195,7 +200,7 @@ struct hooked_children {
 
 /* Numbers are given in one row, so those of its children are greater, unless they came round since
  * it began, a moment ago. 0: they may have. */
-static pid_t heirs_first(const struct scry_watch *w)
+static pid_t first_descendant(const struct scry_watch *w)
 {
 	struct timespec t;
 	uint64_t now, start = w->proc.start_ticks * 1000 / (uint64_t)sysconf(_SC_CLK_TCK);
@@ -217,38 +222,40 @@ static void look_for_heir(void *arg, pid_t pid)
 
 bool scry_follow_has_hooked_children(struct scry_watch *w)
 {
-	struct hooked_children hooked_children = {.of = w, .after = heirs_first(w)};
+	struct hooked_children hooked_children = {.of = w, .after = first_descendant(w)};
 	uint64_t began = scry_now_ns();
 
 	if (!w->pool.head)
 		return false;
-	if (began < w->heirs_ns)
+	if (began < w->hooked_children_ns)
 		return true;
 	scry_descendant_table_each_process(look_for_heir, &hooked_children);
-	w->heirs_ns = began + 20 * (scry_now_ns() - began) + SCAN_NS;
-	/* After that: who is gone by now may have left words in a lane that we have not seen yet.
+	w->hooked_children_ns = began + 20 * (scry_now_ns() - began) + SCAN_NS;
+	/* After that: who is gone by now may have left words in a child buffer that we have not
+	 * seen yet.
 	 */
-	for (uint32_t lane = 0; lane < SCRY_CHILD_BUFFERS && !hooked_children.is_one; lane++)
-		hooked_children.is_one = scry_pool_is_taken(&w->pool, lane);
+	for (uint32_t child_buffer = 0;
+	     child_buffer < SCRY_CHILD_BUFFERS && !hooked_children.is_one; child_buffer++)
+		hooked_children.is_one = scry_pool_is_taken(&w->pool, child_buffer);
 	return hooked_children.is_one;
 }
 
 static bool is_crowded(const struct scry_session *s)
 {
 	for (size_t i = 0; i < s->count; i++)
-		if (s->watches[i]->lanes_taken > SCRY_CHILD_BUFFERS / 2)
+		if (s->watches[i]->child_buffers_taken > SCRY_CHILD_BUFFERS / 2)
 			return true;
 	return false;
 }
 
 static void find_owners(struct scry_session *s)
 {
-	if (!count_strays(s))
+	if (!count_unidentified(s))
 		return;
 	for (size_t i = s->descendants.count; i-- > 0;)
 		if (i < s->descendants.count)
 			ask(s, s->descendants.rows[i]->pid);
-	if (count_strays(s) && (scry_now_ns() >= s->scan_ns || is_crowded(s)))
+	if (count_unidentified(s) && (scry_now_ns() >= s->scan_ns || is_crowded(s)))
 		scan(s);
 }
 
@@ -432,7 +439,7 @@ bool scry_follow_expects(const struct scry_session *s)
 
 bool scry_follow_is_busy(const struct scry_session *s)
 {
-	return count_strays(s) != 0;
+	return count_unidentified(s) != 0;
 }
 
 void scry_follow_turn(struct scry_session *s)
@@ -449,7 +456,7 @@ void scry_follow_end(struct scry_session *s)
 		if (s->watches[i]->pool.head)
 			scry_pool_follow(&s->watches[i]->pool, 0);
 	scry_follow_child_buffers(s);
-	if (count_strays(s))
+	if (count_unidentified(s))
 		scan(s);
 }
 

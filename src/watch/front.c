@@ -177,9 +177,9 @@ void scry_front_stop(struct scry_front *f)
 {
 	char order = SCRY_ORDER_STOP;
 
-	if (!f->is_told)
+	if (!f->is_stopping)
 		send(f->fd, &order, 1, MSG_NOSIGNAL);
-	f->is_told = true;
+	f->is_stopping = true;
 }
 
 /* One turn; false: the keeper has ended. ^C is passed on as an order; a program that was started

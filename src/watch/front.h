@@ -27,9 +27,9 @@ struct scry_front {
 	/* Its own. */
 	int fd; /* the keeper's socket */
 	pid_t keeper, child;
-	int go_fd;    /* what lets the program exec */
-	int fault_fd; /* errno of a failed exec comes here */
-	bool is_told; /* the keeper: to stop */
+	int go_fd;	  /* what lets the program exec */
+	int fault_fd;	  /* errno of a failed exec comes here */
+	bool is_stopping; /* the keeper: to stop */
 };
 
 /* Forks the keeper and, for `-- CMD`, the program. 0, or -errno with a sentence: nothing runs. */

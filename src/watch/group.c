@@ -245,19 +245,19 @@ int scry_group_prepare(struct scry_watch *first)
 }
 
 static struct scry_channel channel_in(const struct scry_watch *w, const struct scry_pool *pool,
-				      uint32_t lane)
+				      uint32_t child_buffer)
 {
-	struct scry_control *c = scry_pool_control(pool, lane);
+	struct scry_control *c = scry_pool_control(pool, child_buffer);
 
 	return (struct scry_channel){.number = w->instrument->channel,
 				     .address = pool->address + SCRY_PAGE +
-						lane * (uint64_t)SCRY_CHILD_BUFFER_BYTES,
+						child_buffer * (uint64_t)SCRY_CHILD_BUFFER_BYTES,
 				     .control = c,
 				     .ring = (uint64_t *)c + SCRY_SHARED_HEAD / 8};
 }
 
-/* What a fork child is to know: how far from its lane the others' lie. Whose handlers use the ring
- * of the gate (objects) is the first one. */
+/* What a fork child is to know: how far from its child buffer the others' lie. Whose handlers use
+ * the ring of the state page (objects) is the first one. */
 static void say_distance(const struct scry_watch *w, struct scry_pool *pool, uint32_t number)
 {
 	const uint64_t bytes = scry_pool_child_buffer(pool, 0, number) * SCRY_CHILD_BUFFER_BYTES;
@@ -268,8 +268,8 @@ static void say_distance(const struct scry_watch *w, struct scry_pool *pool, uin
 		pool->channel_at[w->instrument->channel] = bytes;
 }
 
-/* A lane for each but the first. Where children are followed they have such, too; else nobody is
- * told of the pool. */
+/* A child buffer for each but the first. Where children are followed they have such, too; else
+ * nobody is told of the pool. */
 int scry_group_get_pages(struct scry_watch *first)
 {
 	struct scry_pool *pool = first->pool.head ? &first->pool : &first->pages;
@@ -303,10 +303,10 @@ int scry_group_adopt(struct scry_watch *w)
 		if (!one)
 			return -ENOMEM;
 		one->root = scry_group_at(root, i);
-		one->lane = scry_pool_child_buffer(&root->pool, w->lane, i);
+		one->child_buffer = scry_pool_child_buffer(&root->pool, w->child_buffer, i);
 		one->watch = w->watch;
 		one->began_ns = w->began_ns;
-		one->channel = channel_in(one, &root->pool, one->lane);
+		one->channel = channel_in(one, &root->pool, one->child_buffer);
 	}
 	for (size_t i = 0; r == 0 && (one = scry_group_at(w, i)); i++) {
 		one->is_put_in = true;

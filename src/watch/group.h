@@ -3,8 +3,8 @@
  *
  * Each is a struct scry_watch with state, counters and a section of the recording of its own. The
  * first has entered: its inject, journal and owner's claim are all the others'. Handlers record in
- * channels (hook/threads.h): the first one's pages are the agent's own, the others have lanes of a
- * pool that no child knows of.
+ * channels (hook/threads.h): the first one's pages are the agent's own, the others have child
+ * buffers of a pool that no child knows of.
  *
  * All are prepared before one is entered, so that each is planned on the bytes of the files. Then
  * they are entered in the order of the sections; where two want one place the later one's stub goes
@@ -38,8 +38,8 @@ int scry_group_prepare(struct scry_watch *first);
 int scry_group_get_pages(struct scry_watch *first);
 int scry_group_enter(struct scry_watch *first);
 
-/* A fork child that has taken lane `w->lane` of its root's pool: the others of its group, as its
- * root has them, and all are told. 0 or -errno: then it is to be freed. */
+/* A fork child that has taken child buffer `w->child_buffer` of its root's pool: the others of its
+ * group, as its root has them, and all are told. 0 or -errno: then it is to be freed. */
 int scry_group_adopt(struct scry_watch *w);
 /* Its process is known: all are told. */
 void scry_group_identified(struct scry_watch *w);

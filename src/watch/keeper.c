@@ -191,7 +191,7 @@ static void look_for_change(struct scry_session *s, struct scry_watch *w, struct
 	scry_error_clear();
 }
 
-static void tell_change(struct scry_session *s, struct scry_watch *w, const struct change *c)
+static void report_change(struct scry_session *s, struct scry_watch *w, const struct change *c)
 {
 	if (c->caught < 0 && !s->opts->follow)
 		scry_session_unfollowed(w, c->why + strlen("the process "));
@@ -226,8 +226,8 @@ static void enter_held(struct scry_session *s, struct change *c)
 	scry_error_clear();
 }
 
-/* Fork children that record in its lanes, also those that have ended: they use what is its. */
-static bool has_lanes(const struct scry_session *s, const struct scry_watch *w)
+/* Fork children that record in its child buffers, ended ones too: they use what is its. */
+static bool has_child_buffers(const struct scry_session *s, const struct scry_watch *w)
 {
 	for (size_t i = 0; i < s->count; i++)
 		if (s->watches[i]->root == w)
@@ -250,7 +250,7 @@ static void look_for_unknown(struct scry_session *s, struct scry_watch *w)
 					   "which is not followed");
 }
 
-/* Those that are gone are written, and forgotten when nobody uses their lanes any more. */
+/* Those that are gone are written, and forgotten when nobody uses their child buffers any more. */
 static int reap(struct scry_session *s, bool look_for_exec)
 {
 	int r = 0;
@@ -272,7 +272,7 @@ static int reap(struct scry_session *s, bool look_for_exec)
 			int e;
 
 			if (change.is_there)
-				tell_change(s, w, &change);
+				report_change(s, w, &change);
 			e = scry_watch_end(w, change.is_there ? change.why : SCRY_REASON_ENDED);
 			r = r ? r : e;
 			if (!change.is_there)
@@ -284,7 +284,7 @@ static int reap(struct scry_session *s, bool look_for_exec)
 		}
 		/* Its children may still be born into its pool while they live that share it. */
 		if (w->is_over && w != s->preload && !w->first && !scry_group_goes_on(w) &&
-		    !has_lanes(s, w) && !scry_follow_has_hooked_children(w)) {
+		    !has_child_buffers(s, w) && !scry_follow_has_hooked_children(w)) {
 			s->refused += w->pool.head ? w->pool.head->refused : 0;
 			scry_watch_free(w);
 		}
@@ -314,7 +314,7 @@ static bool has_others(const struct scry_session *s, const struct scry_watch *w)
 }
 
 /* What a target is, or does, ends its own watch. The others go on. The report says why already.
- * Whose lane it is may not be known yet: that process is to be left, too, once it is found. */
+ * Its process may not be known yet: it is to be left, too, once it is found. */
 static void end_one(struct scry_session *s, struct scry_watch *w, const char *why)
 {
 	char text[512];
@@ -348,7 +348,7 @@ static const char *enough(struct scry_session *s)
 	return NULL;
 }
 
-/* Anybody of its family can write in a lane: its words are believed no more. */
+/* Anybody of its family can write in a child buffer: its words are believed no more. */
 static void end_damaged(struct scry_session *s, struct scry_watch *w)
 {
 	static const char why[] = "its records make no sense";
@@ -358,7 +358,7 @@ static void end_damaged(struct scry_session *s, struct scry_watch *w)
 			*scry_error() ? scry_error() : why);
 	scry_error_clear();
 	if (w->root)
-		scry_pool_burn(&scry_group_first(w)->root->pool, w->lane);
+		scry_pool_burn(&scry_group_first(w)->root->pool, w->child_buffer);
 	end_one(s, w, why);
 }
 

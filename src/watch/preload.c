@@ -18,8 +18,9 @@
 #include "wire/preload.h"
 
 #define OBJECT "libscry-malloc.so"
-#define LOOK_NS 20000000ull	  /* between two looks whether processes run another program */
-#define NAMELESS_NS 2000000000ull /* so long a lane may be nobody's while somebody is awaited */
+#define LOOK_NS 20000000ull /* between two looks whether processes run another program */
+#define NAMELESS_NS \
+	2000000000ull /* so long a child buffer may be nobody's while somebody is awaited */
 #define STRANGERS_MAX 65536u
 
 /* As execvp searches. */
@@ -205,7 +206,7 @@ static void end_older(struct scry_session *s, const struct scry_watch *young)
 	}
 }
 
-/* It is known whose lane this is. */
+/* It is known whose child buffer this is. */
 static void introduce(struct scry_session *s, struct scry_watch *w)
 {
 	struct scry_proc_stat st = {0};
@@ -220,19 +221,19 @@ static void introduce(struct scry_session *s, struct scry_watch *w)
 	scry_watch_introduce(w);
 	if (s->entered == 1)
 		scry_send_news(s, SCRY_NEWS_ENTERED, 0, "");
-	scry_pool_seen(&w->root->pool, w->lane, true);
+	scry_pool_seen(&w->root->pool, w->child_buffer, true);
 }
 
 static void look_for_owner(struct scry_session *s, struct scry_watch *w)
 {
-	pid_t pid = scry_pool_owner(&w->root->pool, w->lane);
+	pid_t pid = scry_pool_owner(&w->root->pool, w->child_buffer);
 
 	if (!pid)
 		return;
 	if (scry_proc_open(&w->proc, pid) == 0 && scry_pool_is_member(&w->root->pool, pid)) {
 		introduce(s, w);
 	} else { /* it has ended, or that is its number in another pid namespace */
-		scry_pool_seen(&w->root->pool, w->lane, false);
+		scry_pool_seen(&w->root->pool, w->child_buffer, false);
 		s->nameless++;
 		scry_proc_close(&w->proc);
 		w->proc.pid = 0;
@@ -280,9 +281,9 @@ static void look_for_strangers(struct scry_session *s)
 }
 
 /*
- * A fork child may have run another program by now, which is in another lane, and taken later: once
- * that one was seen, the child's is seen in the next look at all lanes. Programs first, they end
- * what their processes did before.
+ * A fork child may have run another program by now, which is in another child buffer, and taken
+ * later: once that one was seen, the child's is seen in the next look at all child buffers.
+ * Programs first, they end what their processes did before.
  */
 void scry_preload_turn(struct scry_session *s)
 {
@@ -296,7 +297,8 @@ void scry_preload_turn(struct scry_session *s)
 	look_for_strangers(s);
 }
 
-/* Who takes a lane says who he is at once; anybody who has the pool may take one in nobody's name.
+/* Who takes a child buffer says who he is at once; anybody who has the pool may take one in
+ * nobody's name.
  */
 static bool is_young(const struct scry_watch *w)
 {

@@ -1,8 +1,8 @@
 /*
  * The way in for who may not be entered (ptrace is denied, by seccomp, Yama or a container): the
- * program is started with an object preloaded that has the same handlers, records into a lane of
- * the keeper's pool and says who it is (wire/preload.h). Nothing is stopped, read or written from
- * outside but /proc/PID/maps and the like.
+ * program is started with an object preloaded that has the same handlers, records into a child
+ * buffer of the keeper's pool and says who it is (wire/preload.h). Nothing is stopped, read or
+ * written from outside but /proc/PID/maps and the like.
  *
  * Not for a process that runs already, a program that is static, or one that gains rights.
  */
@@ -33,7 +33,7 @@ bool scry_preload_remains(const struct scry_session *s);
 /* Is it recorded in this way? */
 static inline bool scry_preload_has(const struct scry_watch *w)
 {
-	return w->root && w->root->pool.is_told;
+	return w->root && w->root->pool.names_owners;
 }
 
 #endif

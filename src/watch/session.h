@@ -58,7 +58,7 @@ struct scry_session {
 	uint64_t unknown;     /* programs that had ended before we could look */
 	uint64_t vain_ns;     /* waited for what did not come: scry_watch_patience_ns */
 	uint64_t vain_at_ns;  /* as of then */
-	uint64_t refused;     /* fork children that found no lane */
+	uint64_t refused;     /* fork children that found no child buffer */
 	uint64_t lease_tsc, lease_end_tsc;
 	bool is_blind;	  /* somebody could not be asked, in this look through /proc */
 	bool is_catching; /* what is entered now was noticed after its exec */
@@ -98,22 +98,22 @@ int scry_session_end(struct scry_session *s);
 
 /* descendants.c: children. First of all. */
 void scry_follow_begin(struct scry_session *s);
-/* Once a turn: takes up lanes, finds their owners, frees those of the dead,
+/* Once a turn: takes up child buffers, finds their owners, frees those of the dead,
  * enters programs that were exec'ed. */
 void scry_follow_turn(struct scry_session *s);
 /* A watched process became another program. */
 void scry_follow_exec(struct scry_session *s, pid_t pid);
-/* Takes up lanes that were taken since the last time. */
+/* Takes up child buffers that were taken since the last time. */
 void scry_follow_child_buffers(struct scry_session *s);
-/* Are there lanes whose owner is sought? Then come again soon. */
+/* Are there child buffers whose owner is sought? Then come again soon. */
 bool scry_follow_is_busy(const struct scry_session *s);
-/* Of an ended one: do processes live that were forked from it, and may still take a lane of its
- * pool?
+/* Of an ended one: do processes live that were forked from it, and may still take a child buffer of
+ * its pool?
  */
 bool scry_follow_has_hooked_children(struct scry_watch *w);
 /* Has somebody appeared so lately that he may still become a Ruby? */
 bool scry_follow_expects(const struct scry_session *s);
-/* The last look, when children may take no more lanes. */
+/* The last look, when children may take no more child buffers. */
 void scry_follow_end(struct scry_session *s);
 /* After all are left: their children that made no object, too. */
 void scry_follow_leave_hooked_children(struct scry_session *s);

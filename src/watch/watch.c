@@ -231,7 +231,8 @@ void scry_watch_introduce(struct scry_watch *w)
 	audit(w, "attach", NULL);
 }
 
-/* From here on fork children find lanes. Without a pool the process is watched all the same. */
+/* From here on fork children find child buffers. Without a pool the process is watched all the
+ * same. */
 static void open_pool(struct scry_watch *w)
 {
 	struct scry_watch *one;
@@ -549,14 +550,14 @@ static int sum_up(struct scry_watch *w)
 }
 
 /* Of a child of which all instruments are over. */
-static void give_lane_back(struct scry_watch *w)
+static void give_child_buffer_back(struct scry_watch *w)
 {
 	if (!w->root || scry_group_goes_on(w))
 		return;
-	w->root->in_lane[w->lane] = NULL;
-	w->root->lanes_taken--;
+	w->root->in_child_buffer[w->child_buffer] = NULL;
+	w->root->child_buffers_taken--;
 	if (w->target_gone)
-		scry_pool_free(&w->root->pool, w->lane);
+		scry_pool_free(&w->root->pool, w->child_buffer);
 	w->inj->control = NULL;
 }
 
@@ -684,7 +685,7 @@ int scry_watch_end(struct scry_watch *w, const char *why)
 		e = write_down(live[i], &end);
 		r = r ? r : e;
 	}
-	give_lane_back(first);
+	give_child_buffer_back(first);
 	return r;
 }
 

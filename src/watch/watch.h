@@ -65,16 +65,16 @@ struct scry_watch {
 	uint32_t section;
 	bool is_put_in, is_written;
 	struct scry_watch *root; /* a fork child: who was entered, whose pool it uses */
-	uint32_t lane;		 /* there */
+	uint32_t child_buffer;	 /* there */
 	struct scry_pool pool;	 /* of an entered process, when its children are followed */
-	struct scry_watch *in_lane[SCRY_CHILD_BUFFERS]; /* who has which lane of it */
-	uint32_t lanes_taken;
-	uint64_t lanes_seen;	 /* bits: somebody has it, in this look through /proc */
-	bool is_sought;		 /* its owner, in this look */
-	uint64_t heirs_ns;	 /* when to look again whether children of an ended one live */
-	bool is_over;		 /* ended and written; an entered process is kept for its lanes */
-	bool is_own;		 /* it has rows of its own in the recording */
-	uint32_t image;		 /* programs that this pid ran before, in this recording */
+	struct scry_watch *in_child_buffer[SCRY_CHILD_BUFFERS]; /* the process in each */
+	uint32_t child_buffers_taken;
+	uint64_t child_buffers_seen; /* bits: somebody has it, in this look through /proc */
+	bool is_sought;		     /* its owner, in this look */
+	uint64_t hooked_children_ns; /* when to look again whether children of an ended one live */
+	bool is_over;	/* ended and written; an entered process is kept for its child buffers */
+	bool is_own;	/* it has rows of its own in the recording */
+	uint32_t image; /* programs that this pid ran before, in this recording */
 	uint64_t image_was;	 /* preloaded: what tells this program from the next */
 	struct scry_execs execs; /* news of the next one */
 	uint64_t imageless_ns;	 /* since when its memory was gone and it had not ended */
@@ -85,7 +85,7 @@ struct scry_watch {
 	uint32_t watch;		 /* number of this watch, for scry_inject_want */
 	uint64_t began_ns, ended_ns, cpu_began_ns;
 	const char *enough; /* set by the instrument: why the watch shall end; NULL go on */
-	const char *ends;   /* why it ends as soon as it is known whose lane this is */
+	const char *ends;   /* why it ends as soon as it is known whose child buffer this is */
 	int wake_fd;	    /* set by it: call `turn` when this is readable; 0: none */
 	bool target_gone;
 	uint64_t errors, lost, events, frees_older;
@@ -110,7 +110,7 @@ struct scry_instrument {
 	bool follows_exec;	     /* the program of `-- CMD` is watched on, whatever it execs */
 	bool waits;		     /* handlers wait for a keeper that lives: hook/heartbeat.h */
 	uint32_t parts;		     /* of the agent, that each watch needs: enum scry_agent_part */
-	enum scry_agent_channels channel; /* of its handlers, that record into tracks */
+	enum scry_agent_channels channel; /* of its handlers, that record into thread buffers */
 	bool has_table;			  /* they count in its pages instead: agent's `table` */
 	/* Reads only: learn, plan, refuse. */
 	int (*prepare)(struct scry_watch *w);
@@ -118,8 +118,8 @@ struct scry_instrument {
 	/* The agent is in: put hooks on. Live or with w->held. */
 	int (*enter)(struct scry_watch *w);
 	bool preloads; /* its handlers can be preloaded instead: watch/preload.h */
-	/* Instead of both, for a fork child that records in a lane of w->root already (w->inj has
-	 * the lane's pages); its pid may not be known yet. NULL: children cannot be followed. */
+	/* Instead of both, for a fork child that records in a child buffer of w->root already
+	 * (w->inj has its pages); its pid may be unknown. NULL: children cannot be followed. */
 	int (*adopt)(struct scry_watch *w);
 	void (*identified)(struct scry_watch *w); /* w->proc and w->inj are that process's */
 	/* Takes what is there. How full the ring was, 0..1000, or -errno. */

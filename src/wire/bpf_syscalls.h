@@ -75,8 +75,8 @@ struct scry_syscalls_sum {
 	uint64_t again_ticks, absent_ticks; /* in calls that ended so */
 	uint64_t last;			    /* result of the last one: what brk is compared with */
 	struct scry_syscalls_kind_sum kinds[2];
-	int32_t error;	      /* the last one's, that was none of the two; 0 */
-	uint32_t absent_told; /* `absent` when its path was told last */
+	int32_t error;		  /* the last one's, that was none of the two; 0 */
+	uint32_t absent_reported; /* `absent` when its path was told last */
 };
 
 struct scry_syscalls_timed { /* with --latency in its place */

@@ -1,6 +1,6 @@
 /*
- * What the agent writes into tracks (wire/thread_buffers.h) when a followed function is entered,
- * and when it has returned (wire/shadow.h).
+ * What the agent writes into thread buffers (wire/thread_buffers.h) when a followed function is
+ * entered, and when it has returned (wire/shadow.h).
  *
  *   word 0   slot / 8 << 20 | flags and number of arguments | number of the hook
  *   word 1   tsc

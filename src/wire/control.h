@@ -1,17 +1,17 @@
 /*
  * What host and agent share: the pages that scry maps into a target, and who writes which word.
  *
- *   gate     rw- private   gate page, wiped in fork children             agent and host
- *   text     r-x private   header page, then the agent's code           written by the host, once
- *   slabs    r-x, rw-      stubs near the code they are hooked into, and their counters
- *   private  rw- private   agent data, stack for calls, journal          agent and host
- *   shared   rw- shared    control page, account page, then the ring     agent and keeper
- *   lanes    rw- shared    with -f: the same for fork children           agents and keeper
+ *   state page     rw- private  process state page, wiped in fork children    agent and host
+ *   text           r-x private  header page, then the agent's code            host, once
+ *   slabs          r-x, rw-     stubs near what they are hooked into, their counters
+ *   private        rw- private  agent data, stack for calls, journal          agent and host
+ *   shared         rw- shared   control page, account page, then the ring     agent and keeper
+ *   child buffers  rw- shared   with -f: the same for fork children           agents and keeper
  *
  * The account page (wire/account.h) is what single instruments count; here is what all need.
  *
- * Gate to shared are one reservation. What an idle agent needs lies at its beginning, up to the
- * header's `tail`.
+ * State page to shared are one reservation. What an idle agent needs lies at its beginning, up to
+ * the header's `tail`.
  *
  * Freestanding. Everything read from these pages by the host is hostile input: copy, then check.
  */
@@ -69,15 +69,15 @@ struct scry_control {
 	uint64_t lost_lease; /* of those, because the keeper did not refresh the lease */
 	uint64_t busy;	     /* handler entered while it was running: not recorded */
 	/* threads in the dynamic loader that wait for the keeper: agent/loads.c */
-	uint64_t load_arg;	/* of the newest: what the loader is about to run */
-	uint64_t load_late;	/* how many went on without having been answered */
-	uint32_t load_seq;	/* tickets given out; a futex */
-	uint32_t load_given_up; /* the newest ticket whose owner no longer waits */
-	uint32_t track_waiting; /* 1: wake me, I wait for a track (wire/thread_buffers.h) */
-	uint32_t track_over;	/* 1: the lease's end went by: nothing was recorded from then on */
-	uint64_t track_waits;	/* how often one had to wait */
-	uint64_t lane_pid;	/* whose lane it is, in that process's own pid namespace */
-	uint64_t filtered;	/* 1: the program is about to forbid itself system calls */
+	uint64_t load_arg;	 /* of the newest: what the loader is about to run */
+	uint64_t load_late;	 /* how many went on without having been answered */
+	uint32_t load_seq;	 /* tickets given out; a futex */
+	uint32_t load_given_up;	 /* the newest ticket whose owner no longer waits */
+	uint32_t buffer_waiting; /* 1: wake me, I wait for a thread buffer */
+	uint32_t buffer_over;	 /* 1: the lease's end went by: nothing was recorded from then on */
+	uint64_t buffer_waits;	 /* how often one had to wait */
+	uint64_t child_pid;	 /* whose child buffer it is, in that process's own pid namespace */
+	uint64_t filtered;	 /* 1: the program is about to forbid itself system calls */
 	uint64_t pad1[52];
 
 	/* keeper writes, agent reads */
@@ -87,8 +87,8 @@ struct scry_control {
 	uint32_t load_done;	       /* tickets answered; a futex */
 	uint32_t load_busy;	       /* 1: the keeper writes, trusting in that somebody waits */
 	uint32_t load_beat;	       /* signs of life, while a ticket is not answered */
-	uint32_t track_freed;	       /* tracks given back, ever, and signs of life; a futex */
-	uint64_t quiet;		       /* 1: the program runs under seccomp: agent/calling.h */
+	uint32_t buffer_freed; /* thread buffers given back, ever, and signs of life; a futex */
+	uint64_t quiet;	       /* 1: the program runs under seccomp: agent/calling.h */
 	uint64_t pad2[27];
 
 	struct scry_segment segments[SCRY_SEGMENTS]; /* agent writes, but for `used` = 0 */

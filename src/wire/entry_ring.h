@@ -1,5 +1,6 @@
 /*
- * What the agent writes into tracks (wire/thread_buffers.h) when a hooked function is entered.
+ * What the agent writes into thread buffers (wire/thread_buffers.h) when a hooked function is
+ * entered.
  *
  *   word 0   cookie of the hook: its number, and how many arguments follow
  *   word 1   tsc

@@ -8,12 +8,12 @@
 
 /* In the agent's part for it, written by the host before a hook is on: addresses in the target,
  * offsets in bytes. */
-struct scry_gvl_plan {	/* what each event needs comes first */
-	uint64_t mutex; /* 0: nothing is counted */
-	uint64_t owner; /* of the word that says which thread has the lock */
-	uint64_t queue; /* of the head of the ring of those that want it */
-	uint64_t gate;	/* the agent's */
-	uint32_t node;	/* in a thread's struct: its node there */
+struct scry_gvl_plan {	     /* what each event needs comes first */
+	uint64_t mutex;	     /* 0: nothing is counted */
+	uint64_t owner;	     /* of the word that says which thread has the lock */
+	uint64_t queue;	     /* of the head of the ring of those that want it */
+	uint64_t state_page; /* the agent's */
+	uint32_t node;	     /* in a thread's struct: its node there */
 	uint32_t self;
 	/* The giver says which thread has the lock next, before that one runs: then a thread is
 	 * known to run by its native thread, whose id the struct at th + nt has at `tid`. */

@@ -19,8 +19,9 @@ enum scry_agent_stage {
 	SCRY_AGENT_MAPPING = 1, /* not complete: no code of it can be running */
 	SCRY_AGENT_READY,
 	SCRY_AGENT_LEAVING, /* proven unused; being unmapped */
-	/* The VM still holds the address of a handler, which then finds the gate shut and needs
-	 * nothing from `tail` on. That is unmapped, or about to be: the journal's nonce tells. */
+	/* The VM still holds the address of a handler, which then finds the state page closed and
+	 * needs nothing from `tail` on. That is unmapped, or about to be: the journal's nonce
+	 * tells. */
 	SCRY_AGENT_IDLE,
 };
 /*
@@ -33,7 +34,7 @@ enum scry_agent_stage {
 #define SCRY_SLABS_MAX 16u
 struct scry_slab {
 	uint64_t code, code_size, used; /* bytes */
-	uint64_t gate;
+	uint64_t state_page;
 	uint64_t counters, counters_size; /* 8 bytes each */
 };
 
@@ -66,7 +67,7 @@ struct scry_agent_header {
 	uint64_t nonce; /* the journal has it too: what lies from `tail` on is the agent's */
 	uint64_t image, image_data; /* where the core's code, its data begin */
 	/* 0: fork children are not followed; see wire/child_buffers.h */
-	uint64_t lanes, lanes_size;
+	uint64_t child_buffers, child_buffers_size;
 	uint64_t has_open; /* a memfd of ours may be open: hook/shared.h */
 	uint64_t slab_count;
 	struct scry_slab slabs[SCRY_SLABS_MAX];

@@ -1,6 +1,6 @@
 /*
- * What the agent writes into tracks (wire/thread_buffers.h) while it records the malloc family. One
- * thread's words, two a call and a third for what is rare:
+ * What the agent writes into thread buffers (wire/thread_buffers.h) while it records malloc
+ * functions. One thread's words, two a call and a third for what is rare:
  *
  *   word 0   op : 4 | address / 8 : 44 | size : 16        size 0xffff: it is in the third word
  *   word 1   tsc : 36 (low bits) | slack : 8 | caller : 20

@@ -62,7 +62,7 @@ struct scry_ev_malloc { /* a call of a malloc function; time_ns is that of the l
 	uint64_t align;	 /* bytes asked for; 0 none */
 };
 
-struct scry_ev_caller {	 /* a place that calls the malloc family */
+struct scry_ev_caller {	 /* a place that calls malloc functions */
 	uint32_t caller; /* id, dense from 1 within a process */
 	uint32_t pid;
 	uint32_t module_str; /* path */

@@ -65,7 +65,7 @@ struct scry_ev_naming { /* of code that came into being while a probe was on: on
 	uint64_t lost;	   /* of them, not told: no room, not to be read, beyond a limit */
 	uint64_t late;	   /* of them, loaded from binary form, named from memory a moment later */
 	uint64_t nameless; /* gone or not to be read before that */
-	uint64_t told;	   /* frames that only what was told could name */
+	uint64_t reported; /* frames that only what was told could name */
 };
 
 #endif

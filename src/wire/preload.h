@@ -1,16 +1,16 @@
 /*
  * Where a process may not be entered, the agent's handlers of malloc come in a shared object that
- * the loader preloads (src/preload): it joins a pool of lanes (wire/child_buffers.h) that the
- * keeper has made, as a fork child does, and says who it is.
+ * the loader preloads (src/preload): it joins a pool of child buffers (wire/child_buffers.h) that
+ * the keeper has made, as a fork child does, and says who it is.
  *
  *   SCRY_PRELOAD=ABI:KEEPER:FD:PID     in the environment, beside LD_PRELOAD: the pool is
  *                                      /proc/KEEPER/fd/FD; PID: the only process that records, 0:
  * all
  *
- * In its lane it writes account->malloc.preloaded (a fork child does not), then lane_pid; then it
- * waits until the keeper has seen it (owner_pid, a futex), so that a process that ends at once has
- * names, and that a number of another pid namespace is not taken for another process: two seconds
- * at most, and only while the lease is fresh.
+ * In its child buffer it writes account->malloc.preloaded (a fork child does not), then child_pid;
+ * then it waits until the keeper has seen it (owner_pid, a futex), so that a process that ends at
+ * once has names, and that a number of another pid namespace is not taken for another process: two
+ * seconds at most, and only while the lease is fresh.
  *
  * Freestanding.
  */

@@ -1,10 +1,10 @@
 /*
  * What `scry malloc replay` (replan/feed) and scry-replay share: one memory, in which calls of
- * the malloc family stand as words, one stream for each thread.
+ * the malloc functions stand as words, one stream for each thread.
  *
- *   head | lanes: a first block each | words, in blocks of 512
+ *   head | streams: a first block each | words, in blocks of 512
  *
- * A *lane* is a place for one thread of the replay, a *slot* a place for one living block, a
+ * A *stream* is a place for one thread of the replay, a *slot* a place for one living block, a
  * *window* what is in the memory at a time: a piece of the recording. The two sides take turns:
  * while a window is replayed the feeder sleeps, and the other way round (`turn`, a futex).
  *
@@ -24,10 +24,10 @@
  * a window and are no tag that it has from before; so none can be mistaken for another.
  *
  * Nobody runs ahead. A program's queues are bounded; here who only begins blocks would begin them
- * all before others end one. So a window is cut into *epochs* of some bytes begun, lanes mark the
- * ends of their parts, and nobody enters an epoch before all have marked the last but one. Lanes
+ * all before others end one. So a window is cut into *epochs* of some bytes begun, streams mark the
+ * ends of their parts, and nobody enters an epoch before all have marked the last but one. Streams
  * that hand no blocks over have no queue that would hold them: their epochs are of time, and long.
- * Lanes that take what others hand over enter when they like: tags hold them, and who is slow in
+ * Streams that take what others hand over enter when they like: tags hold them, and who is slow in
  * taking when it is recorded need not be so when it is replayed. So do those that take as many as
  * they give, in a short life: a thread that waits gives its processor to the next one.
  *
@@ -60,14 +60,14 @@
 enum scry_replay_op {
 	SCRY_REPLAY_END,   /* of the stream in this window */
 	SCRY_REPLAY_LINK,  /* goes on in block `slot` */
-	SCRY_REPLAY_SPAWN, /* begins lane `slot`, once as many threads as bits 32.. say have ended
+	SCRY_REPLAY_SPAWN, /* begins stream `slot`, once as many threads as bits 32.. say have ended
 			    */
 	SCRY_REPLAY_JOIN,  /* goes on once as many threads as bits 32.. say have ended */
 	SCRY_REPLAY_STOP,  /* this thread ends; the last of its stream */
-	SCRY_REPLAY_MARK,  /* this lane's part of epoch `slot` is done */
+	SCRY_REPLAY_MARK,  /* this stream's part of epoch `slot` is done */
 	SCRY_REPLAY_AT,	   /* not before as many us, bits 6.., after the first window began */
 	SCRY_REPLAY_THINK, /* the thread works for as many ns, bits 6.., on something else */
-	SCRY_REPLAY_GATE,  /* as many lanes as bits 32.. say must have marked `slot` */
+	SCRY_REPLAY_GATE,  /* as many streams as bits 32.. say must have marked `slot` */
 	/* a block begins; tag: publishes */
 	SCRY_REPLAY_MALLOC,
 	SCRY_REPLAY_CALLOC,

@@ -16,7 +16,7 @@
  * the keeper; or, with head.records, told one by one (wire/call_ring.h).
  *
  * Private memory, which fork children inherit: there pending returns go home, and with head.records
- * a child that finds a lane (wire/child_buffers.h) follows its own calls.
+ * a child that finds a child buffer (wire/child_buffers.h) follows its own calls.
  */
 #ifndef SCRY_WIRE_SHADOW_H
 #define SCRY_WIRE_SHADOW_H

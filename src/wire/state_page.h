@@ -1,5 +1,5 @@
 /*
- * The gate page of an agent: what every event handler touches. Freestanding.
+ * The process state page of an agent: what every event handler touches. Freestanding.
  */
 #ifndef SCRY_WIRE_STATE_PAGE_H
 #define SCRY_WIRE_STATE_PAGE_H
@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 /*
- * Gate page: private and MADV_WIPEONFORK, so a fork child finds it all zero and knows itself.
- * Everything that an event handler touches each time lies here, on few lines of one page.
+ * Process state page: private and MADV_WIPEONFORK, so a fork child finds it all zero and knows
+ * itself. Everything that an event handler touches each time lies here, on few lines of one page.
  */
 struct scry_agent_frames { /* the part of the VM's layout that each event needs, offsets in bytes */
 	uint32_t trace_event, trace_ec, trace_cfp, trace_data;
@@ -68,7 +68,7 @@ struct scry_state_page {
 	uint32_t loads;	    /* 1: the keeper wants to know of loaded objects; host writes */
 	uint32_t last_slot; /* the slot size that the newest word of the ring goes by */
 	/* of an instrument that counts in its pages (wire/gvl.h): where; host. In a fork child: 1,
-	 * a thread claims a lane; then where (child_buffer.c) */
+	 * a thread claims a child buffer; then where (child_buffer.c) */
 	uint64_t table __attribute__((aligned(64)));
 	struct scry_state_page_gvl gvl;
 };
@@ -77,7 +77,7 @@ enum scry_look {
 	SCRY_LOOK_LAST,	 /* it is about to end: measure the living */
 	SCRY_LOOK_JUDGE, /* it runs Ruby code: validate the layout */
 };
-/* In the gate page: which scry may edit this process (hook/own.h). Host only. */
+/* In the process state page: which scry may edit this process (hook/own.h). Host only. */
 #define SCRY_OWNER_OFFSET 3072u
 struct scry_owner {
 	uint64_t nonce;	    /* 0: nobody */

@@ -1,11 +1,11 @@
 /*
- * Tracks: a ring for many producers. Each thread of the target that records writes into a segment
- * of its own, which it takes from a pool; the keeper copies what was published, puts the threads'
- * words into one order by their time stamps (hook/thread_buffers), and gives finished segments
- * back.
+ * Thread buffers: a ring for many producers. Each thread of the target that records writes into a
+ * segment of its own, which it takes from a pool; the keeper copies what was published, puts the
+ * threads' words into one order by their time stamps (hook/thread_buffers), and gives finished
+ * segments back.
  *
  * The pool lies where an instrument with one producer has its ring: SCRY_RING_WORDS words behind
- * the control page, or in a lane of a fork child.
+ * the control page, or in a child buffer of a fork child.
  *
  *   segment = head (8 words) | words
  *
@@ -21,10 +21,10 @@
  * `birth`, `tid`, `serial` and `begin_tsc` are read when `head` is not 0. It publishes with
  * release, and never a part of a record; the last words are published before CLOSED.
  *
- * No segment is free: set control->track_waiting, look again, then futex(control->track_freed) for
- * a bounded nap, again and again while the lease is fresh and `track_freed` moves at least once in
- * a second; control->track_waits counts. A keeper that lives, but cannot come, moves it too, with
- * nothing given back (hook/heartbeat).
+ * No segment is free: set control->buffer_waiting, look again, then futex(control->buffer_freed)
+ * for a bounded nap, again and again while the lease is fresh and `buffer_freed` moves at least
+ * once in a second; control->buffer_waits counts. A keeper that lives, but cannot come, moves it
+ * too, with nothing given back (hook/heartbeat).
  *
  * Turns. Reading the clock costs more than all the rest of a record. Where only the order of
  * records matters a thread may use its last stamp again, as long as control->turn is still its own:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What make lint says of documents, manual pages, help and messages (tools/check-words, check-man, check-format): the
+# What make lint says of documents, manual pages, help and messages and tags (tools/check-words, check-man, check-format, check-tags): the
 # tree passes, and a copy of it with one thing wrong does not.
 
 source "$BATS_TEST_DIRNAME/lib.bash"
@@ -35,9 +35,16 @@ wrong() {
 	wrong src/cmd/gvl.c 's/"watch child processes too"/"watch the malloc family too"/' check-words "'malloc family'"
 	wrong man/scry-gvl.1 '$a .PP\nThe holder\n.B is\nno thread.' check-words "man/scry-gvl.1:"
 	wrong README.md '$a A lane.' check-words "README.md:"
+	wrong src/rec/writer.h '$a /* All of its\n * strays. */' check-words "src/rec/writer.h:"
 	printf '\nThe name `kin` is of the code: there is no other, and it is no longer used.\n' >>"$COPY/doc/TOUR.md"
 	"$COPY/tools/check-words"
 	wrong doc/GLOSSARY.md '/ everywhere |$/d; / messages |$/d' check-words "no words to avoid"
+}
+
+@test "a struct tag that is defined twice" {
+	"$COPY/tools/check-tags"
+	wrong src/rec/reader.h '$a struct scry_control {\n\tint none;\n};' check-tags "'scry_control' is defined in src/rec/reader.h:"
+	wrong src/rec/reader.h '$a /* struct scry_reader { */ union scry_reader {\n\tint none;\n};' check-tags "'scry_reader' is defined in src/rec/reader.c:"
 }
 
 @test "a line of doc/ beyond 120 characters" {

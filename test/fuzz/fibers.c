@@ -37,7 +37,7 @@ static void check(const struct scry_fibers *f)
 	}
 	must(grouped == f->total, "a sum of groups");
 	for (size_t i = 0; i < f->count; i++) {
-		const struct scry_fiber *one = &f->all[i];
+		const struct scry_found_fiber *one = &f->all[i];
 
 		must(one->group < f->group_keys.count, "a group that is none");
 		must(!one->low || one->low < one->top, "bounds");

@@ -125,7 +125,7 @@ static void header_only(const struct part *p)
 	h->private_ = h->text;
 	h->private_size = ~0ull;
 	h->slab_count = ~0ull;
-	h->lanes = 0xffffffffff600000ull;
+	h->child_buffers = 0xffffffffff600000ull;
 	h->stage = SCRY_AGENT_LEAVING;
 }
 

@@ -1,9 +1,9 @@
 /*
- * Forges lanes of fork children (wire/child_buffers.h) as any process of their family could:
- * forge_lanes free|taken PID SECONDS [NAME]. It takes lanes that are free, in the name of nobody,
- * or all in that of process NAME, or waits for those of children; what it has taken holds, a moment
- * later, more words than there can be. The process that it does so to is none of its own, so that
- * it may go on. "forged N", all of them; without one it goes on for longer.
+ * Forges child buffers of fork children (wire/child_buffers.h) as any process of their family
+ * could: forge_lanes free|taken PID SECONDS [NAME]. It takes child buffers that are free, in the
+ * name of nobody, or all in that of process NAME, or waits for those of children; what it has taken
+ * holds, a moment later, more words than there can be. The process that it does so to is none of
+ * its own, so that it may go on. "forged N", all of them; without one it goes on for longer.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -21,11 +21,11 @@
 static int mem;
 static uint64_t name; /* 0: nobody */
 
-/* Where its lanes are; 0: it has none. */
-static uint64_t find_lanes(const char *pid)
+/* Where its child buffers are; 0: it has none. */
+static uint64_t find_child_buffers(const char *pid)
 {
 	char path[64], line[512];
-	uint64_t start, end, lanes = 0;
+	uint64_t start, end, child_buffers = 0;
 	FILE *maps;
 
 	snprintf(path, sizeof(path), "/proc/%.10s/maps", pid);
@@ -33,10 +33,10 @@ static uint64_t find_lanes(const char *pid)
 	while (maps && fgets(line, sizeof(line), maps))
 		if (sscanf(line, "%" SCNx64 "-%" SCNx64, &start, &end) == 2 &&
 		    strstr(line, "memfd:scry-") && end - start == SCRY_CHILD_BUFFERS_BYTES)
-			lanes = start;
+			child_buffers = start;
 	if (maps)
 		fclose(maps);
-	return lanes;
+	return child_buffers;
 }
 
 /* False: it is there no more. */
@@ -45,14 +45,15 @@ static int put(uint64_t at, const void *value, size_t size)
 	return pwrite(mem, value, size, (off_t)at) == (ssize_t)size;
 }
 
-static int forge(uint64_t lanes, uint32_t lane, int is_free)
+static int forge(uint64_t child_buffers, uint32_t child_buffer, int is_free)
 {
-	const uint64_t taken = lanes + offsetof(struct scry_child_buffers, taken) + 4ull * lane,
-		       head = lanes + SCRY_PAGE + lane * SCRY_CHILD_BUFFER_BYTES +
+	const uint64_t taken = child_buffers + offsetof(struct scry_child_buffers, taken) +
+			       4ull * child_buffer,
+		       head = child_buffers + SCRY_PAGE + child_buffer * SCRY_CHILD_BUFFER_BYTES +
 			      offsetof(struct scry_control, head),
 		       many = 1ull << 40,
-		       whose = lanes + SCRY_PAGE + lane * SCRY_CHILD_BUFFER_BYTES +
-			       offsetof(struct scry_control, lane_pid);
+		       whose = child_buffers + SCRY_PAGE + child_buffer * SCRY_CHILD_BUFFER_BYTES +
+			       offsetof(struct scry_control, child_pid);
 	uint32_t is_taken = 1;
 
 	if (is_free && !put(taken, &is_taken, sizeof(is_taken)))
@@ -71,7 +72,7 @@ int main(int argc, char **argv)
 	unsigned long forged = 0;
 	char path[64];
 	int is_free;
-	uint64_t lanes;
+	uint64_t child_buffers;
 
 	if (argc < 4 || argc > 5)
 		return 2;
@@ -84,10 +85,10 @@ int main(int argc, char **argv)
 	for (uint32_t i = 0; clock_gettime(CLOCK_MONOTONIC, &now) == 0 &&
 			     now.tv_sec < end.tv_sec + (forged ? 0 : LONGER);
 	     i++) {
-		lanes = find_lanes(argv[2]);
-		if (lanes)
-			forged +=
-				(unsigned long)forge(lanes, is_free ? 3 + i % 50 : i % 2, is_free);
+		child_buffers = find_child_buffers(argv[2]);
+		if (child_buffers)
+			forged += (unsigned long)forge(child_buffers, is_free ? 3 + i % 50 : i % 2,
+						       is_free);
 		usleep(2000);
 	}
 	printf("forged %lu\n", forged);

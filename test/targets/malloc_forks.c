@@ -46,7 +46,7 @@ static int in_turn(long children, long calls, void *of_parent)
 	for (long i = 0; i < children; i++) {
 		if (write(turns[1], &turn, 1) != 1 || wait(&status) < 0 || status)
 			return 1;
-		usleep(5000); /* lanes are fewer than children */
+		usleep(5000); /* child buffers are fewer than children */
 	}
 	say("right");
 	return 0;

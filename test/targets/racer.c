@@ -78,7 +78,7 @@ static void race_maps(void)
 	while (!over && pread(mem, &h, sizeof(h), (off_t)at) == sizeof(h) &&
 	       h.magic == SCRY_AGENT_MAGIC && h.stage != SCRY_AGENT_LEAVING) {
 		cover(h.shared, h.shared_size);
-		cover(h.lanes, h.lanes_size);
+		cover(h.child_buffers, h.child_buffers_size);
 		for (uint64_t i = 0; i < h.slab_count && i < SCRY_SLABS_MAX; i++)
 			cover(h.slabs[i].counters, h.slabs[i].counters_size);
 		usleep(NAP_US);

@@ -43,7 +43,7 @@ void scry_code_at(const struct scry_agent_code *code, uint64_t pc, struct scry_r
 	def->path_size = code->path_size;
 }
 
-static struct scry_state_page gate;
+static struct scry_state_page state_page;
 static struct scry_shared_head shared;
 static struct scry_control *const control = &shared.control;
 static uint64_t *ring;
@@ -59,7 +59,7 @@ static __thread void *current_ec;
 /* What the last call told: its stack's number, and how many records of each kind came. */
 static uint64_t number, told[8], pcs[SCRY_CALL_RUBY_FRAMES + 1], pc_count;
 
-static struct scry_thread_buffer *track_at(size_t i)
+static struct scry_thread_buffer *buffer_at(size_t i)
 {
 	return (struct scry_thread_buffer *)(ring + i * SCRY_THREAD_BUFFER_WORDS);
 }
@@ -73,7 +73,7 @@ static int set_up(void **state)
 		ring = mmap(NULL, 8 * SCRY_RING_WORDS, PROT_READ | PROT_WRITE,
 			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
-		memset(track_at(i), 0, sizeof(struct scry_thread_buffer));
+		memset(buffer_at(i), 0, sizeof(struct scry_thread_buffer));
 	memset(&scry_agent, 0, sizeof(scry_agent));
 	memset(scry_agent_call_rows, 0, sizeof(scry_agent_call_rows));
 	memset(&scry_agent_lines, 0, sizeof(scry_agent_lines));
@@ -81,8 +81,8 @@ static int set_up(void **state)
 	memset(&scry_agent_vm, 0, sizeof(scry_agent_vm));
 	memset(frames, 0, sizeof(frames));
 	*control = (struct scry_control){.lease_tsc = UINT64_MAX, .lease_end_tsc = UINT64_MAX};
-	gate = (struct scry_state_page){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
-	scry_agent.gate = &gate;
+	state_page = (struct scry_state_page){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
+	scry_agent.state_page = &state_page;
 	scry_agent.control = control;
 	scry_agent.tracking = (struct scry_agent_tracking){
 		.channels[SCRY_CHANNEL_CALLS] = {.control = control,
@@ -113,13 +113,13 @@ static void call_from(const uint64_t *newest, size_t count)
 	for (size_t i = 0; i < count; i++)
 		ec.cfp[i] = (struct frame){newest[i], 0x1000};
 	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
-		before[i] = track_at(i)->head;
+		before[i] = buffer_at(i)->head;
 	scry_call_ruby(&slot);
 	memset(told, 0, sizeof(told));
 	number = pc_count = 0;
 	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
-		for (const uint64_t *w = (uint64_t *)(track_at(i) + 1) + before[i],
-				    *end = (uint64_t *)(track_at(i) + 1) + track_at(i)->head;
+		for (const uint64_t *w = (uint64_t *)(buffer_at(i) + 1) + before[i],
+				    *end = (uint64_t *)(buffer_at(i) + 1) + buffer_at(i)->head;
 		     w < end;) {
 			assert_in_range(w[0], SCRY_CALL_TIME, SCRY_CALL_RUBY);
 			told[w[0]]++;

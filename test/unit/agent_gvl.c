@@ -259,7 +259,7 @@ static void sums(void **state)
 /* A thread that finds no row: its turns are counted, and since when. */
 static void crowded(void **state)
 {
-	struct scry_gvl_table *t = (struct scry_gvl_table *)scry_agent.gate->table;
+	struct scry_gvl_table *t = (struct scry_gvl_table *)scry_agent.state_page->table;
 	struct model m = {.owner = NOBODY};
 	uint64_t since;
 
@@ -420,7 +420,7 @@ static void forge(struct scry_gvl_table *t, uint64_t address, uint32_t is)
 static void forged(void **state)
 {
 	static const uint64_t secret[64] = {0x5ec2e7};
-	struct scry_gvl_table *t = (struct scry_gvl_table *)scry_agent.gate->table;
+	struct scry_gvl_table *t = (struct scry_gvl_table *)scry_agent.state_page->table;
 	struct model m = {.owner = NOBODY};
 
 	take(&m, 0);
@@ -462,11 +462,11 @@ static void scribble(uint8_t *at, size_t bytes)
 static void any_table(void **state)
 {
 	struct scry_gvl_table *t = (void *)guarded();
-	const uint64_t own = gate.table;
+	const uint64_t own = state_page.table;
 	struct model m = {.owner = NOBODY};
 
 	srand(4712);
-	gate.table = (uint64_t)t;
+	state_page.table = (uint64_t)t;
 	scry_agent_gvl.plan.stacks = 1;
 	for (uint32_t round = 0; round < 20000; round++) {
 		const int i = rand() % THREADS;
@@ -497,7 +497,7 @@ static void any_table(void **state)
 	}
 	assert_int_not_equal(t->sequence, 0);
 	scry_agent_gvl.plan.stacks = 0;
-	gate.table = own;
+	state_page.table = own;
 	munmap((uint8_t *)t - GUARD, TABLE_BYTES + 2 * GUARD);
 }
 
@@ -513,7 +513,7 @@ static void lease(void **state)
 	control.lease_end_tsc = INT64_MAX;
 	take(&m, 0);
 	assert_int_equal(table()->sequence, 0); /* what was missed stays missed */
-	memset((void *)gate.table, 0, sizeof(struct scry_gvl_table));
+	memset((void *)state_page.table, 0, sizeof(struct scry_gvl_table));
 	control.lease_end_tsc = scry_tsc() + 1000000000ull;
 	take(&m, 0);
 	assert_int_equal(table()->lease_end, control.lease_end_tsc);
@@ -573,7 +573,7 @@ static int tear_down_stacks(void **state)
 /* Takes out what is there: as the keeper does. Returns how many words are a stack's. */
 static uint64_t take_out(uint64_t ticks[THREADS], uint64_t waits[THREADS])
 {
-	struct scry_gvl_table *t = (struct scry_gvl_table *)scry_agent.gate->table;
+	struct scry_gvl_table *t = (struct scry_gvl_table *)scry_agent.state_page->table;
 	const uint64_t *ring = (const uint64_t *)t + SCRY_GVL_RING_AT;
 	uint64_t copied = 0;
 

@@ -67,7 +67,7 @@ static void ask_back(struct scry_gvl_table *t, uint64_t *const *gone, uint32_t c
  * left. */
 static void come_and_go(void **state)
 {
-	struct scry_gvl_table *t = (struct scry_gvl_table *)gate.table;
+	struct scry_gvl_table *t = (struct scry_gvl_table *)state_page.table;
 	uint64_t *living[LIVING], *gone[SCRY_GVL_ENDED], held = 0, told = 0;
 	uint32_t next = 0, ended = 0;
 
@@ -108,7 +108,7 @@ static void come_and_go(void **state)
  * last thread. */
 static void given_back(void **state)
 {
-	struct scry_gvl_table *t = (struct scry_gvl_table *)gate.table;
+	struct scry_gvl_table *t = (struct scry_gvl_table *)state_page.table;
 	uint64_t *const gone[2] = {comers[0], comers[1]};
 	uint32_t row;
 
@@ -146,7 +146,7 @@ static void given_back(void **state)
 /* A fork child fills the hash: the row is kept, as what comes behind it has no end. */
 static void forged_hash(void **state)
 {
-	struct scry_gvl_table *t = (struct scry_gvl_table *)gate.table;
+	struct scry_gvl_table *t = (struct scry_gvl_table *)state_page.table;
 	uint64_t *const gone[1] = {comers[0]};
 
 	have(comers[0]);

@@ -35,12 +35,12 @@ static struct {
 	uint64_t owner;
 } vm;
 static uint32_t mutex[10]; /* glibc's: at 2 the tid of who has it */
-static struct scry_state_page gate = {.open = 1};
+static struct scry_state_page state_page = {.open = 1};
 static struct scry_control control = {.lease_end_tsc = INT64_MAX};
 
 static const struct scry_gvl_table *table(void)
 {
-	return (const struct scry_gvl_table *)gate.table;
+	return (const struct scry_gvl_table *)state_page.table;
 }
 
 static void find_tid(void)
@@ -59,15 +59,15 @@ static void vm_begin(void)
 {
 	struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
 
-	gate.gvl = (struct scry_state_page_gvl){0};
-	gate.table = (uint64_t)calloc(SCRY_GVL_RING_AT + SCRY_GVL_RING, 8);
-	assert_int_not_equal(gate.table, 0);
-	scry_agent.gate = &gate;
+	state_page.gvl = (struct scry_state_page_gvl){0};
+	state_page.table = (uint64_t)calloc(SCRY_GVL_RING_AT + SCRY_GVL_RING, 8);
+	assert_int_not_equal(state_page.table, 0);
+	scry_agent.state_page = &state_page;
 	scry_agent.control = &control;
 	find_tid();
 	vm.head[0] = vm.head[1] = (uint64_t)vm.head;
 	mutex[2] = (uint32_t)gettid();
-	plan->gate = (uint64_t)&gate;
+	plan->state_page = (uint64_t)&state_page;
 	plan->watch = 1;
 	plan->owner = (uint64_t)&vm.owner;
 	plan->queue = (uint64_t)vm.head;
@@ -75,7 +75,7 @@ static void vm_begin(void)
 
 static void vm_end(void)
 {
-	free((void *)gate.table);
+	free((void *)state_page.table);
 }
 
 #endif

@@ -15,7 +15,7 @@
 
 void scry_agent_load(uint64_t arg);
 
-static struct scry_state_page gate = {.open = 1, .loads = 1};
+static struct scry_state_page state_page = {.open = 1, .loads = 1};
 static struct scry_control control = {.lease_tsc = UINT64_MAX, .load_busy = 1};
 static bool is_over;
 
@@ -36,7 +36,7 @@ static void no_keeper(void **state)
 	pthread_t thread;
 
 	(void)state;
-	scry_agent.gate = &gate;
+	scry_agent.state_page = &state_page;
 	scry_agent.control = &control;
 	assert_int_equal(pthread_create(&thread, NULL, pretend, NULL), 0);
 	scry_agent_load(0);
@@ -44,7 +44,7 @@ static void no_keeper(void **state)
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	assert_int_equal(control.load_late, 1);
 	assert_int_equal(control.load_given_up, 1);
-	assert_int_equal(gate.inflight, 0);
+	assert_int_equal(state_page.inflight, 0);
 }
 
 int main(void)

@@ -1,7 +1,5 @@
-/*
- * The agent's tracks and malloc handlers, run in this process: what a hook would do is done by
- * calling the handler's entry with the original in r11.
- */
+/* The agent's thread buffers and malloc handlers, run in this process: instead of a hook, the test
+ * calls the handler's entry with the original in r11. */
 #include "agent/calls.h"
 #include "agent/code.h"
 #include "agent/lines.h"
@@ -39,7 +37,7 @@ int scry_child_buffer_claim(
 	return 0;
 }
 
-static struct scry_state_page *gate;
+static struct scry_state_page *state_page;
 static struct scry_shared_head shared;
 static struct scry_control *const control = &shared.control;
 static uint64_t *ring;
@@ -86,12 +84,12 @@ void scry_code_at(const struct scry_agent_code *code, uint64_t pc, struct scry_r
 	def->label_size = 0;
 }
 
-static struct scry_thread_buffer *track_at(size_t i)
+static struct scry_thread_buffer *buffer_at(size_t i)
 {
 	return (struct scry_thread_buffer *)(ring + i * SCRY_THREAD_BUFFER_WORDS);
 }
 
-/* The records of all tracks, one behind the other: op, address, size as asked for. */
+/* The records of all thread buffers, one behind the other: op, address, size as asked for. */
 struct seen {
 	uint64_t op, address, size, tsc, slack, caller;
 	uint32_t tid, serial;
@@ -103,11 +101,11 @@ static size_t see(void)
 	size_t n = 0;
 
 	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++) {
-		const struct scry_thread_buffer *track = track_at(i);
-		const uint64_t *w = (const uint64_t *)(track + 1), *end = w + track->head;
+		const struct scry_thread_buffer *buffer = buffer_at(i);
+		const uint64_t *w = (const uint64_t *)(buffer + 1), *end = w + buffer->head;
 
-		assert_true(track->head <= SCRY_THREAD_BUFFER_ROOM);
-		assert_int_equal(track->stamping, 0);
+		assert_true(buffer->head <= SCRY_THREAD_BUFFER_ROOM);
+		assert_int_equal(buffer->stamping, 0);
 		while (w < end) {
 			struct seen *s = &seen[n++];
 			bool is_long;
@@ -118,8 +116,8 @@ static size_t see(void)
 					   .tsc = w[1] & ((1ull << SCRY_MALLOC_TSC_BITS) - 1),
 					   .slack = w[1] >> SCRY_MALLOC_TSC_BITS & 0xff,
 					   .caller = w[1] >> SCRY_MALLOC_CODE_AT,
-					   .tid = track->tid,
-					   .serial = track->serial};
+					   .tid = buffer->tid,
+					   .serial = buffer->serial};
 			is_long = s->op < SCRY_MALLOC_OP_TIME && s->size == SCRY_MALLOC_SIZE_LONG;
 			if (is_long)
 				s->size = w[2] >> 16;
@@ -141,11 +139,12 @@ static int set_up(void **state)
 	if (!ring) {
 		ring = mmap(NULL, 8 * SCRY_RING_WORDS, PROT_READ | PROT_WRITE,
 			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-		gate = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		madvise(gate, 4096, MADV_WIPEONFORK);
+		state_page = mmap(NULL, SCRY_PAGE, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		madvise(state_page, 4096, MADV_WIPEONFORK);
 	}
 	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
-		memset(track_at(i), 0, sizeof(struct scry_thread_buffer));
+		memset(buffer_at(i), 0, sizeof(struct scry_thread_buffer));
 	memset(&scry_agent, 0, sizeof(scry_agent));
 	memset(&scry_agent_rows, 0, sizeof(scry_agent_rows));
 	memset(&scry_agent_malloc_functions, 0, sizeof(scry_agent_malloc_functions));
@@ -155,8 +154,8 @@ static int set_up(void **state)
 	memset(&scry_agent_vm, 0, sizeof(scry_agent_vm));
 	memset(&shared, 0, sizeof(shared));
 	control->lease_tsc = control->lease_end_tsc = UINT64_MAX;
-	*gate = (struct scry_state_page){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
-	scry_agent.gate = gate;
+	*state_page = (struct scry_state_page){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
+	scry_agent.state_page = state_page;
 	scry_agent.control = control;
 	scry_agent.tracking = (struct scry_agent_tracking){
 		.tid_offset = TID_AT_GLIBC,
@@ -300,8 +299,8 @@ static void threads_come_and_go(void **state)
 	}
 	assert_int_equal(see(), 20 * 200);
 	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
-		if (track_at(i)->head)
-			births[count++] = track_at(i)->birth;
+		if (buffer_at(i)->head)
+			births[count++] = buffer_at(i)->birth;
 	assert_int_equal(count, 20);
 	for (size_t i = 0; i < count; i++)
 		for (size_t k = 0; k < i; k++)
@@ -321,8 +320,8 @@ static void ended_by_the_keeper(void **state)
 		pthread_create(&thread, NULL, hundred_calls, NULL);
 		pthread_join(thread, NULL);
 		for (size_t k = 0; k < SCRY_THREAD_BUFFERS; k++)
-			if ((track_at(k)->state & 3) == SCRY_THREAD_BUFFER_OPEN)
-				track_at(k)->state ^=
+			if ((buffer_at(k)->state & 3) == SCRY_THREAD_BUFFER_OPEN)
+				buffer_at(k)->state ^=
 					SCRY_THREAD_BUFFER_OPEN ^ SCRY_THREAD_BUFFER_DEAD;
 	}
 	assert_int_equal(see(), 10 * 200);
@@ -336,19 +335,19 @@ static void *drain(void *arg)
 {
 	uint64_t *taken = arg;
 
-	while (shall_drain && !__atomic_load_n(&control->track_waiting, __ATOMIC_SEQ_CST))
+	while (shall_drain && !__atomic_load_n(&control->buffer_waiting, __ATOMIC_SEQ_CST))
 		usleep(100); /* until somebody waits */
 	while (shall_drain) {
 		for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++) {
-			struct scry_thread_buffer *track = track_at(i);
+			struct scry_thread_buffer *buffer = buffer_at(i);
 
-			if ((__atomic_load_n(&track->state, __ATOMIC_ACQUIRE) & 3) !=
+			if ((__atomic_load_n(&buffer->state, __ATOMIC_ACQUIRE) & 3) !=
 			    SCRY_THREAD_BUFFER_CLOSED)
 				continue;
-			*taken += track->head;
-			track->head = 0;
-			__atomic_store_n(&track->state, track->state & ~3ull, __ATOMIC_RELEASE);
-			__atomic_fetch_add(&control->track_freed, 1, __ATOMIC_SEQ_CST);
+			*taken += buffer->head;
+			buffer->head = 0;
+			__atomic_store_n(&buffer->state, buffer->state & ~3ull, __ATOMIC_RELEASE);
+			__atomic_fetch_add(&control->buffer_freed, 1, __ATOMIC_SEQ_CST);
 		}
 		usleep(2000);
 	}
@@ -369,9 +368,9 @@ static void full_pool_is_waited_for(void **state)
 	shall_drain = false;
 	pthread_join(keeper, NULL);
 	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
-		taken += track_at(i)->head;
+		taken += buffer_at(i)->head;
 	assert_int_equal(control->lost, 0);
-	assert_true(control->track_waits > 0);
+	assert_true(control->buffer_waits > 0);
 	assert_true(taken >= 2ull * calls && taken <= 2ull * calls + 16);
 }
 
@@ -383,15 +382,15 @@ static void nobody_waits_without_a_lease(void **state)
 	hooked_free(hooked_malloc(10));
 	assert_int_equal(see(), 2);
 	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
-		track_at(i)->state = SCRY_THREAD_BUFFER_CLOSED;
+		buffer_at(i)->state = SCRY_THREAD_BUFFER_CLOSED;
 	hooked_free(hooked_malloc(10));
 	assert_int_equal(control->lost_lease, 2);
-	assert_int_equal(control->track_waits, 0);
-	control->track_freed++; /* the keeper comes back, and goes */
+	assert_int_equal(control->buffer_waits, 0);
+	control->buffer_freed++; /* the keeper comes back, and goes */
 	control->lease_tsc = scry_tsc() + 300000000;
 	hooked_free(hooked_malloc(10));
 	assert_int_equal(control->lost, 4);
-	assert_int_equal(control->track_waits, 1);
+	assert_int_equal(control->buffer_waits, 1);
 	control->lease_tsc = control->lease_end_tsc = 0; /* and never again */
 	for (int i = 0; i < 2000; i++)
 		hooked_free(hooked_malloc(10));
@@ -404,12 +403,12 @@ static void nobody_waits_for_nothing(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++) /* all are other threads' */
-		track_at(i)->state = SCRY_THREAD_BUFFER_OPEN;
+		buffer_at(i)->state = SCRY_THREAD_BUFFER_OPEN;
 	hooked_free(hooked_malloc(10));
 	assert_int_equal(control->lost, 2);
-	assert_int_equal(control->track_waits, 0);
-	track_at(3)->state = SCRY_THREAD_BUFFER_FREE;
-	control->track_freed++;
+	assert_int_equal(control->buffer_waits, 0);
+	buffer_at(3)->state = SCRY_THREAD_BUFFER_FREE;
+	control->buffer_freed++;
 	hooked_free(hooked_malloc(10));
 	assert_int_equal(control->lost, 2);
 	assert_int_equal(see(), 2);
@@ -420,13 +419,13 @@ static void a_keeper_that_takes_nothing(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
-		track_at(i)->state = SCRY_THREAD_BUFFER_CLOSED;
+		buffer_at(i)->state = SCRY_THREAD_BUFFER_CLOSED;
 	for (int i = 0; i < 100; i++)
 		hooked_free(hooked_malloc(10));
 	assert_int_equal(control->lost, 200);
-	assert_int_equal(control->track_waits, 1);
-	track_at(3)->state = SCRY_THREAD_BUFFER_FREE;
-	control->track_freed++;
+	assert_int_equal(control->buffer_waits, 1);
+	buffer_at(3)->state = SCRY_THREAD_BUFFER_FREE;
+	control->buffer_freed++;
 	hooked_free(hooked_malloc(10));
 	assert_int_equal(control->lost, 200);
 	assert_int_equal(see(), 2);
@@ -440,7 +439,7 @@ static void fork_child(void **state)
 	(void)state;
 	hooked_free(hooked_malloc(10));
 	child = fork();
-	if (child == 0) { /* its gate page is wiped; here its table is not, and must not be used */
+	if (child == 0) { /* its state page is wiped; here its table is not: it must not be used */
 		memset(scry_agent_rows.threads, 0, sizeof(scry_agent_rows.threads));
 		for (int i = 0; i < 1000; i++)
 			hooked_free(hooked_malloc(10));
@@ -598,10 +597,10 @@ static void signals(void **state)
 	signal(SIGALRM, on_alarm);
 	ualarm(500, 500);
 	while (interrupted < 300) {
-		if (calls % 100 == 0) { /* before its track is full: nobody else empties it */
+		if (calls % 100 == 0) { /* before its buffer is full: nobody else empties it */
 			recorded += see();
 			for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
-				track_at(i)->head = 0;
+				buffer_at(i)->head = 0;
 		}
 		hooked_free(hooked_malloc(10));
 		calls++;
@@ -706,11 +705,11 @@ static uint32_t told_line(void)
 	uint32_t line = 0;
 
 	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++) {
-		const uint64_t *w = (const uint64_t *)(track_at(i) + 1),
-			       *end = w + track_at(i)->head;
+		const uint64_t *w = (const uint64_t *)(buffer_at(i) + 1),
+			       *end = w + buffer_at(i)->head;
 
 		while (w < end) {
-			const struct scry_line_told *told =
+			const struct scry_line_text *told =
 				(const void *)(w + SCRY_MALLOC_LINE_HEAD);
 
 			if ((w[0] & 15) != SCRY_MALLOC_OP_LINE) {

@@ -47,7 +47,7 @@ void scry_code_at(const struct scry_agent_code *code, uint64_t pc, struct scry_r
 	def->path_size = code->path_size;
 }
 
-static struct scry_state_page gate;
+static struct scry_state_page state_page;
 static struct scry_control control;
 static struct scry_shadow_stats stats[HOOKS];
 static struct scry_shadow *const shadow = &scry_agent_shadow;
@@ -83,9 +83,9 @@ static int set_up(void **state)
 	}
 	memset(shadow, 0, sizeof(*shadow));
 	memset(stats, 0, sizeof(stats));
-	gate = (struct scry_state_page){.open = 1};
+	state_page = (struct scry_state_page){.open = 1};
 	control.lease_tsc = UINT64_MAX;
-	scry_agent.gate = &gate;
+	scry_agent.state_page = &state_page;
 	scry_agent.control = &control;
 	scry_agent.following = (struct scry_agent_following){.thunks = (uint64_t)(uintptr_t)thunks,
 							     .on = SCRY_SHADOW_ON};
@@ -288,18 +288,18 @@ static void full_bucket(void **state)
 	assert_int_equal(returned(1), SCRY_SHADOW_WAYS);
 }
 
-static void gate_lease_and_off(void **state)
+static void state_page_lease_and_off(void **state)
 {
 	uint64_t slot = ORIGINAL(0), pending = ORIGINAL(3);
 
 	(void)state;
 	scry_agent_entered(&pending, 1);
-	gate.open = 0; /* a fork child */
+	state_page.open = 0; /* a fork child */
 	scry_agent_entered(&slot, 1);
 	assert_int_equal(slot, ORIGINAL(0));
 	assert_int_equal(come_back(&pending), ORIGINAL(3)); /* goes home, and is not counted */
 	assert_int_equal(returned(1), 0);
-	gate.open = 1;
+	state_page.open = 1;
 	control.lease_tsc = 0; /* seen by the first one after it */
 	scry_agent_entered(&slot, 1);
 	assert_int_equal(come_back(&slot), ORIGINAL(0));
@@ -399,7 +399,7 @@ int main(void)
 		cmocka_unit_test_setup(same_slot, set_up),
 		cmocka_unit_test_setup(red_zone, set_up),
 		cmocka_unit_test_setup(full_bucket, set_up),
-		cmocka_unit_test_setup(gate_lease_and_off, set_up),
+		cmocka_unit_test_setup(state_page_lease_and_off, set_up),
 		cmocka_unit_test_setup(without_entry, set_up),
 		cmocka_unit_test_setup(restorer, set_up),
 		cmocka_unit_test_setup(unwinder, set_up),

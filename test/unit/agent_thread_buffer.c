@@ -27,11 +27,11 @@ int scry_child_buffer_claim(
 	return 0;
 }
 
-static struct scry_state_page gate;
+static struct scry_state_page state_page;
 static struct scry_control control;
 static uint64_t *ring;
 
-static struct scry_thread_buffer *track_at(size_t i)
+static struct scry_thread_buffer *buffer_at(size_t i)
 {
 	return (struct scry_thread_buffer *)(ring + i * SCRY_THREAD_BUFFER_WORDS);
 }
@@ -39,13 +39,13 @@ static struct scry_thread_buffer *track_at(size_t i)
 static void clear(void)
 {
 	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
-		memset(track_at(i), 0, sizeof(struct scry_thread_buffer));
+		memset(buffer_at(i), 0, sizeof(struct scry_thread_buffer));
 	memset(&scry_agent, 0, sizeof(scry_agent));
 	memset(&scry_agent_rows, 0, sizeof(scry_agent_rows));
 	memset(&control, 0, sizeof(control));
 	control.lease_tsc = control.lease_end_tsc = UINT64_MAX;
-	gate = (struct scry_state_page){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
-	scry_agent.gate = &gate;
+	state_page = (struct scry_state_page){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
+	scry_agent.state_page = &state_page;
 	scry_agent.control = &control;
 	scry_agent.tracking.channels[SCRY_CHANNEL_CORE] =
 		(struct scry_agent_channel){.control = &control,
@@ -138,7 +138,7 @@ static int at_stage, stages;
 /* The row's thread goes on to a segment of the same generation, or so far. */
 static void go_on(void)
 {
-	struct scry_thread_buffer *old = track_at(0), *next = track_at(1);
+	struct scry_thread_buffer *old = buffer_at(0), *next = buffer_at(1);
 
 	for (at_stage = 0; at_stage < stages; at_stage++)
 		switch (at_stage) {
@@ -149,7 +149,7 @@ static void go_on(void)
 			old->state = 4 + SCRY_THREAD_BUFFER_CLOSED;
 			break;
 		case 2:
-			row->track_at = 0;
+			row->buffer_at = 0;
 			break;
 		case 3:
 			next->state = 4 + SCRY_THREAD_BUFFER_OPEN;
@@ -158,7 +158,7 @@ static void go_on(void)
 			row->serial++;
 			break;
 		case 5:
-			row->track_at = (char *)next - (char *)&scry_agent.tracking.none;
+			row->buffer_at = (char *)next - (char *)&scry_agent.tracking.none;
 			break;
 		default:
 			row->state = 4 + SCRY_THREAD_BUFFER_OPEN;
@@ -201,10 +201,10 @@ static void left_by_longjmp(void **state)
 		row = record();
 		assert_non_null(row);
 		for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
-			if ((track_at(i)->state & 3) == SCRY_THREAD_BUFFER_OPEN &&
-			    track_at(i)->head)
-				assert_true(track_at(i) == scry_thread_buffer_of(row) ||
-					    track_at(i)->birth < row->birth);
+			if ((buffer_at(i)->state & 3) == SCRY_THREAD_BUFFER_OPEN &&
+			    buffer_at(i)->head)
+				assert_true(buffer_at(i) == scry_thread_buffer_of(row) ||
+					    buffer_at(i)->birth < row->birth);
 	}
 	assert_true(stop_at > 20);
 	signal(SIGTRAP, SIG_DFL);
@@ -213,18 +213,19 @@ static void left_by_longjmp(void **state)
 static void wipe(void)
 {
 	memset(scry_agent_rows.threads, 0, sizeof(scry_agent_rows.threads));
-	gate.open = 0;
+	state_page.open = 0;
 }
 
 static void wipe_and_move_in(void)
 {
 	wipe();
-	gate.open = 1;
+	state_page.open = 1;
 	row = record();
 }
 
 /* One who forks in a signal handler, anywhere in it, and whose child comes back there: its rows are
- * wiped, and it may have recorded in its own lane by then. It lives, and is recorded from then on.
+ * wiped, and it may have recorded in its own child buffer by then. It lives, and is recorded from
+ * then on.
  */
 static void wiped_by_a_fork(void **state)
 {
@@ -242,11 +243,11 @@ static void wiped_by_a_fork(void **state)
 				meanwhile = how[i];
 				steps = 0;
 				if (change)
-					t->track_at = 0;
+					t->buffer_at = 0;
 				STEP("orq");
 				record();
 				STEP("xorq");
-				gate.open = 1;
+				state_page.open = 1;
 				row = record();
 				assert_non_null(row);
 				assert_true(row->fs && !row->inside);
@@ -265,14 +266,14 @@ static void nothing(int sig)
 /* Cuts a good many naps short, then gives a segment back. */
 static void *disturb(void *arg)
 {
-	while (!__atomic_load_n(&control.track_waiting, __ATOMIC_SEQ_CST))
+	while (!__atomic_load_n(&control.buffer_waiting, __ATOMIC_SEQ_CST))
 		usleep(100);
 	for (int i = 0; i < 600; i++) {
 		pthread_kill(*(pthread_t *)arg, SIGUSR1);
 		usleep(100);
 	}
-	track_at(3)->state = SCRY_THREAD_BUFFER_FREE;
-	__atomic_fetch_add(&control.track_freed, 1, __ATOMIC_SEQ_CST);
+	buffer_at(3)->state = SCRY_THREAD_BUFFER_FREE;
+	__atomic_fetch_add(&control.buffer_freed, 1, __ATOMIC_SEQ_CST);
 	return NULL;
 }
 
@@ -286,11 +287,11 @@ static void naps_cut_short(void **state)
 	self = pthread_self();
 	signal(SIGUSR1, nothing);
 	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
-		track_at(i)->state = SCRY_THREAD_BUFFER_CLOSED;
+		buffer_at(i)->state = SCRY_THREAD_BUFFER_CLOSED;
 	assert_int_equal(pthread_create(&other, NULL, disturb, &self), 0);
 	assert_non_null(record());
 	pthread_join(other, NULL);
-	assert_int_equal(control.track_waits, 1);
+	assert_int_equal(control.buffer_waits, 1);
 	signal(SIGUSR1, SIG_DFL);
 }
 
@@ -298,13 +299,13 @@ static void naps_cut_short(void **state)
 static void look_once(enum scry_thread_buffer_state all)
 {
 	for (size_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
-		track_at(i)->state = all;
+		buffer_at(i)->state = all;
 	assert_null(record());
-	track_at(3)->state = SCRY_THREAD_BUFFER_FREE;
+	buffer_at(3)->state = SCRY_THREAD_BUFFER_FREE;
 	assert_null(record());
-	control.track_freed++;
+	control.buffer_freed++;
 	assert_non_null(record());
-	assert_int_equal(control.track_waits, 0);
+	assert_int_equal(control.buffer_waits, 0);
 }
 
 static void full_pool(void **state)
@@ -319,8 +320,8 @@ static void many_threads(void **state)
 {
 	(void)state;
 	look_once(SCRY_THREAD_BUFFER_OPEN);
-	scry_agent.tracking.channels[SCRY_CHANNEL_CORE].all_open = control.track_freed + 1;
-	track_at(4)->state = SCRY_THREAD_BUFFER_FREE;
+	scry_agent.tracking.channels[SCRY_CHANNEL_CORE].all_open = control.buffer_freed + 1;
+	buffer_at(4)->state = SCRY_THREAD_BUFFER_FREE;
 	assert_non_null(record()); /* it closes its own: then there is */
 }
 
@@ -333,7 +334,7 @@ static void end_of_the_lease(void **state)
 	assert_null(record());
 	scry_thread_buffer_lost(scry_channel(SCRY_CHANNEL_CORE));
 	assert_int_equal(scry_agent.tracking.channels[SCRY_CHANNEL_CORE].is_on, 0);
-	assert_int_equal(control.lost + control.lost_lease + control.track_over, 0);
+	assert_int_equal(control.lost + control.lost_lease + control.buffer_over, 0);
 	clear();
 	control.lease_tsc = control.lease_end_tsc = 1;
 	for (int i = 0; i < 3; i++) {
@@ -344,7 +345,7 @@ static void end_of_the_lease(void **state)
 	assert_null(record());
 	assert_int_equal(control.lost, 1);
 	assert_int_equal(control.lost_lease, 1);
-	assert_int_equal(control.track_over, 1);
+	assert_int_equal(control.buffer_over, 1);
 }
 
 int main(void)

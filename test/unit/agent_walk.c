@@ -41,7 +41,7 @@ int scry_child_buffer_claim(
 	return 0;
 }
 
-static struct scry_state_page *gate;
+static struct scry_state_page *state_page;
 static struct scry_shared_head shared;
 static struct scry_control *const control = &shared.control;
 static uint64_t *ring;
@@ -148,15 +148,16 @@ static int set_up(void **state)
 	if (!ring) {
 		ring = mmap(NULL, 8 * SCRY_RING_WORDS, PROT_READ | PROT_WRITE,
 			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-		gate = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		state_page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				  -1, 0);
 	}
 	memset(&scry_agent, 0, sizeof(scry_agent));
 	memset(&scry_agent_rows, 0, sizeof(scry_agent_rows));
 	memset(&scry_agent_walks, 0, sizeof(scry_agent_walks));
 	memset(&shared, 0, sizeof(shared));
 	control->lease_tsc = control->lease_end_tsc = UINT64_MAX;
-	*gate = (struct scry_state_page){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
-	scry_agent.gate = gate;
+	*state_page = (struct scry_state_page){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
+	scry_agent.state_page = state_page;
 	scry_agent.control = control;
 	scry_agent.tracking = (struct scry_agent_tracking){
 		.tid_offset = TID_AT_GLIBC,

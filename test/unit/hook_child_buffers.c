@@ -43,7 +43,7 @@ static void its_size_stays(void **state)
 	scry_pool_close(&p);
 }
 
-/* Who gives a lane back gives its memory back, too. */
+/* Who gives a child buffer back gives its memory back, too. */
 static void pages_are_given_back(void **state)
 {
 	struct scry_pool p = {0};
@@ -65,9 +65,9 @@ static void pages_are_given_back(void **state)
 	scry_pool_close(&p);
 }
 
-/* Lanes are given out while the rings of all fit into half of what is left; set 0, where there are
- * several instruments, is the entered process's. */
-static void lanes_are_bounded(void **state)
+/* Child buffers are given out while the rings of all fit into half of what is left; set 0, where
+ * there are several instruments, is the entered process's. */
+static void child_buffers_are_bounded(void **state)
 {
 	const uint64_t ring = 8ull * SCRY_RING_WORDS;
 	static struct scry_child_buffers head;
@@ -87,7 +87,8 @@ static void lanes_are_bounded(void **state)
 	assert_int_equal(scry_pool_bound(&two, 2, UINT64_MAX), SCRY_CHILD_BUFFERS / 2 - 1);
 	assert_int_equal(scry_pool_bound(&two, 2, 16 * ring), 3);
 	assert_int_equal(two.most, 4);
-	assert_int_equal(two.sets, SCRY_CHILD_BUFFERS / 2); /* where the lanes of a set lie stays */
+	assert_int_equal(two.sets,
+			 SCRY_CHILD_BUFFERS / 2); /* where the child buffers of a set lie stays */
 	assert_int_equal(scry_pool_bound(&two, 2, 0), 0);
 	assert_int_equal(two.most, 1);
 }
@@ -97,7 +98,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(its_size_stays),
 		cmocka_unit_test(pages_are_given_back),
-		cmocka_unit_test(lanes_are_bounded),
+		cmocka_unit_test(child_buffers_are_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -69,7 +69,7 @@ static void nobody_beats(void **state)
 	keep(&control, 0, 1);
 	await_ticks(&control, TICKS);
 	assert_true(lease_of(&control) > __rdtsc());
-	assert_int_equal(control.track_freed, 0); /* nobody waits */
+	assert_int_equal(control.buffer_freed, 0); /* nobody waits */
 	assert_true(scry_heartbeat_gap_ns(heartbeat) > 0);
 }
 
@@ -96,12 +96,12 @@ static void one_that_was_taken_back(void **state)
 {
 	(void)state;
 	control.lease_tsc = 0;
-	control.track_waiting = 1;
+	control.buffer_waiting = 1;
 	keep(&control, 0, 1);
 	keep(&other, 0, 1);
 	await_ticks(&other, 5); /* it is late by then */
 	assert_int_equal(lease_of(&control), 0);
-	assert_int_equal(control.track_freed, 0);
+	assert_int_equal(control.buffer_freed, 0);
 }
 
 static void a_longer_one_is_left(void **state)
@@ -120,16 +120,16 @@ static void a_longer_one_is_left(void **state)
 static void signs_of_life(void **state)
 {
 	(void)state;
-	control.track_waiting = 1;
+	control.buffer_waiting = 1;
 	keep(&control, 0, 1);
 	keep(&other, 0, 1);
-	while (__atomic_load_n(&control.track_freed, __ATOMIC_ACQUIRE) < TICKS)
+	while (__atomic_load_n(&control.buffer_freed, __ATOMIC_ACQUIRE) < TICKS)
 		nap();
-	assert_int_equal(other.track_freed, 0);
-	assert_int_equal(control.track_waiting, 1); /* they are still to be woken */
+	assert_int_equal(other.buffer_freed, 0);
+	assert_int_equal(control.buffer_waiting, 1); /* they are still to be woken */
 }
 
-static void lanes(void **state)
+static void child_buffers(void **state)
 {
 	enum { COUNT = 5 };
 	struct scry_control *page[COUNT];
@@ -193,7 +193,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(one_that_was_taken_back, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_longer_one_is_left, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(signs_of_life, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(lanes, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(child_buffers, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(many_come_and_go, set_up, tear_down),
 		cmocka_unit_test(none),
 	};

@@ -22,7 +22,8 @@ struct older_header { /* as it was */
 	uint64_t magic;
 	uint32_t abi, stage;
 	uint64_t image_hash, text, text_size, private_, private_size, shared, shared_size;
-	uint64_t tail, nonce, image, image_data, lanes, lanes_size, has_open, slab_count;
+	uint64_t tail, nonce, image, image_data, child_buffers, child_buffers_size, has_open,
+		slab_count;
 	struct scry_slab slabs[SCRY_SLABS_MAX];
 };
 

@@ -5,7 +5,7 @@
  * convention are hooked at their own entry.
  *
  *   arena (2 GiB around):  FUNCTION  code to be hooked     STUB  what scry_stub_emit made
- *                          GATE      gate word, counter, literal
+ *                          STATE_PAGE   state page word, counter, literal
  */
 #include "hook/stub.h"
 
@@ -26,7 +26,7 @@
 #define ARENA 0x10000
 #define FUNCTION 0x1000
 #define STUB 0x4000
-#define GATE 0x8000
+#define STATE_PAGE 0x8000
 #define COUNTER 0x8040
 #define LITERAL 0x8080
 #define REPLACE_COPY 13 /* of the original's displaced instructions */
@@ -171,7 +171,7 @@ static struct scry_stub stub_of(enum scry_hook_kind kind, bool by_slot)
 	struct scry_stub stub = {.kind = kind,
 				 .is_indirect = by_slot,
 				 .at = (uint64_t)(uintptr_t)word(STUB),
-				 .gate = (uint64_t)(uintptr_t)word(GATE),
+				 .state_page = (uint64_t)(uintptr_t)word(STATE_PAGE),
 				 .counter = (uint64_t)(uintptr_t)word(COUNTER),
 				 .literal = (uint64_t)(uintptr_t)word(LITERAL),
 				 .cookie = 0x7abcdef1,
@@ -189,7 +189,7 @@ static struct scry_stub stub_of(enum scry_hook_kind kind, bool by_slot)
 		stub.window = &the_window;
 		stub.function = 0;
 	}
-	*(uint64_t *)word(GATE) = 1;
+	*(uint64_t *)word(STATE_PAGE) = 1;
 	*(uint64_t *)word(COUNTER) = 0;
 	*(uint64_t *)word(LITERAL) = (uint64_t)(uintptr_t)stub_thunk;
 	handled_times = handled_cookie = 0;
@@ -330,29 +330,29 @@ static void nothing_is_changed(void **unused)
 		run_way(&ways[i]);
 }
 
-static void a_closed_gate_does_not_count(void **unused)
+static void a_closed_state_page_does_not_count(void **unused)
 {
 	struct scry_stub stub = stub_of(SCRY_HOOK_COUNT, false);
 
 	(void)unused;
 	emitted(&stub);
-	*(uint64_t *)word(GATE) = 0;
+	*(uint64_t *)word(STATE_PAGE) = 0;
 	fill(3);
 	memcpy(stub_given.xsave + 24, &(uint32_t){0x1f80}, 4);
 	memcpy(stub_given.xsave, "\x7f\x03", 2);
 	stub_given.flags = FIXED | FLAGS;
 	assert_unseen(false);
 	assert_int_equal(*(uint64_t *)word(COUNTER), 0);
-	*(uint64_t *)word(GATE) = 1;
+	*(uint64_t *)word(STATE_PAGE) = 1;
 	assert_unseen(false);
 	assert_int_equal(*(uint64_t *)word(COUNTER), 1);
 }
 
-/* As an assembler wrote them: gate, counter, literal at their places in the arena. */
+/* As an assembler wrote them: state page, counter, literal at their places in the arena. */
 static void bytes_are_exact(void **unused)
 {
-	/* entry: push %rax; lahf; seto %al; cmpb $0, gate; je; lock incq counter; add $127, %al;
-	 * sahf; pop %rax; nopl; jmp FUNCTION + 5 */
+	/* entry: push %rax; lahf; seto %al; cmpb $0, state page; je; lock incq counter; add $127,
+	 * %al; sahf; pop %rax; nopl; jmp FUNCTION + 5 */
 	static const char count[] = "\x50\x9f\x0f\x90\xc0\x80\x3d\xf4\x3f\x00\x00\x00\x74\x08"
 				    "\xf0\x48\xff\x05\x2a\x40\x00\x00\x04\x7f\x9e\x58"
 				    "\x0f\x1f\x44\x00\x00\xe9\xe1\xcf\xff\xff";
@@ -720,7 +720,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_is_changed),
-		cmocka_unit_test(a_closed_gate_does_not_count),
+		cmocka_unit_test(a_closed_state_page_does_not_count),
 		cmocka_unit_test(bytes_are_exact),
 		cmocka_unit_test(a_replacement_is_told_the_original),
 		cmocka_unit_test(what_is_out_of_reach_is_refused),

@@ -1,6 +1,6 @@
 /*
- * The keeper's end of the tracks against threads of this process that do what the agent does
- * (wire/thread_buffers.h). A record is {thread << 40 | number, stamp}.
+ * The keeper's end of the thread buffers against threads of this process that do what the agent
+ * does (wire/thread_buffers.h). A record is {thread << 40 | number, stamp}.
  */
 #include "hook/thread_buffers.h"
 
@@ -48,13 +48,13 @@ static int tear_down(void **state)
 struct producer {
 	uint64_t name;
 	uint64_t records;
-	struct scry_thread_buffer *track;
+	struct scry_thread_buffer *buffer;
 	uint64_t state, birth;
 	uint32_t serial, tid;
 	unsigned int pause; /* rdtsc ticks between records, now and then */
 };
 
-static struct scry_thread_buffer *track_at(uint32_t i)
+static struct scry_thread_buffer *buffer_at(uint32_t i)
 {
 	return (struct scry_thread_buffer *)(pool + (size_t)i * SCRY_THREAD_BUFFER_WORDS);
 }
@@ -62,7 +62,7 @@ static struct scry_thread_buffer *track_at(uint32_t i)
 static bool claim(struct producer *p)
 {
 	for (uint32_t i = 0; i < SCRY_THREAD_BUFFERS; i++) {
-		struct scry_thread_buffer *t = track_at(i);
+		struct scry_thread_buffer *t = buffer_at(i);
 		uint64_t have = __atomic_load_n(&t->state, __ATOMIC_ACQUIRE);
 		uint64_t open = (have & ~3ull) + 4 + SCRY_THREAD_BUFFER_OPEN, reach;
 
@@ -82,7 +82,7 @@ static bool claim(struct producer *p)
 		t->tid = p->tid;
 		t->serial = p->serial++;
 		t->begin_tsc = __rdtsc();
-		p->track = t;
+		p->buffer = t;
 		p->state = open;
 		return true;
 	}
@@ -92,24 +92,24 @@ static bool claim(struct producer *p)
 static void wait_and_claim(struct producer *p)
 {
 	while (!claim(p)) {
-		uint32_t freed = __atomic_load_n(&control->track_freed, __ATOMIC_SEQ_CST);
+		uint32_t freed = __atomic_load_n(&control->buffer_freed, __ATOMIC_SEQ_CST);
 
-		__atomic_store_n(&control->track_waiting, 1, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&control->buffer_waiting, 1, __ATOMIC_SEQ_CST);
 		if (claim(p))
 			return;
-		syscall(SYS_futex, &control->track_freed, FUTEX_WAIT, freed,
+		syscall(SYS_futex, &control->buffer_freed, FUTEX_WAIT, freed,
 			&(struct timespec){.tv_nsec = 5000000}, NULL, 0);
 	}
 }
 
-static void close_track(struct producer *p)
+static void close_buffer(struct producer *p)
 {
 	uint64_t open = p->state;
 
-	__atomic_compare_exchange_n(&p->track->state, &open,
+	__atomic_compare_exchange_n(&p->buffer->state, &open,
 				    (open & ~3ull) | SCRY_THREAD_BUFFER_CLOSED, false,
 				    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
-	p->track = NULL;
+	p->buffer = NULL;
 }
 
 static void record(struct producer *p, uint64_t number)
@@ -117,17 +117,17 @@ static void record(struct producer *p, uint64_t number)
 	uint32_t head;
 	uint64_t *w;
 
-	if (p->track && p->track->head + 2 > ROOM)
-		close_track(p);
-	if (!p->track)
+	if (p->buffer && p->buffer->head + 2 > ROOM)
+		close_buffer(p);
+	if (!p->buffer)
 		wait_and_claim(p);
-	head = p->track->head;
-	w = (uint64_t *)(p->track + 1) + head;
-	*(volatile uint32_t *)&p->track->stamping = 1;
+	head = p->buffer->head;
+	w = (uint64_t *)(p->buffer + 1) + head;
+	*(volatile uint32_t *)&p->buffer->stamping = 1;
 	w[1] = __rdtsc();
 	w[0] = p->name << 40 | number;
-	__atomic_store_n(&p->track->head, head + 2, __ATOMIC_RELEASE);
-	__atomic_store_n(&p->track->stamping, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&p->buffer->head, head + 2, __ATOMIC_RELEASE);
+	__atomic_store_n(&p->buffer->stamping, 0, __ATOMIC_RELEASE);
 }
 
 static void begin(struct producer *p)
@@ -193,13 +193,13 @@ static int take(void *arg, const struct scry_stream_words *run)
 static bool spares; /* now and then all, else what the watermark waits for */
 
 /* Takes until all threads have ended. */
-static void take_all(struct scry_thread_buffers *tracks, struct taker *t, uint64_t ended)
+static void take_all(struct scry_thread_buffers *buffers, struct taker *t, uint64_t ended)
 {
 	for (uint64_t looks = 0; t->ended < ended; looks++) {
 		struct scry_thread_buffers_taken taken;
 
-		scry_thread_buffers_spare(tracks, spares && looks % 4);
-		assert_int_equal(scry_thread_buffers_take(tracks, take, t, &taken), 0);
+		scry_thread_buffers_spare(buffers, spares && looks % 4);
+		assert_int_equal(scry_thread_buffers_take(buffers, take, t, &taken), 0);
 		assert_true(taken.watermark >= t->low);
 		assert_true(taken.watermark < taken.now_tsc);
 		assert_in_range(taken.fill, 0, 1000);
@@ -213,17 +213,17 @@ static void test_threads(void **state)
 	static struct taker t;
 	static struct producer p[PRODUCERS];
 	struct scry_thread_buffers_stats stats;
-	struct scry_thread_buffers *tracks;
+	struct scry_thread_buffers *buffers;
 	pthread_t threads[PRODUCERS];
 
 	(void)state;
 	memset(&t, 0, sizeof(t));
-	assert_int_equal(scry_thread_buffers_new(control, pool, getpid(), true, &tracks), 0);
+	assert_int_equal(scry_thread_buffers_new(control, pool, getpid(), true, &buffers), 0);
 	for (uint64_t i = 0; i < PRODUCERS; i++) {
 		p[i] = (struct producer){.name = i, .records = RECORDS, .pause = i % 2 ? 20000 : 0};
 		assert_int_equal(pthread_create(&threads[i], NULL, produce, &p[i]), 0);
 	}
-	take_all(tracks, &t, PRODUCERS);
+	take_all(buffers, &t, PRODUCERS);
 	for (size_t i = 0; i < PRODUCERS; i++) {
 		pthread_join(threads[i], NULL);
 		assert_int_equal(t.seen[i].next, RECORDS);
@@ -231,13 +231,13 @@ static void test_threads(void **state)
 	assert_int_equal(t.words, 2ull * RECORDS * PRODUCERS);
 	assert_int_equal(t.unordered, 0);
 	assert_int_equal(t.older, 0);
-	scry_thread_buffers_stats(tracks, &stats);
+	scry_thread_buffers_stats(buffers, &stats);
 	assert_int_equal(stats.words, t.words);
 	assert_int_equal(stats.threads, PRODUCERS);
 	assert_int_equal(stats.bad + stats.unfinished + stats.overdue, 0);
 	for (uint32_t i = 0; i < SCRY_THREAD_BUFFERS; i++)
-		assert_int_equal(track_at(i)->state & 3, SCRY_THREAD_BUFFER_FREE);
-	scry_thread_buffers_free(tracks);
+		assert_int_equal(buffer_at(i)->state & 3, SCRY_THREAD_BUFFER_FREE);
+	scry_thread_buffers_free(buffers);
 }
 
 static void test_threads_spared(void **state)
@@ -266,19 +266,19 @@ static void test_churn(void **state)
 {
 	static struct taker t;
 	static struct producer p[CHURN];
-	struct scry_thread_buffers *tracks;
+	struct scry_thread_buffers *buffers;
 	pthread_t thread;
 
 	(void)state;
 	memset(&t, 0, sizeof(t));
-	assert_int_equal(scry_thread_buffers_new(control, pool, getpid(), true, &tracks), 0);
+	assert_int_equal(scry_thread_buffers_new(control, pool, getpid(), true, &buffers), 0);
 	assert_int_equal(pthread_create(&thread, NULL, churn, p), 0);
-	take_all(tracks, &t, CHURN);
+	take_all(buffers, &t, CHURN);
 	pthread_join(thread, NULL);
 	assert_int_equal(t.words, 2 * 5 * CHURN);
 	assert_int_equal(t.unordered, 0);
 	assert_int_equal(t.older, 0);
-	scry_thread_buffers_free(tracks);
+	scry_thread_buffers_free(buffers);
 }
 
 /* A record that is being written holds the watermark back, until it is published or a second has
@@ -289,51 +289,51 @@ static void test_hold(void **state)
 	struct producer a = {.name = 1}, b = {.name = 2};
 	struct scry_thread_buffers_taken taken;
 	struct scry_thread_buffers_stats stats;
-	struct scry_thread_buffers *tracks;
+	struct scry_thread_buffers *buffers;
 	uint64_t stamp;
 
 	(void)state;
 	memset(&t, 0, sizeof(t));
-	assert_int_equal(scry_thread_buffers_new(control, pool, 0, true, &tracks), 0);
+	assert_int_equal(scry_thread_buffers_new(control, pool, 0, true, &buffers), 0);
 	begin(&a);
 	begin(&b);
 	b.tid = a.tid + 1;
 	record(&a, 0);
-	assert_int_equal(scry_thread_buffers_take(tracks, take, &t, &taken), 0);
-	a.track->stamping = 1;
+	assert_int_equal(scry_thread_buffers_take(buffers, take, &t, &taken), 0);
+	a.buffer->stamping = 1;
 	stamp = __rdtsc();
 	for (int i = 0; i < 3; i++) {
 		record(&b, (uint64_t)i);
-		assert_int_equal(scry_thread_buffers_take(tracks, take, &t, &taken), 0);
+		assert_int_equal(scry_thread_buffers_take(buffers, take, &t, &taken), 0);
 		assert_true(taken.watermark < stamp);
 	}
-	a.track->stamping = 0;
-	assert_int_equal(scry_thread_buffers_take(tracks, take, &t, &taken), 0);
+	a.buffer->stamping = 0;
+	assert_int_equal(scry_thread_buffers_take(buffers, take, &t, &taken), 0);
 	while (taken.watermark < stamp)
-		assert_int_equal(scry_thread_buffers_take(tracks, take, &t, &taken), 0);
-	a.track->stamping = 1;
+		assert_int_equal(scry_thread_buffers_take(buffers, take, &t, &taken), 0);
+	a.buffer->stamping = 1;
 	stamp = __rdtsc();
 	do {
-		assert_int_equal(scry_thread_buffers_take(tracks, take, &t, &taken), 0);
-		scry_thread_buffers_stats(tracks, &stats);
+		assert_int_equal(scry_thread_buffers_take(buffers, take, &t, &taken), 0);
+		scry_thread_buffers_stats(buffers, &stats);
 		assert_true(stats.overdue || taken.watermark < stamp);
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	} while (taken.watermark < stamp);
 	assert_int_equal(stats.overdue, 1);
-	scry_thread_buffers_end(tracks);
-	assert_int_equal(scry_thread_buffers_take(tracks, take, &t, &taken), 0);
+	scry_thread_buffers_end(buffers);
+	assert_int_equal(scry_thread_buffers_take(buffers, take, &t, &taken), 0);
 	assert_true(taken.watermark == UINT64_MAX);
-	scry_thread_buffers_stats(tracks, &stats);
+	scry_thread_buffers_stats(buffers, &stats);
 	assert_int_equal(stats.unfinished, 1);
 	assert_int_equal(stats.words, 2 * 4);
-	scry_thread_buffers_free(tracks);
+	scry_thread_buffers_free(buffers);
 }
 
-static void take_one(struct scry_thread_buffers *tracks, struct taker *t)
+static void take_one(struct scry_thread_buffers *buffers, struct taker *t)
 {
 	struct scry_thread_buffers_taken taken;
 
-	assert_int_equal(scry_thread_buffers_take(tracks, take, t, &taken), 0);
+	assert_int_equal(scry_thread_buffers_take(buffers, take, t, &taken), 0);
 	t->low = taken.watermark;
 }
 
@@ -343,46 +343,46 @@ static void test_spare(void **state)
 {
 	static struct taker t;
 	struct producer a = {.name = 1}, b = {.name = 2};
-	struct scry_thread_buffers *tracks;
+	struct scry_thread_buffers *buffers;
 	uint64_t stamp, *w;
 	uint32_t freed;
 
 	(void)state;
 	memset(&t, 0, sizeof(t));
-	assert_int_equal(scry_thread_buffers_new(control, pool, 0, true, &tracks), 0);
+	assert_int_equal(scry_thread_buffers_new(control, pool, 0, true, &buffers), 0);
 	begin(&a);
 	begin(&b);
 	b.tid = a.tid + 1;
 	record(&a, 0);
 	record(&b, 0);
-	take_one(tracks, &t);
-	a.track->stamping = 1;
+	take_one(buffers, &t);
+	a.buffer->stamping = 1;
 	stamp = __rdtsc();
 	while (__rdtsc() < stamp + 2000000) /* ten times the keeper's margin */
 		_mm_pause();
-	take_one(tracks, &t);
-	scry_thread_buffers_spare(tracks, true);
+	take_one(buffers, &t);
+	scry_thread_buffers_spare(buffers, true);
 	record(&b, 1);
-	freed = control->track_freed;
-	take_one(tracks, &t);
-	assert_int_equal(control->track_freed, freed + 1);
+	freed = control->buffer_freed;
+	take_one(buffers, &t);
+	assert_int_equal(control->buffer_freed, freed + 1);
 	assert_int_equal(t.words, 4);
 	assert_true(t.low < stamp);
-	w = (uint64_t *)(a.track + 1) + a.track->head;
+	w = (uint64_t *)(a.buffer + 1) + a.buffer->head;
 	w[0] = a.name << 40 | 1;
 	w[1] = stamp;
-	__atomic_store_n(&a.track->head, a.track->head + 2, __ATOMIC_RELEASE);
-	a.track->stamping = 0;
-	close_track(&a);
+	__atomic_store_n(&a.buffer->head, a.buffer->head + 2, __ATOMIC_RELEASE);
+	a.buffer->stamping = 0;
+	close_buffer(&a);
 	record(&a, 2);
-	take_one(tracks, &t);
+	take_one(buffers, &t);
 	assert_int_equal(t.words, 6);
 	assert_true(t.low > stamp);
-	scry_thread_buffers_spare(tracks, false);
-	take_one(tracks, &t);
+	scry_thread_buffers_spare(buffers, false);
+	take_one(buffers, &t);
 	assert_int_equal(t.words, 10);
 	assert_int_equal(t.older + t.unordered, 0);
-	scry_thread_buffers_free(tracks);
+	scry_thread_buffers_free(buffers);
 }
 
 /* An agent that an earlier keeper left: what it had written is passed over, what follows is not. */
@@ -391,7 +391,7 @@ static void test_adopted(void **state)
 	static struct taker t;
 	struct producer a = {.name = 1}, b = {.name = 2};
 	struct scry_thread_buffers_taken taken;
-	struct scry_thread_buffers *tracks;
+	struct scry_thread_buffers *buffers;
 
 	(void)state;
 	memset(&t, 0, sizeof(t));
@@ -401,17 +401,17 @@ static void test_adopted(void **state)
 	for (uint64_t i = 0; i < ROOM; i++) /* two segments */
 		record(&a, i);
 	record(&b, 0);
-	assert_int_equal(scry_thread_buffers_new(control, pool, 0, true, &tracks), 0);
-	assert_int_equal(scry_thread_buffers_take(tracks, take, &t, &taken), 0);
+	assert_int_equal(scry_thread_buffers_new(control, pool, 0, true, &buffers), 0);
+	assert_int_equal(scry_thread_buffers_take(buffers, take, &t, &taken), 0);
 	assert_int_equal(t.words, 0);
 	t.seen[1].next = ROOM;
 	for (uint64_t i = 0; i < ROOM; i++)
 		record(&a, ROOM + i);
-	close_track(&b); /* without another word */
-	assert_int_equal(scry_thread_buffers_take(tracks, take, &t, &taken), 0);
+	close_buffer(&b); /* without another word */
+	assert_int_equal(scry_thread_buffers_take(buffers, take, &t, &taken), 0);
 	assert_int_equal(t.words, 2 * ROOM);
 	assert_int_equal(t.unordered, 0);
-	scry_thread_buffers_free(tracks);
+	scry_thread_buffers_free(buffers);
 }
 
 /* A second segment that is seen before the first (it was opened behind our back) waits for it. */
@@ -420,24 +420,24 @@ static void test_serials(void **state)
 	static struct taker t;
 	struct producer a = {.name = 1};
 	struct scry_thread_buffers_taken taken;
-	struct scry_thread_buffers *tracks;
+	struct scry_thread_buffers *buffers;
 	uint64_t first;
 
 	(void)state;
 	memset(&t, 0, sizeof(t));
-	assert_int_equal(scry_thread_buffers_new(control, pool, 0, true, &tracks), 0);
+	assert_int_equal(scry_thread_buffers_new(control, pool, 0, true, &buffers), 0);
 	begin(&a);
 	for (uint64_t i = 0; i <= ROOM / 2; i++)
 		record(&a, i);
-	first = track_at(0)->state;
-	track_at(0)->state = 0;
-	assert_int_equal(scry_thread_buffers_take(tracks, take, &t, &taken), 0);
+	first = buffer_at(0)->state;
+	buffer_at(0)->state = 0;
+	assert_int_equal(scry_thread_buffers_take(buffers, take, &t, &taken), 0);
 	assert_int_equal(t.words, 0);
-	track_at(0)->state = first;
-	assert_int_equal(scry_thread_buffers_take(tracks, take, &t, &taken), 0);
+	buffer_at(0)->state = first;
+	assert_int_equal(scry_thread_buffers_take(buffers, take, &t, &taken), 0);
 	assert_int_equal(t.words, ROOM + 2);
 	assert_int_equal(t.unordered, 0);
-	scry_thread_buffers_free(tracks);
+	scry_thread_buffers_free(buffers);
 }
 
 /* What happens where it is looked who has ended: --wrap in test/meson.build. */
@@ -469,12 +469,12 @@ pid_t __wrap_scry_proc_tid_inside(pid_t pid, pid_t tid)
 	return __real_scry_proc_tid_inside(pid, tid) + inside;
 }
 
-static void take_until_listed(struct scry_thread_buffers *tracks, struct taker *t, int times)
+static void take_until_listed(struct scry_thread_buffers *buffers, struct taker *t, int times)
 {
 	struct scry_thread_buffers_taken taken;
 
 	for (listed = 0; listed < times;) {
-		assert_int_equal(scry_thread_buffers_take(tracks, take, t, &taken), 0);
+		assert_int_equal(scry_thread_buffers_take(buffers, take, t, &taken), 0);
 		nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
 	}
 }
@@ -507,24 +507,24 @@ static void test_left_out(void **state)
 {
 	static struct taker t;
 	struct producer a = {.name = 1};
-	struct scry_thread_buffers *tracks;
+	struct scry_thread_buffers *buffers;
 	pthread_t thread;
 
 	(void)state;
 	memset(&t, 0, sizeof(t));
-	assert_int_equal(scry_thread_buffers_new(control, pool, getpid(), false, &tracks), 0);
+	assert_int_equal(scry_thread_buffers_new(control, pool, getpid(), false, &buffers), 0);
 	start(&a, &thread);
 	record(&a, 0);
 	hidden = (pid_t)a.tid;
-	take_until_listed(tracks, &t, 3);
+	take_until_listed(buffers, &t, 3);
 	assert_int_equal(t.ended, 0);
-	assert_int_equal(a.track->state, a.state);
+	assert_int_equal(a.buffer->state, a.state);
 	record(&a, 1);
 	hidden = 0;
 	end(thread);
-	take_all(tracks, &t, 1);
+	take_all(buffers, &t, 1);
 	assert_int_equal(t.words, 4);
-	scry_thread_buffers_free(tracks);
+	scry_thread_buffers_free(buffers);
 }
 
 /* By which number it can be asked for is not known: twice in succession is proof. */
@@ -532,30 +532,30 @@ static void test_left_out_inside(void **state)
 {
 	static struct taker t;
 	struct producer a = {.name = 1};
-	struct scry_thread_buffers *tracks;
+	struct scry_thread_buffers *buffers;
 	pthread_t thread;
 
 	(void)state;
 	memset(&t, 0, sizeof(t));
-	assert_int_equal(scry_thread_buffers_new(control, pool, getpid(), false, &tracks), 0);
+	assert_int_equal(scry_thread_buffers_new(control, pool, getpid(), false, &buffers), 0);
 	start(&a, &thread);
 	inside = 1000;
 	a.tid += 1000;
 	record(&a, 0);
 	for (int i = 0; i < 2; i++) {
 		hidden = (pid_t)a.tid - inside;
-		take_until_listed(tracks, &t, 1);
+		take_until_listed(buffers, &t, 1);
 		hidden = 0;
-		take_until_listed(tracks, &t, 1);
+		take_until_listed(buffers, &t, 1);
 		assert_int_equal(t.ended, 0);
-		assert_int_equal(a.track->state, a.state);
+		assert_int_equal(a.buffer->state, a.state);
 	}
 	hidden = (pid_t)a.tid - inside;
-	take_until_listed(tracks, &t, 2);
+	take_until_listed(buffers, &t, 2);
 	assert_int_equal(t.ended, 1);
 	hidden = inside = 0;
 	end(thread);
-	scry_thread_buffers_free(tracks);
+	scry_thread_buffers_free(buffers);
 }
 
 static const uint64_t me = 1 << 20; /* as the agent's thread has a number of its own */
@@ -578,27 +578,27 @@ static void test_turn(void **state)
 	static struct taker t;
 	struct producer a = {.name = 1};
 	struct scry_thread_buffers_taken taken;
-	struct scry_thread_buffers *tracks;
+	struct scry_thread_buffers *buffers;
 
 	(void)state;
 	memset(&t, 0, sizeof(t));
 	my_stamp = 0;
-	assert_int_equal(scry_thread_buffers_new(control, pool, getpid(), false, &tracks), 0);
+	assert_int_equal(scry_thread_buffers_new(control, pool, getpid(), false, &buffers), 0);
 	begin(&a);
 	record(&a, 0);
 	meanwhile = take_turn;
 	while (!my_stamp) {
 		control->turn = me;
-		assert_int_equal(scry_thread_buffers_take(tracks, take, &t, &taken), 0);
+		assert_int_equal(scry_thread_buffers_take(buffers, take, &t, &taken), 0);
 		assert_int_equal(control->turn, my_stamp ? me : 0);
 	}
 	assert_true(taken.watermark < my_stamp);
-	assert_int_equal(scry_thread_buffers_take(tracks, take, &t, &taken), 0);
+	assert_int_equal(scry_thread_buffers_take(buffers, take, &t, &taken), 0);
 	assert_int_equal(control->turn, 0);
 	control->turn = me;
-	assert_true(scry_thread_buffers_stamp(tracks) > my_stamp);
+	assert_true(scry_thread_buffers_stamp(buffers) > my_stamp);
 	assert_int_equal(control->turn, SCRY_TURN_ALL);
-	scry_thread_buffers_free(tracks);
+	scry_thread_buffers_free(buffers);
 }
 
 static int count_words(void *arg, const struct scry_stream_words *run)
@@ -616,16 +616,16 @@ static int count_words(void *arg, const struct scry_stream_words *run)
 static void test_hostile(void **state)
 {
 	struct scry_thread_buffers_taken taken;
-	struct scry_thread_buffers *tracks;
+	struct scry_thread_buffers *buffers;
 	uint64_t words = 0, before = 0;
 
 	(void)state;
 	srandom(5);
-	assert_int_equal(scry_thread_buffers_new(control, pool, getpid(), false, &tracks), 0);
+	assert_int_equal(scry_thread_buffers_new(control, pool, getpid(), false, &buffers), 0);
 	for (int round = 0; round < 3000; round++) {
 		for (int n = 0; n < 200; n++) {
 			struct scry_thread_buffer *t =
-				track_at((uint32_t)random() % SCRY_THREAD_BUFFERS);
+				buffer_at((uint32_t)random() % SCRY_THREAD_BUFFERS);
 
 			t->state = (uint64_t)random() % 64;
 			t->head = random() % 4 ? (uint32_t)random() % (ROOM + 2)
@@ -638,14 +638,14 @@ static void test_hostile(void **state)
 			t->begin_tsc = (uint64_t)random() << 32;
 		}
 		control->head = (uint64_t)random() << 16;
-		assert_int_equal(scry_thread_buffers_take(tracks, count_words, &words, &taken), 0);
+		assert_int_equal(scry_thread_buffers_take(buffers, count_words, &words, &taken), 0);
 		assert_true(taken.watermark >= before);
 		before = taken.watermark;
 	}
-	scry_thread_buffers_end(tracks);
-	assert_int_equal(scry_thread_buffers_take(tracks, count_words, &words, &taken), 0);
+	scry_thread_buffers_end(buffers);
+	assert_int_equal(scry_thread_buffers_take(buffers, count_words, &words, &taken), 0);
 	assert_true(words > 0);
-	scry_thread_buffers_free(tracks);
+	scry_thread_buffers_free(buffers);
 }
 
 int main(void)

@@ -43,7 +43,7 @@ static uint64_t entry_of(uint64_t function)
  * frame, 'f' one with FINISH, 'c' a C method whose function is the native letter that follows it
  * ('-': none of them), 'd' a dummy.
  */
-static const char *woven(const char *native, const char *ruby, enum scry_native_end end)
+static const char *merged(const char *native, const char *ruby, enum scry_native_end end)
 {
 	static char text[64];
 	static struct scry_native_frame frames[32];
@@ -56,7 +56,7 @@ static const char *woven(const char *native, const char *ruby, enum scry_native_
 			   .iseq_flags_mask = 0xf01f,
 			   .me_flags = ENTRY_FLAGS},
 	};
-	const struct scry_weaver w = {.ruby = &r, .interpreter = INTERPRETER};
+	const struct scry_mixed_merger w = {.ruby = &r, .interpreter = INTERPRETER};
 	struct scry_walk walk = {.frames = control};
 	struct scry_native_stack stack = {frames, strlen(native), end};
 	enum scry_mixed_merge how;
@@ -86,7 +86,7 @@ static const char *woven(const char *native, const char *ruby, enum scry_native_
 }
 
 #define is(native, ruby, end, text) \
-	assert_string_equal(woven(native, ruby, SCRY_NATIVE_##end), text)
+	assert_string_equal(merged(native, ruby, SCRY_NATIVE_##end), text)
 
 static void test_parts(void **state)
 {

@@ -218,7 +218,7 @@ static void any_calls(void **state)
 	}
 }
 
-/* Words of a kind that a lane has in the window that stands in memory. */
+/* Words of a kind that a stream has in the window that stands in memory. */
 static uint32_t words_of(struct scry_malloc_feed *f, uint32_t stream, enum scry_replay_op which)
 {
 	const struct scry_replay_memory *m = scry_malloc_feed_memory(f);

@@ -142,7 +142,7 @@ static int end_of(pid_t pid, uint64_t *ret_bytes)
 	return WEXITSTATUS(status);
 }
 
-/* One, some or many words are others; now and then the head or a lane is. */
+/* One, some or many words are others; now and then the head or a stream is. */
 static void spoil(uint32_t blocks, uint32_t streams)
 {
 	uint64_t count = 1 + draw(draw(4) ? 4 : 40), words = (uint64_t)blocks * SCRY_REPLAY_BLOCK;

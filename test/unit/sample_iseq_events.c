@@ -148,7 +148,7 @@ static void gone_code_is_named(void **state)
 	}
 	/* Memory alone has forgotten them: else this would be no proof. */
 	assert_true(by_memory < HOLDS / 2);
-	assert_true(told.told >= HOLDS / 2);
+	assert_true(told.reported >= HOLDS / 2);
 	scry_iseq_events_end(&f.probe, &sums);
 	assert_true(sums.births.agree > 0);
 	assert_int_equal(sums.births.differ, 0);

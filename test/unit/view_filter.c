@@ -11,22 +11,22 @@
 
 #include <cmocka.h>
 
-static const char *const row[SCRY_FILTER_KEYS] = {"/srv/app/models/user.rb", "Foo::Bar", "to_s",
-						  "(app)"};
-static const char *const blank[SCRY_FILTER_KEYS] = {"", "", "", ""};
+static const char *const row[SCRY_ROW_FILTER_KEYS] = {"/srv/app/models/user.rb", "Foo::Bar", "to_s",
+						      "(app)"};
+static const char *const blank[SCRY_ROW_FILTER_KEYS] = {"", "", "", ""};
 
 /* Filters are split at blanks. */
-static bool lets(const char *filters, const char *const texts[SCRY_FILTER_KEYS])
+static bool lets(const char *filters, const char *const texts[SCRY_ROW_FILTER_KEYS])
 {
 	struct scry_opt_strings list = {0};
-	struct scry_filter filter;
+	struct scry_row_filter filter;
 	char copy[256], *save;
 
 	strcpy(copy, filters);
 	for (char *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save))
 		list.values[list.count++] = word;
-	assert_int_equal(scry_filter_init(&filter, &list), 0);
-	return scry_filter_matches(&filter, texts);
+	assert_int_equal(scry_row_filter_init(&filter, &list), 0);
+	return scry_row_filter_matches(&filter, texts);
 }
 
 static void matches(void **state)
@@ -63,13 +63,13 @@ static void unknown_is_empty(void **state)
 static void refuses(void **state)
 {
 	static const char *const bad[] = {"", "user.rb", "files=x", "=x", "!=x", "fil=x", "line=3"};
-	struct scry_filter filter;
+	struct scry_row_filter filter;
 	size_t i;
 
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct scry_opt_strings list = {1, {bad[i]}};
 
-		assert_int_equal(scry_filter_init(&filter, &list), -EINVAL);
+		assert_int_equal(scry_row_filter_init(&filter, &list), -EINVAL);
 		assert_non_null(strstr(scry_error(), "fix: file=GLOB"));
 	}
 }

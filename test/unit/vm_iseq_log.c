@@ -264,7 +264,7 @@ static void a_frame_is_named_by_its_birth(void **state)
 	assert_true(scry_symbols_report(&s, &ruby, &w, 0, &named));
 	symbol = scry_symbols_get(&s, named.symbol);
 	assert_non_null(symbol);
-	assert_true(symbol->is_told);
+	assert_true(symbol->is_reported);
 	assert_string_equal(scry_symbols_text(&s, symbol->name), "gone");
 	assert_int_equal(named.line, 101);
 	assert_false(named.is_hidden);

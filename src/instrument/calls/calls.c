@@ -189,9 +189,9 @@ static int start_recording(struct scry_watch *w, struct scry_calls_watch *t)
 
 	if (r == 0)
 		r = scry_thread_buffers_new(w->channel.control, w->channel.ring, w->proc.pid, false,
-					    &t->tracks);
+					    &t->buffers);
 	if (r == 0)
-		scry_thread_buffers_ask(t->tracks, scry_threads_tid, w->inj);
+		scry_thread_buffers_ask(t->buffers, scry_threads_tid, w->inj);
 	if (r == 0)
 		r = scry_shadow_start(w->inj, w->held, &t->hooks, &t->stats);
 	if (r == 0)
@@ -285,15 +285,15 @@ static int tell_functions(struct scry_watch *w, struct scry_calls_watch *t)
 	return r;
 }
 
-/* Of a fork child that took a lane: as it says; 0: not yet. */
-static uint32_t lane_pid(const struct scry_watch *w)
+/* Of a fork child that took a child buffer: as it says; 0: not yet. */
+static uint32_t child_pid(const struct scry_watch *w)
 {
 	return w->channel.control
-		       ? (uint32_t)__atomic_load_n(&w->channel.control->lane_pid, __ATOMIC_ACQUIRE)
+		       ? (uint32_t)__atomic_load_n(&w->channel.control->child_pid, __ATOMIC_ACQUIRE)
 		       : 0;
 }
 
-/* It records in a lane already, the functions of its root. */
+/* It records in a child buffer already, the functions of its root. */
 static int adopt(struct scry_watch *w)
 {
 	struct scry_calls_watch *t = calloc(1, sizeof(*t));
@@ -304,25 +304,26 @@ static int adopt(struct scry_watch *w)
 	t->watch = w;
 	t->root = w->root->state;
 	w->state = t;
-	r = scry_thread_buffers_new(w->channel.control, w->channel.ring, 0, false, &t->tracks);
+	r = scry_thread_buffers_new(w->channel.control, w->channel.ring, 0, false, &t->buffers);
 	if (r == 0)
-		scry_thread_buffers_ask(t->tracks, scry_threads_tid, w->inj);
+		scry_thread_buffers_ask(t->buffers, scry_threads_tid, w->inj);
 	return r;
 }
 
-/* Any process of the family can write in a lane: whose it is its memory says, which was asked. */
+/* Any process of the family can write in a child buffer: whose it is its memory says, which was
+ * asked. */
 static void identified(struct scry_watch *w)
 {
 	struct scry_calls_watch *t = w->state;
 	const uint32_t pid = (uint32_t)w->proc.pid;
 
-	if (t->lane_pid && t->lane_pid != pid &&
-	    t->lane_pid != (uint32_t)scry_proc_tid_inside(w->proc.pid, w->proc.pid))
+	if (t->child_pid && t->child_pid != pid &&
+	    t->child_pid != (uint32_t)scry_proc_tid_inside(w->proc.pid, w->proc.pid))
 		scry_watch_note(w,
 				"process %u records in the name of process %u: what is shown of "
 				"that one may be either's",
-				pid, t->lane_pid);
-	scry_thread_buffers_identify(t->tracks, w->proc.pid);
+				pid, t->child_pid);
+	scry_thread_buffers_identify(t->buffers, w->proc.pid);
 	t->is_identified = true;
 }
 
@@ -360,7 +361,7 @@ static int meet(void *arg, uint32_t function)
 {
 	struct scry_watch *w = arg;
 	const struct scry_calls_watch *t = w->state;
-	const struct scry_calls_opts opts = scry_calls_functions_opts(w, t->lane_pid, w->image);
+	const struct scry_calls_opts opts = scry_calls_functions_opts(w, t->child_pid, w->image);
 
 	return function < t->root->count
 		       ? scry_calls_functions_report(w, &t->root->functions[function], opts.pid,
@@ -368,14 +369,14 @@ static int meet(void *arg, uint32_t function)
 		       : 0;
 }
 
-/* A fork child has taken a lane, and says who it is before its first word. */
+/* A fork child has taken a child buffer, and says who it is before its first word. */
 static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	struct scry_calls_opts opts;
 	int r;
 
-	t->lane_pid = lane_pid(w); /* once: others may write there */
-	if (!t->lane_pid)
+	t->child_pid = child_pid(w); /* once: others may write there */
+	if (!t->child_pid)
 		return 0;
 	if (t->root->ruby.lines.ruby) {
 		t->ruby.stacks = scry_ruby_stacks_new();
@@ -383,8 +384,8 @@ static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 			scry_ruby_stacks_ruby(t->ruby.stacks, t->root->ruby.lines.ruby);
 	}
 	t->stacks = t->root->native ? scry_native_stacks_new(t->root->native) : NULL;
-	if (t->root->kernel && !scry_calls_children_has_buffer(t->root, t->lane_pid)) {
-		t->calls = scry_calls_children_of(t->root, t->lane_pid);
+	if (t->root->kernel && !scry_calls_children_has_buffer(t->root, t->child_pid)) {
+		t->calls = scry_calls_children_of(t->root, t->child_pid);
 		t->is_of_root = t->calls != NULL;
 	}
 	if (t->is_of_root) {
@@ -392,8 +393,8 @@ static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 		scry_calls_children_buffer(t->root, t->calls, true);
 		return t->root->count ? scry_calls_functions_upto(t->calls, t->root->count - 1) : 0;
 	}
-	w->image = scry_watch_part(w, t->lane_pid);
-	opts = scry_calls_functions_opts(w, t->lane_pid, w->image);
+	w->image = scry_watch_part(w, t->child_pid);
+	opts = scry_calls_functions_opts(w, t->child_pid, w->image);
 	opts.ruby = t->ruby.stacks;
 	opts.stacks = t->stacks;
 	opts.is_child = true;
@@ -455,7 +456,7 @@ static bool is_last(const struct scry_watch *w, const struct scry_calls_watch *t
 	return t->is_left || (w->target_gone && !must_wait(w));
 }
 
-/* Those without a lane, up to when nobody had one that is not known yet. */
+/* Those without a child buffer, up to when nobody had one that is not known yet. */
 static int write_children(const struct scry_watch *w, struct scry_calls_watch *t)
 {
 	struct scry_watch *other;
@@ -517,13 +518,13 @@ static int drain(struct scry_watch *w)
 		return drain_breaks(w, t);
 	if (t->root && !t->calls)
 		r = take_up(w, t);
-	if (r < 0 || !t->tracks || !t->calls || is_ahead(w, t))
+	if (r < 0 || !t->buffers || !t->calls || is_ahead(w, t))
 		return r;
 	if (t->is_left || w->target_gone)
-		scry_thread_buffers_end(t->tracks);
+		scry_thread_buffers_end(t->buffers);
 	if (!w->target_gone && !t->root)
 		scry_unwind_turn(&t->unwinding);
-	r = scry_thread_buffers_take(t->tracks, scry_stream_add, scry_calls_stream(t->calls),
+	r = scry_thread_buffers_take(t->buffers, scry_stream_add, scry_calls_stream(t->calls),
 				     &taken);
 	e = t->kernel ? take_syscalls(w, t, &taken.watermark) : 0;
 	r = r ? r : e;
@@ -545,7 +546,7 @@ static void conclude(struct scry_watch *w)
 {
 	const struct scry_calls_watch *t = w->state;
 
-	if (t->tracks)
+	if (t->buffers)
 		scry_shadow_pause(w->inj);
 }
 
@@ -559,7 +560,7 @@ static void leave(struct scry_watch *w)
 		scry_calls_kernel_switch(t->kernel, false);
 	if (t->breaks)
 		scry_calls_break_leave(t->breaks);
-	if (!t->tracks)
+	if (!t->buffers)
 		return;
 	scry_shadow_pause(w->inj);
 	t->is_leaving = true;
@@ -580,13 +581,13 @@ static void leave(struct scry_watch *w)
 static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-	struct scry_thread_buffers_stats tracks;
+	struct scry_thread_buffers_stats buffers;
 	uint64_t refused;
 	char lacks[512];
 
-	scry_thread_buffers_stats(t->tracks, &tracks);
+	scry_thread_buffers_stats(t->buffers, &buffers);
 	w->cost_ns = w->events * (CALL_NS + (cli->ruby_stacks ? RUBY_STACK_NS : 0));
-	w->errors += tracks.bad;
+	w->errors += buffers.bad;
 	scry_watch_lost(w, w->channel.control->lost,
 			"entries and returns that found no room, or no keeper that took them");
 	scry_watch_lost(w, w->channel.control->busy,
@@ -602,7 +603,7 @@ static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 				"children are no longer recorded",
 				w->proc.pid);
 	scry_watch_lost(w, refused, "system calls of more children than there is room for");
-	scry_watch_waited(w, tracks.waits);
+	scry_watch_waited(w, buffers.waits);
 	if (scry_unwind_lacks(&t->unwinding, lacks, sizeof(lacks)))
 		scry_watch_note(w, "%s", lacks);
 	scry_calls_ruby_note(&t->ruby);
@@ -618,7 +619,7 @@ static int finish(struct scry_watch *w)
 	size_t kept = 0;
 	int r;
 
-	if (!t || (!t->tracks && !t->breaks)) /* the sum of others */
+	if (!t || (!t->buffers && !t->breaks)) /* the sum of others */
 		return 0;
 	if (t->is_of_root && !t->root->is_left) /* what it did last */
 		take_syscalls(t->root->watch, t->root, &until);
@@ -627,7 +628,7 @@ static int finish(struct scry_watch *w)
 		scry_watch_lost_some(w, "system calls that the program made until its loader was "
 					"done, when -S began");
 	r = drain(w);
-	if (!t->calls) /* it took a lane and did nothing more */
+	if (!t->calls) /* it took a child buffer and did nothing more */
 		return r;
 	scry_calls_stats(t->calls, &calls);
 	w->events = calls.calls;
@@ -670,7 +671,7 @@ static void done(struct scry_watch *w)
 
 	if (!t)
 		return;
-	scry_thread_buffers_free(t->tracks);
+	scry_thread_buffers_free(t->buffers);
 	scry_calls_kernel_close(t->kernel);
 	scry_calls_break_free(t->breaks);
 	if (!t->root)

@@ -15,8 +15,8 @@ struct child {
 	struct scry_calls *calls;
 	uint32_t pid, first_function;
 	int pidfd; /* -1: it has ended */
-	bool has_lane;
-	uint64_t counted; /* calls that its lane has counted as its own */
+	bool has_child_buffer;
+	uint64_t counted; /* calls that its child buffer has counted as its own */
 };
 
 struct scry_calls_children {
@@ -106,7 +106,7 @@ struct scry_calls *scry_calls_children_of(void *root, uint32_t pid)
 		c = NULL;
 	t->children->refused += t->children->count == SCRY_CALLS_CHILDREN_MAX && !c;
 	scry_error_clear();
-	return c && (c->has_lane || !is_entered(w, pid)) ? c->calls : NULL;
+	return c && (c->has_child_buffer || !is_entered(w, pid)) ? c->calls : NULL;
 }
 
 bool scry_calls_children_has_buffer(const struct scry_calls_watch *root, uint32_t pid)
@@ -114,11 +114,11 @@ bool scry_calls_children_has_buffer(const struct scry_calls_watch *root, uint32_
 	uint64_t i;
 
 	return root->children && scry_map_get(&root->children->by_pid, pid, &i) &&
-	       root->children->rows[i - 1]->has_lane;
+	       root->children->rows[i - 1]->has_child_buffer;
 }
 
 void scry_calls_children_buffer(struct scry_calls_watch *root, const struct scry_calls *calls,
-				bool has_lane)
+				bool has_child_buffer)
 {
 	struct scry_calls_stats stats;
 
@@ -128,8 +128,8 @@ void scry_calls_children_buffer(struct scry_calls_watch *root, const struct scry
 		if (c->calls != calls)
 			continue;
 		scry_calls_stats(calls, &stats);
-		c->counted = has_lane ? 0 : stats.calls;
-		c->has_lane = has_lane;
+		c->counted = has_child_buffer ? 0 : stats.calls;
+		c->has_child_buffer = has_child_buffer;
 	}
 }
 
@@ -141,7 +141,7 @@ int scry_calls_children_merge(struct scry_calls_watch *root, uint64_t watermark)
 		struct child *c = root->children->rows[i];
 		int e;
 
-		if (c->has_lane)
+		if (c->has_child_buffer)
 			continue;
 		scry_stream_look(scry_calls_stream(c->calls));
 		e = scry_calls_merge(c->calls, watermark);
@@ -159,7 +159,7 @@ uint64_t scry_calls_children_count(const struct scry_calls_watch *root, uint64_t
 	for (uint32_t i = 0; root->children && i < root->children->count; i++) {
 		const struct child *c = root->children->rows[i];
 
-		if (c->has_lane)
+		if (c->has_child_buffer)
 			continue;
 		scry_calls_stats(c->calls, &stats);
 		calls += stats.calls - c->counted;

@@ -1,7 +1,7 @@
 /*
  * `scry calls -S -f`: calls of the children of a process whose system calls are traced, each
- * child's in one order with those of functions, which come by its lane when it has one. Private to
- * the instrument (calls.c), whose root, the process that was entered, owns them.
+ * child's in one order with those of functions, which come by its child buffer when it has one.
+ * Private to the instrument (calls.c), whose root, the process that was entered, owns them.
  */
 #ifndef SCRY_INSTRUMENT_CALLS_CHILDREN_H
 #define SCRY_INSTRUMENT_CALLS_CHILDREN_H
@@ -14,16 +14,17 @@
  * many (counted), or no memory. As struct scry_calls_kernel_take wants it; `root` is a struct
  * scry_calls_watch. */
 struct scry_calls *scry_calls_children_of(void *root, uint32_t pid);
-/* Does another lane say already that it is `pid`'s? Then one of the two lies, or its number was
- * given out again: they share nothing. */
+/* Does another child buffer say already that it is `pid`'s? Then one of the two lies, or its number
+ * was given out again: they share nothing. */
 bool scry_calls_children_has_buffer(const struct scry_calls_watch *root, uint32_t pid);
-/* Its functions come by a lane from now on, or no longer: then the root writes its calls. */
+/* Its functions come by a child buffer from now on, or no longer: then the root writes its calls.
+ */
 void scry_calls_children_buffer(struct scry_calls_watch *root, const struct scry_calls *calls,
-				bool has_lane);
-/* Writes what is stamped up to there, of those that have no lane. */
+				bool has_child_buffer);
+/* Writes what is stamped up to there, of those that have no child buffer. */
 int scry_calls_children_merge(struct scry_calls_watch *root, uint64_t watermark);
-/* How many calls were written of children while they had no lane, and how many children found no
- * place. */
+/* How many calls were written of children while they had no child buffer, and how many children
+ * found no place. */
 uint64_t scry_calls_children_count(const struct scry_calls_watch *root, uint64_t *ret_refused);
 /* How many have been told of, living or not. */
 uint32_t scry_calls_children_known(const struct scry_calls_watch *root);

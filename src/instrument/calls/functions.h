@@ -31,7 +31,7 @@ struct scry_calls_children;
 struct scry_calls_watch {
 	struct scry_watch *watch;
 	struct scry_hooks hooks;
-	struct scry_thread_buffers *tracks;
+	struct scry_thread_buffers *buffers;
 	struct scry_calls *calls;
 	struct scry_calls_kernel *kernel;     /* -S; NULL */
 	uint64_t kernel_until;		      /* TSC: system calls are taken up to there */
@@ -58,7 +58,7 @@ struct scry_calls_watch {
 	bool is_unsure;
 	/* of a fork child */
 	struct scry_calls_watch *root; /* whose functions these are; NULL: it was entered */
-	uint32_t lane_pid;	       /* who it is, as its lane said first */
+	uint32_t child_pid;	       /* who it is, as its child buffer said first */
 	bool is_of_root;	       /* `calls` are the root's: children.h */
 	bool is_identified;
 };

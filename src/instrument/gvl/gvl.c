@@ -389,7 +389,7 @@ static void describe(struct scry_watch *w, FILE *out)
 /* ---- on ---- */
 
 /* What the agent needs to tell Thread.pass from a switch that the VM forces. */
-static void tell_pass(const struct scry_gvl *g, struct scry_gvl_plan *plan)
+static void fill_pass(const struct scry_gvl *g, struct scry_gvl_plan *plan)
 {
 	const struct scry_ruby_layout *l = &g->ruby->layout;
 
@@ -407,7 +407,7 @@ static void tell_pass(const struct scry_gvl *g, struct scry_gvl_plan *plan)
 	plan->pass = g->ruby->bias + l->gvl.pass;
 }
 
-static void tell_stacks(const struct scry_gvl *g, struct scry_gvl_plan *plan)
+static void fill_stacks(const struct scry_gvl *g, struct scry_gvl_plan *plan)
 {
 	const struct scry_ruby_layout *l = &g->ruby->layout;
 
@@ -425,7 +425,7 @@ static int find_lock(struct scry_gvl *g)
 {
 	const struct scry_ruby_layout *l = &g->ruby->layout;
 	const struct scry_gvl_plan plan = {.mutex = 0};
-	struct scry_gvl_plan told = plan;
+	struct scry_gvl_plan filled = plan;
 	const uint64_t at = scry_inject_symbol(g->watch->inj, "scry_agent_gvl");
 	struct scry_ruby_thread *threads;
 	struct scry_ticks_pair began;
@@ -438,24 +438,24 @@ static int find_lock(struct scry_gvl *g)
 	g->lock = threads[0].ractor;
 	free(threads);
 	mutex = g->lock + l->gvl.mutex;
-	told.owner = g->lock + l->gvl.owner;
-	told.gate = g->watch->inj->gate;
-	told.queue = g->lock + l->gvl.queue;
-	told.node = l->gvl.node;
-	told.self = l->th_self;
-	told.hands_over = l->gvl.hands_over;
-	told.nt = l->th_nt;
-	told.tid = l->th_tid;
-	told.watch = __rdtsc();
-	tell_pass(g, &told);
+	filled.owner = g->lock + l->gvl.owner;
+	filled.state_page = g->watch->inj->state_page;
+	filled.queue = g->lock + l->gvl.queue;
+	filled.node = l->gvl.node;
+	filled.self = l->th_self;
+	filled.hands_over = l->gvl.hands_over;
+	filled.nt = l->th_nt;
+	filled.tid = l->th_tid;
+	filled.watch = __rdtsc();
+	fill_pass(g, &filled);
 	if (g->has_stacks)
-		tell_stacks(g, &told);
-	if (told.hands_over && (l->th_tid == SCRY_RUBY_NONE || l->th_nt == SCRY_RUBY_NONE))
+		fill_stacks(g, &filled);
+	if (filled.hands_over && (l->th_tid == SCRY_RUBY_NONE || l->th_nt == SCRY_RUBY_NONE))
 		return scry_fail(-ENOTSUP,
 				 "process %d (%s): its threads do not say which native thread runs "
 				 "them",
 				 g->watch->proc.pid, g->ruby->description);
-	r = scry_edit_poke(g->watch->inj->mem.fd, at, &told, sizeof(told));
+	r = scry_edit_poke(g->watch->inj->mem.fd, at, &filled, sizeof(filled));
 	began = scry_ticks_look();
 	if (r == 0) /* from here on it counts */
 		r = scry_edit_poke(g->watch->inj->mem.fd, at, &mutex, sizeof(mutex));
@@ -526,8 +526,8 @@ static int enter(struct scry_watch *w)
 	return r;
 }
 
-/* A fork child's lock is where its parent's was, and counts in the lane, which is used to its end:
- * by its head all of it is made zero again. */
+/* A fork child's lock is where its parent's was, and counts in the child buffer, which is used to
+ * its end: by its head all of it is made zero again. */
 static int adopt(struct scry_watch *w)
 {
 	const struct scry_gvl *root = w->root->state;

@@ -108,8 +108,8 @@ static bool has_ended(const struct report *r, const struct scry_gvl_row *row)
 }
 
 /* What is told of a row and of the sum of many alike. */
-static void tell_row(const struct report *r, const struct scry_gvl_row *row,
-		     struct scry_ev_gvl_thread *ev)
+static void report_row(const struct report *r, const struct scry_gvl_row *row,
+		       struct scry_ev_gvl_thread *ev)
 {
 	ev->pid = (uint32_t)r->g->watch->proc.pid;
 	ev->threads = row->threads + (r->g->are_turns ? 0 : (uint32_t)row->moves);
@@ -147,7 +147,7 @@ static uint64_t known_of(const struct scry_gvl_row *row)
 }
 
 /* `row` is a copy; its th may have no row of the table: nothing was seen of it. */
-static void tell_thread(const struct report *r, struct scry_gvl_row *row, uint32_t number)
+static void report_thread(const struct report *r, struct scry_gvl_row *row, uint32_t number)
 {
 	struct scry_watch *w = r->g->watch;
 	const struct scry_gvl_person *p = scry_gvl_person_of(r->g, row->th);
@@ -169,11 +169,12 @@ static void tell_thread(const struct report *r, struct scry_gvl_row *row, uint32
 	}
 	ev.without_ns = end > start + known_of(row) ? ns_of(r, end - start - known_of(row)) : 0;
 	ev.unknown_ns = was_there ? ns_of(r, r->start - r->since) : 0;
-	tell_row(r, row, &ev);
+	report_row(r, row, &ev);
 }
 
 /* Threads that have ended, whose rows were given back. */
-static void tell_group(const struct report *r, const struct scry_gvl_group *group, uint32_t number)
+static void report_group(const struct report *r, const struct scry_gvl_group *group,
+			 uint32_t number)
 {
 	const uint64_t known = known_of(&group->sum);
 	struct scry_ev_gvl_thread ev = {.thread = number, .has_ended = 1};
@@ -182,7 +183,7 @@ static void tell_group(const struct report *r, const struct scry_gvl_group *grou
 		ev.name_str = scry_watch_string(r->g->watch, group->name);
 	ev.without_ns = group->lived > known ? ns_of(r, group->lived - known) : 0;
 	ev.unknown_ns = ns_of(r, group->unknown);
-	tell_row(r, &group->sum, &ev);
+	report_row(r, &group->sum, &ev);
 }
 
 static void add_pair(struct report *r, uint32_t waiter, uint32_t holder, uint64_t ticks)
@@ -248,7 +249,7 @@ static void complete_pairs(struct report *r)
 	}
 }
 
-static void tell_lock(const struct report *r)
+static void report_lock(const struct report *r)
 {
 	const struct scry_gvl *g = r->g;
 	struct scry_gvl_table *t = r->t;
@@ -307,7 +308,7 @@ static bool have_taken_turns(const struct report *r)
 	return have && r->g->ruby->layout.gvl.hands_over;
 }
 
-static void tell_lacks(const struct report *r)
+static void report_lacks(const struct report *r)
 {
 	const struct scry_gvl_table *t = r->t;
 	struct scry_watch *w = r->g->watch;
@@ -363,25 +364,25 @@ static void set_times(struct report *r)
 }
 
 /* Those that have a row, then those that were there and of which nothing was seen. */
-static void tell_threads(const struct report *r)
+static void report_threads(const struct report *r)
 {
 	const struct scry_gvl *g = r->g;
 
 	for (uint32_t i = 1; i < r->t->rows && i < SCRY_GVL_THREADS; i++)
 		if (r->t->row[i].th)
-			tell_thread(r, &r->t->row[i], i);
+			report_thread(r, &r->t->row[i], i);
 	for (size_t i = 0; i < g->count; i++) {
 		struct scry_gvl_row row = {.th = g->people[i].th};
 		const uint32_t number = number_of(g, r->t, row.th);
 
 		if (number >= SCRY_GVL_THREADS && g->people[i].was_there)
-			tell_thread(r, &row, number);
+			report_thread(r, &row, number);
 	}
 	for (uint32_t i = 0; g->past && i < g->past->count; i++)
-		tell_group(r, &g->past->groups[i], SCRY_GVL_ENDED_FROM + i);
+		report_group(r, &g->past->groups[i], SCRY_GVL_ENDED_FROM + i);
 }
 
-static void tell_pairs(const struct report *r)
+static void report_pairs(const struct report *r)
 {
 	struct scry_ev_gvl_pair ev = {.pid = (uint32_t)r->g->watch->proc.pid};
 	struct scry_map_slot slot;
@@ -395,7 +396,7 @@ static void tell_pairs(const struct report *r)
 	}
 }
 
-static void tell_lines(const struct report *r)
+static void report_lines(const struct report *r)
 {
 	struct scry_gvl *g = r->g;
 
@@ -411,7 +412,7 @@ static void tell_lines(const struct report *r)
 			scry_gvl_waiters_report(g, &r->waited[i]);
 }
 
-static void tell_all(struct report *r)
+static void report_all(struct report *r)
 {
 	set_times(r);
 	for (uint32_t i = 0; i < r->t->rows && i < SCRY_GVL_THREADS; i++)
@@ -422,11 +423,11 @@ static void tell_all(struct report *r)
 	complete_pairs(r);
 	complete_run(r);
 	r->g->are_turns |= have_taken_turns(r);
-	tell_lock(r);
-	tell_lacks(r);
-	tell_threads(r);
-	tell_pairs(r);
-	tell_lines(r);
+	report_lock(r);
+	report_lacks(r);
+	report_threads(r);
+	report_pairs(r);
+	report_lines(r);
 }
 
 /* A copy of the table in which no row is that was taken over, and none missing that was not. */
@@ -453,7 +454,7 @@ int scry_gvl_report(struct scry_gvl *g)
 
 	scry_map_init(&r.pairs, PAIRS_MAX);
 	if (e == 0)
-		tell_all(&r);
+		report_all(&r);
 	scry_map_done(&r.pairs);
 	free(r.lost);
 	free(r.waited);

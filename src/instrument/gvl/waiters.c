@@ -312,8 +312,8 @@ static uint64_t weight_of(const struct scry_gvl_waiters *s, uint32_t number)
 	return all;
 }
 
-static void tell(struct scry_gvl *g, const struct scry_gvl_waited *waited, uint32_t stack,
-		 const struct scry_ev_gvl_wait_line *what)
+static void report(struct scry_gvl *g, const struct scry_gvl_waited *waited, uint32_t stack,
+		   const struct scry_ev_gvl_wait_line *what)
 {
 	struct scry_ev_gvl_wait_line ev = *what;
 
@@ -326,7 +326,7 @@ static void tell(struct scry_gvl *g, const struct scry_gvl_waited *waited, uint3
 }
 
 /* Its looks share what it waited. */
-static void tell_looks(struct scry_gvl *g, const struct scry_gvl_waited *waited)
+static void report_looks(struct scry_gvl *g, const struct scry_gvl_waited *waited)
 {
 	struct scry_gvl_waiters *s = g->waiters;
 	const uint64_t all = weight_of(s, waited->number);
@@ -336,13 +336,13 @@ static void tell_looks(struct scry_gvl *g, const struct scry_gvl_waited *waited)
 		const double share = (double)row->weight / (double)all;
 
 		if (is_of(s, row, waited->number) && row->weight)
-			tell(g, waited, row->stack,
-			     &(struct scry_ev_gvl_wait_line){
-				     .samples = (uint32_t)row->samples,
-				     .lost_ns = (uint64_t)((double)waited->ns * share)});
+			report(g, waited, row->stack,
+			       &(struct scry_ev_gvl_wait_line){
+				       .samples = (uint32_t)row->samples,
+				       .lost_ns = (uint64_t)((double)waited->ns * share)});
 	}
 	if (!all) /* it waited between two looks only */
-		tell(g, waited, 0, &(struct scry_ev_gvl_wait_line){.lost_ns = waited->ns});
+		report(g, waited, 0, &(struct scry_ev_gvl_wait_line){.lost_ns = waited->ns});
 }
 
 static uint64_t ns_of(const struct scry_gvl *g, uint64_t ticks)
@@ -351,7 +351,7 @@ static uint64_t ns_of(const struct scry_gvl *g, uint64_t ticks)
 }
 
 /* What is in no wait that is over: it was on at an end of the watch, or there was no room. */
-static void tell_rest(struct scry_gvl *g, const struct scry_gvl_waited *waited, uint64_t rest)
+static void report_rest(struct scry_gvl *g, const struct scry_gvl_waited *waited, uint64_t rest)
 {
 	const struct scry_gvl_waiters *s = g->waiters;
 	uint32_t stack = 0, old_stack = 0;
@@ -366,13 +366,14 @@ static void tell_rest(struct scry_gvl *g, const struct scry_gvl_waited *waited, 
 		stack = w->stack; /* the last one's: before the first event it is another */
 		old_stack = w->old_stack ? w->old_stack : old_stack;
 	}
-	tell(g, waited, stack, &(struct scry_ev_gvl_wait_line){.lost_ns = open});
-	tell(g, waited, old_stack, &(struct scry_ev_gvl_wait_line){.lost_ns = older});
+	report(g, waited, stack, &(struct scry_ev_gvl_wait_line){.lost_ns = open});
+	report(g, waited, old_stack, &(struct scry_ev_gvl_wait_line){.lost_ns = older});
 	if (rest - open - older > ROUNDING_NS)
-		tell(g, waited, 0, &(struct scry_ev_gvl_wait_line){.lost_ns = rest - open - older});
+		report(g, waited, 0,
+		       &(struct scry_ev_gvl_wait_line){.lost_ns = rest - open - older});
 }
 
-static void tell_waits(struct scry_gvl *g, const struct scry_gvl_waited *waited)
+static void report_waits(struct scry_gvl *g, const struct scry_gvl_waited *waited)
 {
 	struct scry_gvl_waiters *s = g->waiters;
 	uint64_t rest = waited->ns;
@@ -383,19 +384,19 @@ static void tell_waits(struct scry_gvl *g, const struct scry_gvl_waited *waited)
 
 		if (!is_of(s, row, waited->number))
 			continue;
-		tell(g, waited, row->stack,
-		     &(struct scry_ev_gvl_wait_line){.lost_ns = ns,
-						     .waits = row->samples,
-						     .max_ns = ns_of(g, row->longest)});
+		report(g, waited, row->stack,
+		       &(struct scry_ev_gvl_wait_line){.lost_ns = ns,
+						       .waits = row->samples,
+						       .max_ns = ns_of(g, row->longest)});
 		rest -= ns < rest ? ns : rest;
 	}
-	tell_rest(g, waited, rest);
+	report_rest(g, waited, rest);
 }
 
 void scry_gvl_waiters_report(struct scry_gvl *g, const struct scry_gvl_waited *waited)
 {
 	if (g->has_stacks)
-		tell_waits(g, waited);
+		report_waits(g, waited);
 	else
-		tell_looks(g, waited);
+		report_looks(g, waited);
 }

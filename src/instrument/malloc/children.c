@@ -24,11 +24,11 @@ struct scry_malloc_child {
 #define CHILD_WAIT_NS 3000000000ull /* until its parent's fork is merged; then it is on its own */
 #define CHILD_LOOK_NS 20000000ull   /* between two looks no more counts: we were not there */
 
-/* Of a fork child that took a lane: as it says; 0: not yet. */
-static uint32_t lane_pid(const struct scry_watch *w)
+/* Of a fork child that took a child buffer: as it says; 0: not yet. */
+static uint32_t child_pid(const struct scry_watch *w)
 {
 	return w->root && w->channel.control
-		       ? (uint32_t)__atomic_load_n(&w->channel.control->lane_pid, __ATOMIC_ACQUIRE)
+		       ? (uint32_t)__atomic_load_n(&w->channel.control->child_pid, __ATOMIC_ACQUIRE)
 		       : 0;
 }
 
@@ -111,7 +111,7 @@ void scry_malloc_children_next(struct scry_watch *w)
 		scry_watch_take_up_child_buffers(w);
 		for (size_t k = 0; (other = scry_watch_beside(w, k)); k++) {
 			if (other == w || other->is_over || other->proc.pid ||
-			    lane_pid(other) != pid)
+			    child_pid(other) != pid)
 				continue;
 			scry_watch_end_other(other, "it ran another program (exec)");
 			return;
@@ -162,7 +162,7 @@ static bool has_begun(const struct scry_watch *w, uint32_t pid)
 		const struct scry_malloc_watch *m = other->state;
 
 		if (!other->is_over &&
-		    (other->root ? m && m->calls && lane_pid(other) == pid
+		    (other->root ? m && m->calls && child_pid(other) == pid
 				 : other->inj->control && (uint32_t)other->proc.pid == pid))
 			return true;
 	}
@@ -236,7 +236,7 @@ int scry_malloc_children_fork(void *arg, struct scry_malloc *parent, uint32_t pi
 	return 0;
 }
 
-/* Has it ended, and without a call? Who is gone takes no lane any more. */
+/* Has it ended, and without a call? Who is gone takes no child buffer any more. */
 static bool will_not_come(const struct scry_watch *w, const struct scry_malloc_child *child)
 {
 	const struct scry_pool *pool = scry_watch_pool(w);
@@ -278,7 +278,8 @@ static bool has_waited(struct scry_malloc_watch *m)
 	return m->waited_ns >= CHILD_WAIT_NS;
 }
 
-/* The calls of the process that has this lane: as its parent left them, once that is known. */
+/* The calls of the process that has this child buffer: as its parent left them, once that is known.
+ */
 int scry_malloc_child_take_up(struct scry_watch *w)
 {
 	struct scry_malloc_watch *m = w->state;
@@ -286,7 +287,7 @@ int scry_malloc_child_take_up(struct scry_watch *w)
 	/* once: others may write there */
 	const bool is_preloaded = __atomic_load_n(
 		&scry_account_of(w->channel.control)->malloc.preloaded, __ATOMIC_RELAXED);
-	uint32_t pid = lane_pid(w);
+	uint32_t pid = child_pid(w);
 	struct scry_malloc_opts opts;
 
 	if (is_preloaded && !w->proc.pid && !w->target_gone)
@@ -313,7 +314,7 @@ int scry_malloc_child_take_up(struct scry_watch *w)
 	return scry_malloc_new(&opts, &m->calls);
 }
 
-/* A fork child that records in a lane already. */
+/* A fork child that records in a child buffer already. */
 int scry_malloc_child_adopt(struct scry_watch *w)
 {
 	struct scry_malloc_watch *m = calloc(1, sizeof(*m));
@@ -325,9 +326,9 @@ int scry_malloc_child_adopt(struct scry_watch *w)
 	if (!w->root) /* of a pool that others join */
 		return 0;
 	m->looked_ns = scry_now_ns();
-	r = scry_thread_buffers_new(w->channel.control, w->channel.ring, 0, false, &m->tracks);
+	r = scry_thread_buffers_new(w->channel.control, w->channel.ring, 0, false, &m->buffers);
 	if (r == 0)
-		scry_thread_buffers_ask(m->tracks, scry_threads_tid, w->inj);
+		scry_thread_buffers_ask(m->buffers, scry_threads_tid, w->inj);
 	return r;
 }
 
@@ -337,7 +338,7 @@ bool scry_malloc_child_must_wait(const struct scry_watch *w)
 {
 	struct scry_malloc_watch *m = w->state;
 
-	return w->root && m && m->tracks && !m->calls && !has_waited(m);
+	return w->root && m && m->buffers && !m->calls && !has_waited(m);
 }
 
 int scry_malloc_child_take_late(struct scry_watch *w)
@@ -380,7 +381,7 @@ void scry_malloc_child_lines(struct scry_watch *w)
 
 void scry_malloc_child_end(struct scry_watch *w)
 {
-	uint32_t pid = lane_pid(w);
+	uint32_t pid = child_pid(w);
 
 	if (pid)
 		end_part(w, pid, w->image, "it ended, or ran another program");

@@ -1,7 +1,7 @@
 /*
  * Fork children of a recorded process. A child begins with the blocks that its parent had when it
  * forked: the parent's calls say when that was, and its copy waits here until the child is seen to
- * record. A child that records already, in a lane, waits for the copy.
+ * record. A child that records already, in a child buffer, waits for the copy.
  */
 #ifndef SCRY_INSTRUMENT_MALLOC_CHILDREN_H
 #define SCRY_INSTRUMENT_MALLOC_CHILDREN_H
@@ -29,11 +29,11 @@ void scry_malloc_children_next(struct scry_watch *w);
  */
 void scry_malloc_children_look(struct scry_watch *w);
 
-/* A lane was taken: struct scry_instrument's adopt. Its calls are there after take_up. Without a
- * root it has a pool only (watch/preload.h). */
+/* A child buffer was taken: struct scry_instrument's adopt. Its calls are there after take_up.
+ * Without a root it has a pool only (watch/preload.h). */
 int scry_malloc_child_adopt(struct scry_watch *w);
-/* The calls of the process that has this lane, as its parent left them, once that is known: sets
- * `calls` of its recording. 0 also when it is not known yet. */
+/* The calls of the process that has this child buffer, as its parent left them, once that is known:
+ * sets `calls` of its recording. 0 also when it is not known yet. */
 int scry_malloc_child_take_up(struct scry_watch *w);
 /* struct scry_instrument's must_wait: it has ended, and they are not known yet. */
 bool scry_malloc_child_must_wait(const struct scry_watch *w);

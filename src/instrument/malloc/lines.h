@@ -1,5 +1,5 @@
 /*
- * The Ruby line as a caller of the malloc family: instrument/ruby_lines.h, agent/lines.c.
+ * The Ruby line as a caller of malloc functions: instrument/ruby_lines.h, agent/lines.c.
  */
 #ifndef SCRY_INSTRUMENT_MALLOC_LINES_H
 #define SCRY_INSTRUMENT_MALLOC_LINES_H

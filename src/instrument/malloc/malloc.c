@@ -90,7 +90,7 @@ static void identified(struct scry_watch *w)
 {
 	struct scry_malloc_watch *m = w->state;
 
-	scry_thread_buffers_identify(m->tracks, w->proc.pid);
+	scry_thread_buffers_identify(m->buffers, w->proc.pid);
 	if (!scry_preload_has(w) || !scry_account_of(w->inj->control)->malloc.preloaded)
 		return;
 	scry_malloc_children_next(w);
@@ -148,12 +148,12 @@ static int start_keeping(struct scry_watch *w, struct scry_malloc_watch *m)
 	struct scry_malloc_opts opts =
 		scry_malloc_children_opts(w, (uint32_t)w->proc.pid, w->proc.start_ticks);
 	int r = scry_thread_buffers_new(w->channel.control, w->channel.ring, w->proc.pid, false,
-					&m->tracks);
+					&m->buffers);
 
 	opts.producer.ring = w->image;
-	w->channel.control->track_over = 0; /* of an older watch */
+	w->channel.control->buffer_over = 0; /* of an older watch */
 	if (r == 0)
-		scry_thread_buffers_ask(m->tracks, scry_threads_tid, w->inj);
+		scry_thread_buffers_ask(m->buffers, scry_threads_tid, w->inj);
 	if (r == 0)
 		r = scry_malloc_new(&opts, &m->calls);
 	if (r == 0)
@@ -235,9 +235,9 @@ static int take(struct scry_watch *w, struct scry_malloc_watch *m)
 		scry_malloc_lines_turn(&m->lines, m->calls);
 	if (!w->root && !w->target_gone)
 		scry_unwind_turn(&m->unwinding);
-	scry_thread_buffers_spare(m->tracks,
+	scry_thread_buffers_spare(m->buffers,
 				  scry_malloc_waiting(m->calls) > SCRY_MALLOC_WAITING_MAX);
-	r = scry_thread_buffers_take(m->tracks, scry_stream_add, stream, &taken);
+	r = scry_thread_buffers_take(m->buffers, scry_stream_add, stream, &taken);
 	scry_stream_look(stream); /* later than what has just been copied */
 	if (m->end_tsc && taken.watermark > m->end_tsc)
 		taken.watermark = m->end_tsc;
@@ -267,7 +267,7 @@ static int take(struct scry_watch *w, struct scry_malloc_watch *m)
 static int drain(struct scry_watch *w)
 {
 	struct scry_malloc_watch *m = w->state;
-	int r = m && m->tracks && !m->calls && w->root ? scry_malloc_child_take_up(w) : 0;
+	int r = m && m->buffers && !m->calls && w->root ? scry_malloc_child_take_up(w) : 0;
 
 	return r == 0 && m && m->calls && !m->is_full ? take(w, m) : r;
 }
@@ -280,8 +280,8 @@ static void leave(struct scry_watch *w)
 {
 	struct scry_malloc_watch *m = w->state;
 
-	if (!m->end_tsc && m->tracks)
-		m->end_tsc = scry_thread_buffers_stamp(m->tracks);
+	if (!m->end_tsc && m->buffers)
+		m->end_tsc = scry_thread_buffers_stamp(m->buffers);
 	if (scry_preload_has(w)) { /* it goes by at its next segment */
 		w->inj->control->lease_end_tsc = 0;
 		__atomic_store_n(&w->inj->control->lease_tsc, 0, __ATOMIC_RELEASE);
@@ -297,7 +297,7 @@ static int finish_calls(struct scry_watch *w, struct scry_malloc_watch *m)
 {
 	int r;
 
-	scry_thread_buffers_end(m->tracks);
+	scry_thread_buffers_end(m->buffers);
 	scry_malloc_end(m->calls);
 	r = drain(w);
 	if (r >= 0)
@@ -324,12 +324,12 @@ static void tell_over(struct scry_watch *w, uint64_t lost)
 
 /* Who had no room has waited for us; what was lost all the same nobody shall replay unawares. */
 static void tell_held_up(struct scry_watch *w, const struct scry_malloc_stats *calls,
-			 const struct scry_thread_buffers_stats *tracks)
+			 const struct scry_thread_buffers_stats *buffers)
 {
 	const uint64_t lost = w->channel.control->lost, gap_ns = scry_watch_gap_ns(w);
-	const bool is_over = w->channel.control->track_over;
+	const bool is_over = w->channel.control->buffer_over;
 
-	if (gap_ns > SCRY_LEASE_NS && tracks->waits)
+	if (gap_ns > SCRY_LEASE_NS && buffers->waits)
 		scry_watch_note(w,
 				"scry was held up for up to %.1f s (a slow disk, or more work than "
 				"processors): threads that found no room waited for it",
@@ -349,9 +349,9 @@ static void tell_held_up(struct scry_watch *w, const struct scry_malloc_stats *c
 
 /* Blocks may then end before they begin in it. */
 static void tell_disorder(struct scry_watch *w, const struct scry_malloc_stats *calls,
-			  const struct scry_thread_buffers_stats *tracks)
+			  const struct scry_thread_buffers_stats *buffers)
 {
-	const uint64_t late = calls->late + tracks->overdue;
+	const uint64_t late = calls->late + buffers->overdue;
 
 	if (late)
 		scry_watch_note(
@@ -367,7 +367,7 @@ static void tell_disorder(struct scry_watch *w, const struct scry_malloc_stats *
 }
 
 static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *calls,
-		      const struct scry_thread_buffers_stats *tracks)
+		      const struct scry_thread_buffers_stats *buffers)
 {
 	const struct scry_control *c = w->channel.control;
 	char text[512];
@@ -377,8 +377,8 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 	scry_watch_lost(w, c->busy, "made by signal handlers that interrupted malloc");
 	if (w->target_gone)
 		scry_watch_lost(w, calls->unreturned, "reallocs that had not returned at the end");
-	scry_watch_lost(w, tracks->unfinished, "being written when their thread ended");
-	w->errors += calls->bad + tracks->bad;
+	scry_watch_lost(w, buffers->unfinished, "being written when their thread ended");
+	w->errors += calls->bad + buffers->bad;
 	if (calls->own_memory >= OWN_TOLD)
 		scry_watch_note(w,
 				"up to %.1f MiB of resident memory were scry's own, and are not "
@@ -399,7 +399,7 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 		(unsigned long long)calls->blocks_max, (unsigned long long)calls->threads,
 		(unsigned long long)calls->callers, (unsigned long long)calls->unknown,
 		(unsigned long long)calls->mended, (unsigned long long)calls->late,
-		(unsigned long long)tracks->waits,
+		(unsigned long long)buffers->waits,
 		(unsigned long long)scry_watch_gap_ns(w) / 1000000,
 		(unsigned long long)calls->memory / 1024, (unsigned long long)c->lost,
 		(unsigned long long)c->lost_lease, (unsigned long long)calls->unwritten,
@@ -411,23 +411,23 @@ static int finish(struct scry_watch *w)
 	struct scry_malloc_watch *m = w->state;
 	struct scry_ruby_lines child = {0};
 	struct scry_malloc_stats calls;
-	struct scry_thread_buffers_stats tracks;
+	struct scry_thread_buffers_stats buffers;
 	int r = 0;
 
-	if (m && m->tracks && !m->calls && w->root)
+	if (m && m->buffers && !m->calls && w->root)
 		r = scry_malloc_child_take_late(w);
 	if (r < 0 || !m || !m->calls)
 		return r;
 	r = finish_calls(w, m);
 	scry_malloc_stats(m->calls, &calls);
-	scry_thread_buffers_stats(m->tracks, &tracks);
+	scry_thread_buffers_stats(m->buffers, &buffers);
 	w->events = calls.calls;
 	w->cost_ns = w->events * CALL_NS;
 	w->frees_older = calls.unknown;
-	tell_held_up(w, &calls, &tracks);
-	tell_disorder(w, &calls, &tracks);
-	tell_rest(w, &calls, &tracks);
-	scry_watch_waited(w, tracks.waits);
+	tell_held_up(w, &calls, &buffers);
+	tell_disorder(w, &calls, &buffers);
+	tell_rest(w, &calls, &buffers);
+	scry_watch_waited(w, buffers.waits);
 	if (calls.had_children && !w->opts->follow)
 		scry_watch_note(w, "it had child processes, which are not in this recording; fix: "
 				   "-f");
@@ -463,7 +463,7 @@ static void done(struct scry_watch *w)
 		scry_malloc_free(m->calls);
 		if (!w->root)
 			scry_ruby_lines_done(&m->lines);
-		scry_thread_buffers_free(m->tracks);
+		scry_thread_buffers_free(m->buffers);
 	}
 	free(m);
 	w->state = NULL;

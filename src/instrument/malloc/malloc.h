@@ -1,6 +1,6 @@
 /*
  * What `scry malloc record` keeps of a process that it records: the state of its watch. Processes
- * that were entered have hooks; fork children have a lane of the process that was.
+ * that were entered have hooks; fork children have a child buffer of the process that was.
  */
 #ifndef SCRY_INSTRUMENT_MALLOC_MALLOC_H
 #define SCRY_INSTRUMENT_MALLOC_MALLOC_H
@@ -25,7 +25,7 @@ struct scry_malloc_watch {
 	struct scry_hooks hooks;
 	struct scry_malloc_functions family;
 	struct scry_ruby_lines lines;
-	struct scry_thread_buffers *tracks;
+	struct scry_thread_buffers *buffers;
 	struct scry_malloc *calls;
 	struct scry_malloc_older older;
 	struct scry_malloc_late late;

@@ -40,7 +40,7 @@ int scry_alloc_counts_ask(struct scry_alloc_counts *c, const char *name, unsigne
 	if (!f || f->count < 4)
 		r = scry_fail(-EPROTO, "the child does not say what it made");
 	else
-		c->told = (struct scry_alloc_counts_reported){
+		c->reported = (struct scry_alloc_counts_reported){
 			(uint64_t)scry_fact_number(f, 1), (uint64_t)scry_fact_number(f, 2),
 			(uint64_t)scry_fact_number(f, 3), (uint64_t)scry_fact_number(f, 5)};
 	if (r == 0 && ret)
@@ -178,13 +178,13 @@ static int run(struct scry_alloc_counts *c, const char *name, unsigned n,
 		return scry_fail(-ENOMEM, "not enough memory to count calls");
 	for (size_t i = 0; i < c->hooks.count; i++)
 		ret->calls[i] = calls(c, i);
-	before = c->told;
+	before = c->reported;
 	if (r == 0)
 		r = scry_alloc_counts_ask(c, name, n, NULL);
 	for (size_t i = 0; i < c->hooks.count; i++)
 		ret->calls[i] = calls(c, i) - ret->calls[i];
-	ret->made = c->told.made - before.made;
-	ret->freed = c->told.freed - before.freed;
+	ret->made = c->reported.made - before.made;
+	ret->freed = c->reported.freed - before.freed;
 	return r;
 }
 

@@ -13,12 +13,12 @@
 #include "vm/ruby_calib.h"
 #include "wire/ruby_hooks.h"
 
-#define SCRY_ALLOC_COUNTS_KINDS 40u  /* kinds of creation: alloc_functions.rb */
-#define SCRY_ALLOC_COUNTS_FREES 5u   /* phases in which objects are freed */
-#define SCRY_ALLOC_COUNTS_SETS 8u    /* sets of functions that explain the counts */
-#define SCRY_ALLOC_COUNTS_ROUNDS 40u /* of what is made in a phase: more than by the way */
-#define SCRY_ALLOC_COUNTS_TOLD 64u   /* objects whose addresses the script tells */
-#define SCRY_ALLOC_COUNTS_ANSWER 64u /* objects that an answer takes, at most */
+#define SCRY_ALLOC_COUNTS_KINDS 40u    /* kinds of creation: alloc_functions.rb */
+#define SCRY_ALLOC_COUNTS_FREES 5u     /* phases in which objects are freed */
+#define SCRY_ALLOC_COUNTS_SETS 8u      /* sets of functions that explain the counts */
+#define SCRY_ALLOC_COUNTS_ROUNDS 40u   /* of what is made in a phase: more than by the way */
+#define SCRY_ALLOC_COUNTS_REPORTED 64u /* objects whose addresses the script tells */
+#define SCRY_ALLOC_COUNTS_ANSWER 64u   /* objects that an answer takes, at most */
 
 struct scry_alloc_counts_phase {
 	uint64_t made, freed; /* by the VM's account */
@@ -37,7 +37,7 @@ struct scry_alloc_counts {
 	struct scry_inject inj;
 	struct scry_hooks hooks;
 	struct scry_text *text;
-	struct scry_alloc_counts_reported told;
+	struct scry_alloc_counts_reported reported;
 	struct scry_alloc_counts_phase off[SCRY_ALLOC_COUNTS_KINDS],
 		on[SCRY_ALLOC_COUNTS_KINDS]; /* events */
 	struct scry_alloc_counts_phase free[SCRY_ALLOC_COUNTS_FREES];

@@ -53,7 +53,7 @@ static uint32_t find_word(const struct look looks[2], size_t i, const uint64_t v
 }
 
 static void compare_structs(struct scry_alloc_counts *c, const struct look looks[2],
-			    const struct scry_alloc_counts_reported told[2])
+			    const struct scry_alloc_counts_reported reported[2])
 {
 	struct scry_ruby_alloc_functions *m = &c->ruby->layout.alloc_functions;
 
@@ -62,10 +62,10 @@ static void compare_structs(struct scry_alloc_counts *c, const struct look looks
 
 		if (looks[0].at[i] != looks[1].at[i])
 			continue;
-		made = find_word(looks, i, (uint64_t[]){told[0].made, told[1].made},
+		made = find_word(looks, i, (uint64_t[]){reported[0].made, reported[1].made},
 				 SCRY_ALLOC_COUNTS_ANSWER);
-		freed = find_word(looks, i, (uint64_t[]){told[0].freed, told[1].freed}, 0);
-		gcs = find_word(looks, i, (uint64_t[]){told[0].gcs, told[1].gcs}, 0);
+		freed = find_word(looks, i, (uint64_t[]){reported[0].freed, reported[1].freed}, 0);
+		gcs = find_word(looks, i, (uint64_t[]){reported[0].gcs, reported[1].gcs}, 0);
 		/* what lies before it in memory shows the same words, further away */
 		if (!gcs || !freed || (m->vm_objspace && gcs > m->objspace_gcs))
 			continue;
@@ -80,7 +80,7 @@ static void compare_structs(struct scry_alloc_counts *c, const struct look looks
 int scry_alloc_counts_find_words(struct scry_alloc_counts *c)
 {
 	struct look *looks = malloc(2 * sizeof(*looks));
-	struct scry_alloc_counts_reported told[2];
+	struct scry_alloc_counts_reported reported[2];
 	int r = looks ? 0 : scry_fail(-ENOMEM, "not enough memory for the VM's counters");
 
 	/* collections of both kinds, then objects: counts of one thing differ from those of others
@@ -92,10 +92,10 @@ int scry_alloc_counts_find_words(struct scry_alloc_counts *c)
 			r = scry_alloc_counts_ask(c, "strings", 10 * SCRY_ALLOC_COUNTS_ANSWER,
 						  NULL);
 		read_structs(c, &looks[i]);
-		told[i] = c->told;
+		reported[i] = c->reported;
 	}
 	if (r == 0)
-		compare_structs(c, looks, told);
+		compare_structs(c, looks, reported);
 	free(looks);
 	return r;
 }

@@ -350,7 +350,7 @@ static int count_all(struct scry_alloc_counts *c)
 	return r < 0 ? r : choose_set(c);
 }
 
-static void tell(struct scry_ruby *ruby)
+static void report(struct scry_ruby *ruby)
 {
 	const struct scry_ruby_alloc_functions *m = &ruby->layout.alloc_functions;
 	struct scry_ruby_check check = {.item = "allocation functions", .ok = true};
@@ -392,7 +392,7 @@ int scry_alloc_functions_find(struct scry_ruby *ruby, const struct scry_proc *pr
 	int r;
 
 	if (m->is_known) {
-		tell(ruby);
+		report(ruby);
 		return 0;
 	}
 	if (!ruby->is_driver)
@@ -416,6 +416,6 @@ int scry_alloc_functions_find(struct scry_ruby *ruby, const struct scry_proc *pr
 	m->is_proven = r == 0;
 	scry_error_clear();
 	scry_ruby_keep(ruby);
-	tell(ruby);
+	report(ruby);
 	return 0;
 }

@@ -40,7 +40,7 @@ static bool are_all_returned(const struct scry_calib *told, const struct scry_ag
 	for (; (f = scry_fact_next(told, f, "at")); n++)
 		if (!is_returned(p, scry_fact_addr(f, 1)))
 			return false;
-	return n >= SCRY_ALLOC_COUNTS_TOLD;
+	return n >= SCRY_ALLOC_COUNTS_REPORTED;
 }
 
 /* Is `object` in a slot that a call named by an argument, and a mask in another? */
@@ -140,7 +140,7 @@ static int count_again(struct scry_alloc_counts *c, struct scry_agent_probe *p)
 		r = scry_alloc_counts_ask(c, "nothing", 0, NULL);
 	m->objects = m->freed = 0;
 	for (size_t k = 0; k < SCRY_ALLOC_COUNTS_KINDS + SCRY_ALLOC_COUNTS_FREES && r == 0; k++) {
-		struct scry_alloc_counts_reported before = c->told;
+		struct scry_alloc_counts_reported before = c->reported;
 		uint64_t births, ends;
 
 		r = read_probe(c, p);
@@ -154,8 +154,8 @@ static int count_again(struct scry_alloc_counts *c, struct scry_agent_probe *p)
 				5 * SCRY_ALLOC_COUNTS_ROUNDS, NULL);
 		if (r == 0)
 			r = read_probe(c, p);
-		if (r == 0 && (p->births - births != c->told.made - before.made ||
-			       p->ends - ends != c->told.freed - before.freed))
+		if (r == 0 && (p->births - births != c->reported.made - before.made ||
+			       p->ends - ends != c->reported.freed - before.freed))
 			return 0;
 		m->objects += (uint32_t)(p->births - births);
 		m->freed += (uint32_t)(p->ends - ends);
@@ -210,7 +210,7 @@ static int find_arguments(struct scry_alloc_counts *c, const struct scry_calib *
 
 	m->end_mask = SCRY_NO_MASK;
 	most = best_argument(c, told, p, &best);
-	if (2 * most <= SCRY_ALLOC_COUNTS_TOLD) {
+	if (2 * most <= SCRY_ALLOC_COUNTS_REPORTED) {
 		most = 0;
 		for (m->end_mask = 0; m->end_mask < SCRY_NO_MASK; m->end_mask++) {
 			size_t n = best_argument(c, told, p, &guess);
@@ -221,7 +221,7 @@ static int find_arguments(struct scry_alloc_counts *c, const struct scry_calib *
 		}
 	}
 	*m = best;
-	return 2 * most > SCRY_ALLOC_COUNTS_TOLD && next < most ? count_again(c, p) : 0;
+	return 2 * most > SCRY_ALLOC_COUNTS_REPORTED && next < most ? count_again(c, p) : 0;
 }
 
 /* 1: each function of the hooked set returns a new object each time, and `end` is given each that
@@ -237,7 +237,7 @@ int scry_alloc_functions_probe(struct scry_alloc_counts *c, struct scry_agent_pr
 	if (r == 0)
 		r = set_probe(c, SCRY_PROBE_ARGUMENTS);
 	if (r == 0)
-		r = scry_alloc_counts_ask(c, "told", SCRY_ALLOC_COUNTS_TOLD, &told);
+		r = scry_alloc_counts_ask(c, "told", SCRY_ALLOC_COUNTS_REPORTED, &told);
 	if (r == 0)
 		r = read_probe(c, p);
 	if (r == 0 && are_all_returned(&told, p)) {

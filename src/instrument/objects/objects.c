@@ -193,7 +193,7 @@ static int enter(struct scry_watch *w)
 				   scry_inject_symbol(w->inj, "scry_agent_objects") +
 					   offsetof(struct scry_agent_objects, sampling),
 				   &o->sampling, sizeof(o->sampling));
-	w->inj->vm_is_told = true;
+	w->inj->vm_is_known = true;
 	if (r == 0) /* of an older watch that was killed: code is described by plain loads */
 		r = scry_edit_poke(w->inj->mem.fd,
 				   w->inj->data + offsetof(struct scry_agent_data, line_plan.on),
@@ -202,12 +202,12 @@ static int enter(struct scry_watch *w)
 		r = scry_objects_report_source(w, &o->hooks);
 	if (r == 0)
 		r = scry_edit_poke(w->inj->mem.fd,
-				   w->inj->gate + offsetof(struct scry_state_page, by_bytes),
+				   w->inj->state_page + offsetof(struct scry_state_page, by_bytes),
 				   &by_bytes, sizeof(by_bytes));
 	if (r == 0)
 		r = scry_edit_poke(w->inj->mem.fd,
-				   w->inj->gate + offsetof(struct scry_state_page, frames), &frames,
-				   sizeof(frames));
+				   w->inj->state_page + offsetof(struct scry_state_page, frames),
+				   &frames, sizeof(frames));
 	if (r == 0 && w->pool.head)
 		r = scry_pool_announce(&w->pool, w->inj, &frames);
 	if (r < 0)
@@ -524,8 +524,8 @@ static int drain(struct scry_watch *w)
 }
 
 /*
- * A fork child that records in a lane already: all is as in its root, but for what it counts. Whose
- * memory it is, is not known yet: until then nothing of it is read.
+ * A fork child that records in a child buffer already: all is as in its root, but for what it
+ * counts. Whose memory it is, is not known yet: until then nothing of it is read.
  */
 static int adopt(struct scry_watch *w)
 {
@@ -590,7 +590,7 @@ static void leave(struct scry_watch *w)
 	take_last(w, o, scry_now_ns() + LAST_LOOK_NS);
 }
 
-/* What the agent counted in this watch; a lane is somebody else's afterwards. */
+/* What the agent counted in this watch; a child buffer is somebody else's afterwards. */
 static void take_counters(struct scry_watch *w, struct scry_objects_watch *o)
 {
 	const struct scry_control *c = w->inj->control;

@@ -23,9 +23,9 @@
 #define PAUSE_NS 1000000000ull
 #define MEMORY_BYTES (64ull << 20)
 #define SAMPLE_EVERY 8u
-#define EACH 5u	   /* objects of each kind that a step makes */
-#define KEPT 150u  /* times the script keeps some objects */
-#define STRAYS 64u /* found in old stack frames, or the script's own: not known, not gone */
+#define EACH 5u	      /* objects of each kind that a step makes */
+#define KEPT 150u     /* times the script keeps some objects */
+#define LEFT_OVER 64u /* found in old stack frames, or the script's own: not known, not gone */
 #define RUNS_MAX 7
 
 static const char *const ways[SCRY_RUBY_WAYS] = {
@@ -70,7 +70,7 @@ static int look(struct stage *s, struct seen *ret)
 	if (r < 0)
 		return scry_fail(r, "its ring is damaged");
 	scry_objects_counted(&s->w, &ret->agent);
-	ret->vm = s->c->told;
+	ret->vm = s->c->reported;
 	if (c->lost || a->vm.bad || a->objects.unseen || ret->agent.damaged || ret->agent.untracked)
 		return scry_fail(-EPROTO,
 				 "%" PRIu64 " events lost, %" PRIu64 " not as learned, %" PRIu64
@@ -250,21 +250,22 @@ static int play_collect(struct stage *s)
 static int play_kept(struct stage *s, int (*between)(struct stage *))
 {
 	struct seen first, kept, last;
-	uint64_t want = 5ull * KEPT, strays = s->way & SCRY_RUBY_WAY_SAMPLED ? want / 2 : STRAYS;
+	uint64_t want = 5ull * KEPT,
+		 unidentified = s->way & SCRY_RUBY_WAY_SAMPLED ? want / 2 : LEFT_OVER;
 	int r = play_exactly(s, "forget", 0, &first);
 
 	if (r == 0)
 		r = play_exactly(s, "kept", KEPT, NULL);
 	if (r == 0)
 		r = play_exactly(s, "collect", 0, &kept);
-	if (r == 0 && kept.agent.estimated_live + strays < first.agent.estimated_live + want)
+	if (r == 0 && kept.agent.estimated_live + unidentified < first.agent.estimated_live + want)
 		r = scry_fail(-EPROTO, "of %" PRIu64 " objects that are alive some seem gone",
 			      want);
 	if (r == 0 && between)
 		r = between(s);
 	for (int i = 0; i < 2 && r == 0; i++) /* what an old stack frame kept, the second finds */
 		r = play_exactly(s, "forget", 0, &last);
-	if (r == 0 && last.agent.estimated_live > first.agent.estimated_live + STRAYS)
+	if (r == 0 && last.agent.estimated_live > first.agent.estimated_live + LEFT_OVER)
 		r = scry_fail(-EPROTO, "%" PRIu64 " objects that are gone seem alive",
 			      last.agent.estimated_live - first.agent.estimated_live);
 	return r;

@@ -3,7 +3,7 @@
  * tables. What the file says is checked before it is used as an offset: a damaged file gives no
  * name, never a fault.
  */
-#include "fiber/image.h"
+#include "fiber/mapped_file.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -101,7 +101,7 @@ static int find_line(uintptr_t address, char *text, size_t size, struct maps_lin
 
 /* The program header whose file bytes the mapping shows; NULL: not an ELF file, or it does not fit.
  */
-static const Elf64_Phdr *program_header(const struct scry_image *image, uint32_t type,
+static const Elf64_Phdr *program_header(const struct scry_mapped_file *image, uint32_t type,
 					uint64_t offset)
 {
 	const Elf64_Ehdr *head = (const void *)image->bytes;
@@ -125,7 +125,8 @@ static const Elf64_Phdr *program_header(const struct scry_image *image, uint32_t
 }
 
 /* Maps the file when it is still the one that was loaded. */
-static void map_file(struct scry_image *image, const struct maps_line *line, uintptr_t address)
+static void map_file(struct scry_mapped_file *image, const struct maps_line *line,
+		     uintptr_t address)
 {
 	int fd = open(image->path, O_RDONLY | O_CLOEXEC);
 	const Elf64_Phdr *segment;
@@ -151,7 +152,7 @@ static void map_file(struct scry_image *image, const struct maps_line *line, uin
 	image->bias = image->low - image->file_offset - (segment->p_vaddr - segment->p_offset);
 }
 
-int scry_image_open(uintptr_t address, struct scry_image *ret_image)
+int scry_mapped_file_open(uintptr_t address, struct scry_mapped_file *ret_image)
 {
 	char text[4096];
 	struct maps_line line = {0};
@@ -169,14 +170,14 @@ int scry_image_open(uintptr_t address, struct scry_image *ret_image)
 	return 0;
 }
 
-void scry_image_close(struct scry_image *image)
+void scry_mapped_file_close(struct scry_mapped_file *image)
 {
 	if (image->bytes != NULL)
 		munmap((void *)image->bytes, image->size);
 	image->bytes = NULL;
 }
 
-const char *scry_image_name(const struct scry_image *image)
+const char *scry_mapped_file_name(const struct scry_mapped_file *image)
 {
 	const char *slash = strrchr(image->path, '/');
 
@@ -185,7 +186,7 @@ const char *scry_image_name(const struct scry_image *image)
 	return slash != NULL ? slash + 1 : image->path;
 }
 
-static const Elf64_Shdr *section(const struct scry_image *image, uint32_t index)
+static const Elf64_Shdr *section(const struct scry_mapped_file *image, uint32_t index)
 {
 	const Elf64_Ehdr *head = (const void *)image->bytes;
 	const Elf64_Shdr *found;
@@ -202,7 +203,7 @@ static const Elf64_Shdr *section(const struct scry_image *image, uint32_t index)
 
 /* The name of the function of one symbol table that has an address; the last byte of its strings
  * must end one. */
-static const char *in_table(const struct scry_image *image, const Elf64_Shdr *table,
+static const char *in_table(const struct scry_mapped_file *image, const Elf64_Shdr *table,
 			    uint64_t address, uint64_t *ret_begin)
 {
 	const Elf64_Shdr *strings = section(image, table->sh_link);
@@ -229,8 +230,8 @@ static const char *in_table(const struct scry_image *image, const Elf64_Shdr *ta
 	return name;
 }
 
-const char *scry_image_function(const struct scry_image *image, uintptr_t address,
-				uintptr_t *ret_offset)
+const char *scry_mapped_file_function(const struct scry_mapped_file *image, uintptr_t address,
+				      uintptr_t *ret_offset)
 {
 	static const uint32_t types[] = {SHT_SYMTAB, SHT_DYNSYM};
 	uint64_t inside = address - image->bias, begin;

@@ -7,14 +7,14 @@
  * replaced since it was loaded (another inode) is not believed: then only the module and the offset
  * are known.
  */
-#ifndef SCRY_FIBER_IMAGE_H
-#define SCRY_FIBER_IMAGE_H
+#ifndef SCRY_FIBER_MAPPED_FILE_H
+#define SCRY_FIBER_MAPPED_FILE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct scry_image {
+struct scry_mapped_file {
 	const unsigned char *bytes; /* the file; NULL: it cannot be read */
 	size_t size;
 	uintptr_t low, high;   /* of the mapping that the address is in */
@@ -29,23 +29,23 @@ struct scry_registers {
 };
 
 /* -ENOENT: nothing is mapped there. When 0, close it. */
-int scry_image_open(uintptr_t address, struct scry_image *ret_image);
-void scry_image_close(struct scry_image *image);
+int scry_mapped_file_open(uintptr_t address, struct scry_mapped_file *ret_image);
+void scry_mapped_file_close(struct scry_mapped_file *image);
 
 /* The last part of the path. */
-const char *scry_image_name(const struct scry_image *image);
+const char *scry_mapped_file_name(const struct scry_mapped_file *image);
 
 /* The function that an address lies in, as the symbol tables say, and how far in. NULL: they say
  * nothing. Valid until close. */
-const char *scry_image_function(const struct scry_image *image, uintptr_t address,
-				uintptr_t *ret_offset);
+const char *scry_mapped_file_function(const struct scry_mapped_file *image, uintptr_t address,
+				      uintptr_t *ret_offset);
 
 /*
  * From a frame to its caller's, by .eh_frame. `low` and `high` bound the stack that may be read.
  * *ret_cfa is the caller's stack pointer. -ENODATA: no unwind information; -EINVAL: one that is not
  * understood; -ENOMSG: the outermost frame.
  */
-int scry_image_caller(const struct scry_image *image, struct scry_registers *registers,
-		      uintptr_t low, uintptr_t high, uint64_t *ret_cfa);
+int scry_mapped_file_caller(const struct scry_mapped_file *image, struct scry_registers *registers,
+			    uintptr_t low, uintptr_t high, uint64_t *ret_cfa);
 
 #endif
