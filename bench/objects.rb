@@ -88,7 +88,7 @@ def run_once(workload, tool)
     end
     thread.value.success? or abort "bench: #{command.join(' ')}: #{thread.value}"
     result = JSON.parse(answer)
-    result['honesty'] = JSON.parse(File.read(out))['honesty'] if File.exist?(out)
+    result['data_quality'] = JSON.parse(File.read(out))['data_quality'] if File.exist?(out)
     result['operations'] = operations
     return result
   end
@@ -125,9 +125,9 @@ def row(name, results)
   report = median(mine.zip(plain).map { |a, b| per_operation(a, 'with_report_ns') / per_operation(b) })
   per_object = ->(r) { r['ns'].to_f / r['objects'] }
   above = median(mine.zip(hook).map { |a, b| per_object.(a) - per_object.(b) })
-  lost = mine.sum { |r| r.dig('honesty', 'lost').to_i }
-  claimed = mine.filter_map { |r| r.dig('honesty', 'overhead_pct') }
-  note = mine[0]['honesty'] ? "lost #{lost}, says ~#{claimed.empty? ? '?' : median(claimed).round}%" : ''
+  lost = mine.sum { |r| r.dig('data_quality', 'lost').to_i }
+  claimed = mine.filter_map { |r| r.dig('data_quality', 'overhead_pct') }
+  note = mine[0]['data_quality'] ? "lost #{lost}, says ~#{claimed.empty? ? '?' : median(claimed).round}%" : ''
   format('| %s | %.2fx | %.2fx | %.1f | %+.1f | %s |', name, slower, report, median(mine.map(&per_object)), above, note)
 end
 

@@ -73,7 +73,7 @@ programs.each do |name, command|
       percent(error)
     end
   end
-  puts "| #{name}#{" (not wholly recorded)" unless r.dig("honesty", "is_complete")} | #{totals["threads_peak"]} | #{(totals["calls"] / 1e6).round(1)} | #{(totals["replay_cpu_ns"].to_f / totals["calls"]).round(2)} | #{said ? said["allocator"] : "-"} | #{real["allocator"]} | #{percent(-gain)} | #{matters ? verdict : "no real difference (#{verdict})"} | #{errors.join(", ")} | #{beyond.map { |x| percent(x) }.join(", ")} | #{totals["program_cpu_ns"] ? (glibc["cpu_ns"] * 100.0 / totals["program_cpu_ns"]).round(1) : "-"} % |"
+  puts "| #{name}#{" (not wholly recorded)" unless r.dig("data_quality", "is_complete")} | #{totals["threads_peak"]} | #{(totals["calls"] / 1e6).round(1)} | #{(totals["replay_cpu_ns"].to_f / totals["calls"]).round(2)} | #{said ? said["allocator"] : "-"} | #{real["allocator"]} | #{percent(-gain)} | #{matters ? verdict : "no real difference (#{verdict})"} | #{errors.join(", ")} | #{beyond.map { |x| percent(x) }.join(", ")} | #{totals["program_cpu_ns"] ? (glibc["cpu_ns"] * 100.0 / totals["program_cpu_ns"]).round(1) : "-"} % |"
   $stdout.flush
   outside.concat(beyond.map(&:abs))
 end

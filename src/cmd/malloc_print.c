@@ -12,7 +12,7 @@
 static int print_document(const struct scry_replay_report *report, FILE *out, bool is_json)
 {
 	struct scry_report_opts form = SCRY_REPORT_OPTS_DEFAULT;
-	struct scry_doc doc = {.view = "malloc-replay", .schema = 1, .out = out, .talk = stderr};
+	struct scry_doc doc = {.view = "malloc-replay", .schema = 2, .out = out, .talk = stderr};
 	int err;
 
 	form.json = is_json;

@@ -66,7 +66,8 @@ int scry_recording_open(const char *path, int *ret_fd);
 
 /*
  * Reads the recording `fd` (a regular file or memfd, from its beginning whatever the offset) and
- * prints it to `out`; the honesty of a text stream goes to stderr. 0 or -errno with a sentence.
+ * prints it to `out`; the data quality of a text stream goes to stderr. 0 or -errno with a
+ * sentence.
  */
 int scry_report_fd(int fd, const struct scry_report_opts *opts, FILE *out);
 

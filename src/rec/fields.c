@@ -113,7 +113,7 @@ static const struct scry_field fields_scry_ev_totals[] = {
 	FIELD(scry_ev_totals, gcs, "gcs", NUMBER),
 	FIELD(scry_ev_totals, full_gcs, "full_gcs", NUMBER),
 	FIELD(scry_ev_totals, compactions, "compactions", NUMBER),
-	FIELD(scry_ev_totals, moved, "moved", NUMBER),
+	FIELD(scry_ev_totals, moved, "compaction_moved", NUMBER),
 	FIELD(scry_ev_totals, sample_every, "sample_every", NUMBER),
 	FIELD(scry_ev_totals, sample_bytes, "sample_bytes", NUMBER),
 	FIELD(scry_ev_totals, forced_gc_ns, "forced_gc_ns", NUMBER),
@@ -313,7 +313,7 @@ static const struct scry_field fields_scry_ev_naming[] = {
 	FIELD(scry_ev_naming, lost, "lost", NUMBER),
 	FIELD(scry_ev_naming, late, "late", NUMBER),
 	FIELD(scry_ev_naming, nameless, "nameless", NUMBER),
-	FIELD(scry_ev_naming, reported, "told", NUMBER),
+	FIELD(scry_ev_naming, reported, "reported", NUMBER),
 };
 static const struct scry_field fields_scry_ev_lock[] = {
 	FIELD(scry_ev_lock, lock, "lock", NUMBER),

@@ -1,5 +1,5 @@
 /*
- * The honesty of a recording. See data_quality.h.
+ * The data quality of a recording. See data_quality.h.
  */
 #include "view/data_quality.h"
 

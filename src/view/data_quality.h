@@ -1,5 +1,5 @@
 /*
- * The honesty of a recording: what was watched, what is missing from it, what watching cost.
+ * The data quality of a recording: what was watched, what is missing from it, what watching cost.
  *
  * Every view gives each event to scry_data_quality_event and, when all are read, closes the sum
  * with scry_data_quality_close and shows it first. What the recording does not say is unknown and
@@ -106,7 +106,7 @@ void scry_data_quality_losses(const struct scry_data_quality *h, struct scry_buf
 /* Estimated cost in percent of the target's CPU time; false when unknown. */
 bool scry_data_quality_overhead(const struct scry_data_quality *h, double *ret_percent);
 
-/* Pushes honesty, then the notes. */
+/* Pushes data quality, then the notes. */
 void scry_data_quality_push(const struct scry_data_quality *h, struct scry_doc *doc);
 
 /* The notes alone: the recording's own, and those about losses, samples, moves and torn tails. */

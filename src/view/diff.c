@@ -518,8 +518,8 @@ static void push_left_out(const struct diff *d, size_t shown)
 			d->died, d->died == 1 ? " is" : "s are", d->died == 1 ? "it" : "them");
 }
 
-/* For people in the order of time; for programs the later one is "honesty". */
-static void push_honesty(struct diff *d)
+/* For people in the order of time; for programs the later one is "data_quality". */
+static void push_quality(struct diff *d)
 {
 	struct scry_data_quality *from = &d->from.quality, *to = &d->to.quality;
 
@@ -545,7 +545,7 @@ static void push(struct diff *d)
 	d->to.quality.noun = d->from.quality.noun = "objects";
 	d->to.quality.shown = d->to.all.allocated;
 	d->from.quality.shown = d->from.all.allocated;
-	push_honesty(d);
+	push_quality(d);
 	scry_data_quality_notes(&d->to.quality, d->doc);
 	if (d->from_side->name)
 		scry_data_quality_notes(&d->from.quality, d->doc);

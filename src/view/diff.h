@@ -16,7 +16,7 @@ struct scry_diff_side {
 	struct scry_moment moment;
 };
 
-#define SCRY_DIFF_SCHEMA 2
+#define SCRY_DIFF_SCHEMA 3
 
 /*
  * Pushes the growth from `from` to `to`; with --live of what survived full marks. 0 or -errno with

@@ -1,10 +1,11 @@
 /*
  * A document: what a view says, in the order in which it says it.
  *
- * A view pushes honesty, a verdict, notes, totals, a table's columns, its rows, remarks; a renderer
- * (a row of scry_doc_ops) prints rows at once. So a document of gigabytes needs no memory, and N
- * views and M renderers need no N x M. Order: honesty (twice where two recordings are compared),
- * verdict and notes, totals, then each table: columns, rows, remarks. A stream: records, honesty.
+ * A view pushes data quality, a verdict, notes, totals, a table's columns, its rows, remarks; a
+ * renderer (a row of scry_doc_ops) prints rows at once. So a document of gigabytes needs no memory,
+ * and N views and M renderers need no N x M. Order: data quality (twice where two recordings are
+ * compared), verdict and notes, totals, then each table: columns, rows, remarks. A stream: records,
+ * data quality.
  */
 #ifndef SCRY_VIEW_DOC_H
 #define SCRY_VIEW_DOC_H
@@ -58,7 +59,7 @@ struct scry_doc_ops {
 struct scry_doc {
 	const struct scry_doc_ops *ops;
 	FILE *out;
-	FILE *talk;		   /* where a text stream's honesty goes; may be NULL */
+	FILE *talk;		   /* where a text stream's data quality goes; may be NULL */
 	const char *view;	   /* "objects" */
 	unsigned int schema;	   /* version of the view's JSON */
 	bool is_stream, is_folded; /* folded: nothing but a table of stacks is wanted */

@@ -10,7 +10,7 @@
 
 #include "view/diff.h"
 
-#define SCRY_GVL_DIFF_SCHEMA 1
+#define SCRY_GVL_DIFF_SCHEMA 2
 
 /* By LINE, METHOD, GEM, THREAD or HOLDER; moments are not heeded. 0 or -errno with a sentence;
  * scry_doc_end stays the caller's. */

@@ -335,7 +335,7 @@ static void push(struct diff *d)
 
 	memcpy(columns, all_columns, sizeof(columns));
 	columns[COLUMNS - 1].title = noun(d, 1);
-	for (int i = 0; i < 2; i++) /* for programs the later one is "honesty" */
+	for (int i = 0; i < 2; i++) /* for programs the later one is "data_quality" */
 		d->doc->ops->quality(d->doc, &d->quality[d->doc->is_data ? 1 - i : i]);
 	judge(d, &table);
 	note_losses(d);

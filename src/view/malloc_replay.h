@@ -108,7 +108,7 @@ bool scry_replay_is_by_clock(const struct scry_replay_report *report);
 void scry_replay_judge_real(const struct scry_replay_report *report,
 			    struct scry_replay_verdict *ret_verdict);
 
-/* Pushes the document: schema scry.malloc-replay/1. */
+/* Pushes the document: schema scry.malloc-replay/2. */
 void scry_replay_push(const struct scry_replay_report *report, struct scry_doc *doc);
 
 /* Memory over the recording's words, all allocators beside the bytes asked for: one SVG, and the

@@ -28,7 +28,7 @@ struct scry_object_list {
 	bool keeps_pids;    /* a row for each process */
 	bool keeps_methods; /* by line: a row for each method too */
 	uint64_t until_ns;  /* the counters of the slices that had ended by then; 0: the end */
-	bool is_nothing;    /* only honesty is read: everything counts as zero */
+	bool is_nothing;    /* only data quality is read: everything counts as zero */
 	bool is_one;	    /* only the sites of `only_pid` */
 	uint32_t only_pid;
 	/* results */

@@ -34,7 +34,7 @@ struct flame {
 	struct scry_intern names;	    /* with their gems */
 	struct scry_intern threads, states; /* of rows */
 	struct scry_buf name, line;
-	struct scry_buf talk; /* honesty and notes: a list of JavaScript strings */
+	struct scry_buf talk; /* data quality and notes: a list of JavaScript strings */
 	size_t columns[PARTS];
 	bool has_table, is_short;
 };
@@ -68,7 +68,7 @@ static void add_talk(struct flame *flame)
 	scry_buf_append(&flame->talk, ",\n", 2);
 }
 
-static void flame_honesty(struct scry_doc *doc, const struct scry_data_quality *quality)
+static void flame_quality(struct scry_doc *doc, const struct scry_data_quality *quality)
 {
 	struct flame *flame = doc->renderer;
 
@@ -270,7 +270,7 @@ static int flame_end(struct scry_doc *doc)
 int scry_out_flame_open(struct scry_doc *doc)
 {
 	static const struct scry_doc_ops ops = {
-		.quality = flame_honesty,
+		.quality = flame_quality,
 		.note = flame_note,
 		.verdict = flame_verdict,
 		.totals = flame_totals,

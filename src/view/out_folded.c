@@ -1,6 +1,7 @@
 /*
  * The folded renderer: one line per stack, `frame;frame;[Class] count`, as flame graph tools take
- * it. Rows are stacks; honesty and notes go to the talk, since such a file has no place for them.
+ * it. Rows are stacks; data quality and notes go to the talk, since such a file has no place for
+ * them.
  *
  * A frame is file:line:method; a C function's is its name and "_[c]". The class is there where the
  * table has one. A `;` in a text becomes a
@@ -27,7 +28,7 @@ struct folded {
 	bool is_short;	       /* no memory for a line */
 };
 
-static void folded_honesty(struct scry_doc *doc, const struct scry_data_quality *quality)
+static void folded_quality(struct scry_doc *doc, const struct scry_data_quality *quality)
 {
 	struct folded *folded = doc->renderer;
 
@@ -183,7 +184,7 @@ static int folded_end(struct scry_doc *doc)
 int scry_out_folded_open(struct scry_doc *doc)
 {
 	static const struct scry_doc_ops ops = {
-		.quality = folded_honesty,
+		.quality = folded_quality,
 		.note = folded_note,
 		.verdict = folded_verdict,
 		.totals = folded_totals,

@@ -1,9 +1,9 @@
 /*
  * The JSON renderer: made to be depended on; doc/JSON.md is its contract.
  *
- * A document is one object: schema, honesty, notes, verdict, totals, rows. The sections come in
- * this order and each is closed when the next one begins. A stream is JSON lines: one object a
- * record, honesty last.
+ * A document is one object: schema, data quality, notes, verdict, totals, rows. The sections come
+ * in this order and each is closed when the next one begins. A stream is JSON lines: one object a
+ * record, data quality last.
  */
 #include "base/buf.h"
 #include "base/demangle.h"
@@ -241,8 +241,8 @@ static void begin_document(struct scry_doc *doc, struct scry_json *json)
 	new_line(doc, json);
 }
 
-/* A document of what was looked at now has no recording, and so no honesty of one. */
-static void begin_without_honesty(struct scry_doc *doc)
+/* A document of what was looked at now has no recording, and so no data quality of one. */
+static void begin_without_quality(struct scry_doc *doc)
 {
 	struct out_json *out = doc->renderer;
 
@@ -251,7 +251,7 @@ static void begin_without_honesty(struct scry_doc *doc)
 	out->has_begun = true;
 }
 
-static void json_honesty(struct scry_doc *doc, const struct scry_data_quality *h)
+static void json_quality(struct scry_doc *doc, const struct scry_data_quality *h)
 {
 	struct out_json *out = doc->renderer;
 	struct scry_json *json = &out->json;
@@ -261,7 +261,7 @@ static void json_honesty(struct scry_doc *doc, const struct scry_data_quality *h
 		begin_document(doc, json);
 	else
 		new_line(doc, json);
-	scry_json_key(json, out->has_quality ? "honesty_from" : "honesty");
+	scry_json_key(json, out->has_quality ? "data_quality_from" : "data_quality");
 	out->has_quality = out->has_begun = true;
 	scry_json_object_begin(json);
 	scry_json_key(json, "is_complete");
@@ -300,7 +300,7 @@ static void json_honesty(struct scry_doc *doc, const struct scry_data_quality *h
 	key_known(json, "gcs", h->gcs, h->has_totals && !h->is_moment);
 	key_known(json, "full_gcs", h->full_gcs, h->has_totals && !h->is_moment);
 	key_known(json, "compactions", h->compactions, h->has_totals && !h->is_moment);
-	key_known(json, "moved", h->moved, h->has_totals && !h->is_moment);
+	key_known(json, "compaction_moved", h->moved, h->has_totals && !h->is_moment);
 	key_known(json, "sample_every", h->sample_every, h->has_totals);
 	key_known(json, "sample_bytes", h->sample_bytes, h->has_totals);
 	put_processes(json, h);
@@ -313,7 +313,7 @@ static void json_note(struct scry_doc *doc, const char *bytes, size_t length)
 	struct out_json *out = doc->renderer;
 
 	if (!out->in_notes) {
-		begin_without_honesty(doc);
+		begin_without_quality(doc);
 		new_line(doc, &out->json);
 		scry_json_key(&out->json, "notes");
 		scry_json_array_begin(&out->json);
@@ -335,7 +335,7 @@ static void json_section(struct scry_doc *doc)
 {
 	struct out_json *out = doc->renderer;
 
-	begin_without_honesty(doc);
+	begin_without_quality(doc);
 	if (out->in_rows)
 		new_line(doc, &out->json);
 	if (out->in_notes || out->in_rows)
@@ -444,7 +444,7 @@ static int json_end(struct scry_doc *doc)
 int scry_out_json_open(struct scry_doc *doc)
 {
 	static const struct scry_doc_ops ops = {
-		.quality = json_honesty,
+		.quality = json_quality,
 		.note = json_note,
 		.verdict = json_verdict,
 		.totals = json_totals,

@@ -44,7 +44,7 @@ struct speedscope {
 	bool is_short;
 };
 
-static void speedscope_honesty(struct scry_doc *doc, const struct scry_data_quality *quality)
+static void speedscope_quality(struct scry_doc *doc, const struct scry_data_quality *quality)
 {
 	struct speedscope *s = doc->renderer;
 
@@ -286,7 +286,7 @@ static int speedscope_end(struct scry_doc *doc)
 int scry_out_speedscope_open(struct scry_doc *doc)
 {
 	static const struct scry_doc_ops ops = {
-		.quality = speedscope_honesty,
+		.quality = speedscope_quality,
 		.note = speedscope_note,
 		.verdict = speedscope_verdict,
 		.totals = speedscope_totals,

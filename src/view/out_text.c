@@ -155,7 +155,7 @@ static void put_head(struct scry_doc *doc)
 	print_all(doc, &text->notes);
 }
 
-static void text_honesty(struct scry_doc *doc, const struct scry_data_quality *quality)
+static void text_quality(struct scry_doc *doc, const struct scry_data_quality *quality)
 {
 	/* of two recordings it is a command, and no view */
 	const char *view = strstr(doc->view, "_diff") ? "diff" : doc->view;
@@ -583,7 +583,7 @@ static int text_end(struct scry_doc *doc)
 int scry_out_text_open(struct scry_doc *doc)
 {
 	static const struct scry_doc_ops ops = {
-		.quality = text_honesty,
+		.quality = text_quality,
 		.note = text_note,
 		.verdict = text_verdict,
 		.totals = text_totals,

@@ -124,8 +124,8 @@ void scry_stack_sums_push(const struct scry_stack_sums *v, const struct scry_sta
 		 scry_cell_number(v->naming.agree)},
 		{"names_differ", "names told otherwise", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(v->naming.differ)},
-		{"frames_told", "frames that memory could not name any more", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->naming.reported)},
+		{"frames_reported", "frames that memory could not name any more", SCRY_CELL_COUNT,
+		 0, scry_cell_number(v->naming.reported)},
 	};
 	const struct scry_pair pauses[] = {
 		{"held_looks", "looks for which what ran was held", SCRY_CELL_COUNT, 0,

@@ -16,7 +16,7 @@ struct scry_syscall_side {
 	const char *name;	    /* of the recording */
 };
 
-#define SCRY_SYSCALL_DIFF_SCHEMA 1
+#define SCRY_SYSCALL_DIFF_SCHEMA 2
 
 /* By SITE or SYSCALL. 0 or -errno with a sentence; scry_doc_end stays the caller's. */
 int scry_view_syscall_diff(const struct scry_syscall_side sides[2],

@@ -124,7 +124,7 @@ typedef int scry_view_run(struct scry_reader *reader, const struct scry_view_opt
 struct scry_view {
 	const char *name, *of, *help; /* of: whose recordings it shows; NULL: any */
 	unsigned int schema;	      /* of its JSON: raised only when a key goes or changes */
-	bool is_stream;		      /* records as they come, honesty last */
+	bool is_stream;		      /* records as they come, data quality last */
 	scry_view_run *run;
 	unsigned int takes; /* options: view/takes.h */
 };

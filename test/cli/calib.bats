@@ -25,7 +25,7 @@ running() {
 # records PID: its objects, without an error.
 records() {
 	"$SCRY" objects -p "$1" -d 0.5s --top 0 -o "$T/o.json" --force
-	json_is "$T/o.json" 'r["totals"]["allocated"] > 0 && r["honesty"]["errors"] == 0'
+	json_is "$T/o.json" 'r["totals"]["allocated"] > 0 && r["data_quality"]["errors"] == 0'
 }
 
 layout_of() {
@@ -133,7 +133,7 @@ layout_of() {
 		# shellcheck disable=SC2016
 		unshare -m sh -c 'mount --rbind / "$0" && exec chroot "$0" "$@"' "$T/root" \
 			"$SCRY" objects --source $source --top 0 --force -o "$T/o.json" -- "$RUBY_FILE" -e '1000.times { Object.new }'
-		json_is "$T/o.json" 'r["totals"]["allocated"] >= 1000 && r["honesty"]["errors"] == 0'
+		json_is "$T/o.json" 'r["totals"]["allocated"] >= 1000 && r["data_quality"]["errors"] == 0'
 	done
 }
 
@@ -176,7 +176,7 @@ layout_of() {
 	run "$SCRY" objects --top 0 -o "$T/o.json" -- "$RUBY_FILE" --disable=gems -e "$count"
 	[ "$status" -eq 3 ]
 	[ "$(stat -c '%i %y' "$XDG_CACHE_HOME"/scry/layout-*)" = "$before" ]
-	json_is "$T/o.json" 'r["honesty"]["errors"] == 0 && r["rows"].any? { |x| x["class"] == "Object" && x["allocated"] == 20_000 }'
+	json_is "$T/o.json" 'r["data_quality"]["errors"] == 0 && r["rows"].any? { |x| x["class"] == "Object" && x["allocated"] == 20_000 }'
 }
 
 # The changed byte is of a physical address that nobody reads: loaded, and no part of the build-id.

@@ -26,9 +26,9 @@ known() {
 	"$RUBY" -rjson - "$@" <<'RUBY'
 threads, rounds, times = ARGV[0, 3].map(&:to_i)
 calls = File.foreach(ARGV[3]).map { |line| JSON.parse(line) }
-honesty = calls.pop["honesty"]
+data_quality = calls.pop["data_quality"]
 bad = []
-bad << honesty unless honesty["lost"].zero? && honesty["errors"].zero? && honesty["events"] == calls.size
+bad << data_quality unless data_quality["lost"].zero? && data_quality["errors"].zero? && data_quality["events"] == calls.size
 sums, inner = calls.partition { |c| c["function"] == "traced_sum" }
 want = (0...threads).flat_map { |t| (0...rounds).map { |i| [t, i, t ^ i] } }
 got = sums.group_by { |c| c["args"].first(3).map { |a| Integer(a) } }
@@ -198,10 +198,10 @@ RUBY
 	as_before "$pid" "$before" "after jumps and exceptions"
 	"$RUBY" -rjson - "$T/scry.out" "$T/returner.out" <<'RUBY'
 calls = File.foreach(ARGV[0]).map { |line| JSON.parse(line) }
-honesty = calls.pop["honesty"]
+data_quality = calls.pop["data_quality"]
 told = File.readlines(ARGV[1]).map(&:split).select { |f| f[0] == "count" }.to_h { |f| [f[1], f[2..].map(&:to_i)] }
 by = calls.group_by { |c| c["function"] }
-lost = honesty["lost"] # what signal handlers called that came while we were recording
+lost = data_quality["lost"] # what signal handlers called that came while we were recording
 bad = told.reject do |name, want|
   seen = [by[name].size, by[name].count { |c| c["state"] == "returned" }]
   name =~ /signal|outer|inner/ ? (want[0] - lost..want[0]).cover?(seen[0]) : seen == want
@@ -209,8 +209,8 @@ end
 bad.each { |name, want| puts "#{name}: told #{want}, seen #{by[name]&.map { |x| x["state"] }&.tally}" }
 left = by["ret_jump"].count { |c| c["state"] == "left" }
 puts "left #{left}" unless left == 99 / 3 * 11
-puts honesty unless honesty["errors"].zero?
-exit(bad.empty? && left == 99 / 3 * 11 && honesty["errors"].zero?)
+puts data_quality unless data_quality["errors"].zero?
+exit(bad.empty? && left == 99 / 3 * 11 && data_quality["errors"].zero?)
 RUBY
 	exec 8>&-
 	finish "$pid"
@@ -231,7 +231,7 @@ RUBY
 	# once at its start, then as it is told
 	json_is "$T/o.json" 'rows.find { |r| r["function"] == "throwing_storm" }.values_at("calls", "returned") == [4, 4]'
 	json_is "$T/o.json" 'rows.find { |r| r["function"] =~ /thrower/ }.values_at("calls", "returned") == [4 * 7450, 0]'
-	json_is "$T/o.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
+	json_is "$T/o.json" 'r["data_quality"]["lost"] == 0 && r["data_quality"]["errors"] == 0'
 }
 
 @test "front and keeper are killed: the program lives and computes right" {
@@ -309,7 +309,7 @@ os.killpg(other.pid, signal.SIGKILL)
 ' "$TARGETS/libwork.so" "$TARGETS/libthrowing.so"
 	"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
 	json_is "$T/o.json" 'rows.find { |r| r["function"] == "work_call" }["calls"] > 0'
-	json_is "$T/o.json" 'r["honesty"]["lost"] > 0' # those that were not followed
+	json_is "$T/o.json" 'r["data_quality"]["lost"] > 0' # those that were not followed
 }
 
 @test "a dry run says what would be changed" {

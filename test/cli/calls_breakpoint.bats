@@ -47,8 +47,8 @@ counts_are() {
 	  r = JSON.parse(File.read(ARGV[0]))
 	  want = $stdin.readlines.to_h { |l| [l.split[0], l.split[1].to_i] }
 	  got = r["rows"].to_h { |x| [x["function"], x["calls"]] }
-	  whole = r["honesty"].values_at("lost", "errors") == [0, 0]
-	  puts "want #{want}, got #{got}", r["honesty"] unless got == want && whole
+	  whole = r["data_quality"].values_at("lost", "errors") == [0, 0]
+	  puts "want #{want}, got #{got}", r["data_quality"] unless got == want && whole
 	  exit got == want && whole' "$file"
 }
 
@@ -69,14 +69,14 @@ handles_sigtrap() { # PID
 	ends_watch "$scry"
 	"$RUBY" -rjson - "$T/scry.out" <<'RUBY'
 calls = File.foreach(ARGV[0]).map { |line| JSON.parse(line) }
-honesty = calls.pop["honesty"]
+data_quality = calls.pop["data_quality"]
 sums, inner = calls.partition { |c| c["function"] == "traced_sum" }
 want = (0...16).flat_map { |t| (0...200).map { |i| [t, i, t ^ i, t * 1_000_003 + i * 7 + (t ^ i) - (i % 4 == 0 ? i : 0)] } }
 number = ->(v) { v.is_a?(String) ? [Integer(v)].pack("Q").unpack1("q") : v }
 got = sums.map { |c| c["args"].first(3).map { |a| Integer(a) } + [number[c["result"]]] }
-puts honesty, "sums #{sums.size} inner #{inner.size}"
+puts data_quality, "sums #{sums.size} inner #{inner.size}"
 exit got.sort == want.sort && inner.size == 16 * 50 && calls.all? { |c| c["state"] == "returned" } &&
-     honesty.values_at("lost", "errors") == [0, 0]
+     data_quality.values_at("lost", "errors") == [0, 0]
 RUBY
 	as_before "$pid" "$before" "after a trace by breakpoints"
 	go 2
@@ -116,13 +116,13 @@ RUBY
 	ends_watch "$scry"
 	"$RUBY" -rjson - "$T/scry.out" "$T/returner.out" <<'RUBY'
 calls = File.foreach(ARGV[0]).map { |line| JSON.parse(line) }
-honesty = calls.pop["honesty"]
+data_quality = calls.pop["data_quality"]
 told = File.readlines(ARGV[1]).map(&:split).select { |f| f[0] == "count" }.to_h { |f| [f[1], f[2..].map(&:to_i)] }
 by = calls.group_by { |c| c["function"] }
 bad = by.reject { |name, c| !told[name] || [c.size, c.count { |x| x["state"] == "returned" }] == told[name] }
 bad.each { |name, c| puts "#{name}: told #{told[name]}, seen #{c.map { |x| x["state"] }.tally}" }
-puts honesty
-exit by.size >= 7 && bad.empty? && honesty.values_at("lost", "errors") == [0, 0]
+puts data_quality
+exit by.size >= 7 && bad.empty? && data_quality.values_at("lost", "errors") == [0, 0]
 RUBY
 	exec 8>&-
 	finish "$pid"
@@ -154,8 +154,8 @@ RUBY
 	  r = JSON.parse(File.read(ARGV[0]))
 	  # two a signal; those of fork children are theirs, of vfork children the program uses itself
 	  least = 100 + 200 * 2 + 20 + 20 + 20 * 2 + 10 + 500 + 10
-	  puts r["honesty"], r["rows"]
-	  exit r["rows"][0]["calls"] >= least && r["honesty"].values_at("lost", "errors") == [0, 0] &&
+	  puts r["data_quality"], r["rows"]
+	  exit r["rows"][0]["calls"] >= least && r["data_quality"].values_at("lost", "errors") == [0, 0] &&
 	       r["notes"].any? { |n| n =~ /another program/ }' "$T/scry.out"
 	exec 8>&-
 	finish "$pid"
@@ -182,7 +182,7 @@ RUBY
 	[ "$(grep -c " right" "$T/out")" -ge 3 ]
 	in_file "^storm .* 0 wrong" "$T/out"
 	"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
-	json_is "$T/o.json" 'r["honesty"].values_at("lost", "errors") == [0, 0]'
+	json_is "$T/o.json" 'r["data_quality"].values_at("lost", "errors") == [0, 0]'
 	# 1 + 3, 1 + 2, 1 + 2; each of the churn; the storm's threads share what is open
 	json_is "$T/o.json" 'rows.sum { |x| x["calls"] } >= 10 + 20 + 4 * 10'
 }

@@ -14,13 +14,13 @@ lines_are() {
 	"$RUBY" -rjson - "$@" <<'RUBY'
 n = ARGV[0].to_i
 lines = File.foreach(ARGV[1]).grep(/^{/).map { |line| JSON.parse(line) }
-honesty = lines.pop["honesty"]
+data_quality = lines.pop["data_quality"]
 want = Hash.new(0)
 (0...n).each { |i| want[i] += i + (i % 4 == 1 ? 1 : 0) + (i % 4 == 2 ? 1 : 0) }
 want[0] += 1
 want.delete_if { |_, v| v.zero? }
 bad = []
-bad << honesty unless honesty.values_at("lost", "errors") == [0, 0]
+bad << data_quality unless data_quality.values_at("lost", "errors") == [0, 0]
 got = lines.map { |c| Integer(c["args"][0]) }.tally
 bad << [got.to_a - want.to_a, want.to_a - got.to_a] unless got == want
 bad << lines.reject { |c| c["result"] == Integer(c["args"][0]) && c["state"] == "returned" && c["function"] == "labs" }.first
@@ -40,7 +40,7 @@ RUBY
 	scry_ends 0 calls -f -c -x labs -o "$T/x.scry" -- "$TARGETS/target_family" "$n"
 	calls=$(awk '/^calls/ { print $2 }' "$T/scry.out")
 	"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
-	json_is "$T/o.json" "rows.map { |r| r['calls'] } == [$calls] && r['honesty']['lost'] == 0"
+	json_is "$T/o.json" "rows.map { |r| r['calls'] } == [$calls] && r['data_quality']['lost'] == 0"
 }
 
 @test "lines say whose they are" {
@@ -83,7 +83,7 @@ RUBY
 		return 1
 	}
 	as_before "$pid" "$before" "after its children were traced"
-	"$RUBY" -rjson -e 'l = File.foreach(ARGV[0]).map { |x| JSON.parse(x) }; h = l.pop["honesty"]
+	"$RUBY" -rjson -e 'l = File.foreach(ARGV[0]).map { |x| JSON.parse(x) }; h = l.pop["data_quality"]
 		pids = l.map { |c| c["pid"] }.uniq
 		puts pids.size, h.slice("lost", "errors")
 		exit pids.size >= 20 && h["errors"] == 0 && h["lost"] == 0' "$T/scry.out"

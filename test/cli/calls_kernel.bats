@@ -14,9 +14,9 @@ asked() {
 	"$RUBY" -rjson - "$@" <<'RUBY'
 threads, times, rounds = ARGV[0, 3].map(&:to_i)
 calls = File.foreach(ARGV[3]).grep(/^{/).map { |line| JSON.parse(line) }
-honesty = calls.pop["honesty"]
+data_quality = calls.pop["data_quality"]
 bad = []
-bad << honesty unless honesty.values_at("lost", "errors") == [0, 0]
+bad << data_quality unless data_quality.values_at("lost", "errors") == [0, 0]
 by = calls.group_by { |c| c["function"] }
 all = threads * times * rounds
 bad << by.transform_values(&:size) unless %w[getppid SYS_getppid SYS_lseek].all? { |f| by[f].to_a.size == all }
@@ -86,9 +86,9 @@ family() {
 	"$RUBY" -rjson - "$@" "$T/scry.out" <<'RUBY'
 children, times = ARGV[0, 2].map(&:to_i)
 calls = File.foreach(ARGV[2]).grep(/^{/).map { |line| JSON.parse(line) }
-honesty = calls.pop["honesty"]
+data_quality = calls.pop["data_quality"]
 bad = []
-bad << honesty unless honesty.values_at("lost", "errors") == [0, 0] && honesty["events"] == calls.size
+bad << data_quality unless data_quality.values_at("lost", "errors") == [0, 0] && data_quality["events"] == calls.size
 by = calls.group_by { |c| c["pid"] }.transform_values { |of| of.group_by { |c| c["function"] } }
 asked = by.values.map { |of| [of["getppid"].to_a.size, of["SYS_lseek"].to_a.size] }.reject { |n| n.max < times }.tally # the shell asks too
 bad << asked unless asked == { [times, times] => children + 1, [0, times] => children }

@@ -15,7 +15,7 @@ caller() {
 # sums_are FILE.scry WANT: calls of each function, a Ruby hash.
 sums_are() {
 	"$SCRY" report --view calls-sums --json "$1" >"$T/o.json"
-	json_is "$T/o.json" "r['honesty'].values_at('lost', 'errors') == [0, 0] && rows.to_h { |r| [r['function'], r['calls']] } == $2"
+	json_is "$T/o.json" "r['data_quality'].values_at('lost', 'errors') == [0, 0] && rows.to_h { |r| [r['function'], r['calls']] } == $2"
 }
 
 # counts WANT FUNCTION... -- CMD...: of a program that is started, its input $T/input.
@@ -203,12 +203,12 @@ RUBY
 	"$SCRY" report --json "$T/x.scry" >"$T/lines"
 	"$RUBY" -rjson - "$T/lines" <<'RUBY'
 calls = File.foreach(ARGV[0]).map { |line| JSON.parse(line) }
-honesty = calls.pop["honesty"]
+data_quality = calls.pop["data_quality"]
 yields, blocks = %w[rb_fiber_yield rb_block_call].map { |f| calls.select { |c| c["function"].start_with?(f) } }
 exit 0 if yields.empty? # this Ruby yields by a function without a name
-puts honesty, yields.size, calls.map { |c| c["state"] }.tally
+puts data_quality, yields.size, calls.map { |c| c["state"] }.tally
 # 20 fibers yield 1 + 2 + ... + 20 times; one that has not ended within each_slice is inside of rb_block_call
 inside = yields.count { |y| blocks.any? { |b| b["time_ns"] <= y["time_ns"] && y["time_ns"] <= b["time_ns"] + b["duration_ns"].to_i } }
-exit yields.size == 210 && inside == 210 && yields.all? { |c| c["state"] == "returned" } && honesty.values_at("lost", "errors") == [0, 0]
+exit yields.size == 210 && inside == 210 && yields.all? { |c| c["state"] == "returned" } && data_quality.values_at("lost", "errors") == [0, 0]
 RUBY
 }

@@ -86,7 +86,7 @@ sums() {
 	"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
 	# a keeper that comes late holds calls back, which is counted
 	json_is "$T/o.json" "rows.to_h { |r| [r['function'], r['calls']] }.values_at('dlclose', 'puts').then { |n|
-		r['honesty']['errors'] == 0 && (n == [15, 3] || r['honesty']['lost'] >= 18 - n.compact.sum) }"
+		r['data_quality']['errors'] == 0 && (n == [15, 3] || r['data_quality']['lost'] >= 18 - n.compact.sum) }"
 	as_before "$pid" "$before" "after all slots were changed"
 	exec 8>&-
 	finish "$pid"

@@ -20,7 +20,7 @@ is_short_but_whole() {
 	scry_ends 0 info "$file"
 	scry_ends 0 report "$file"
 	scry_ends 0 report "$file" --json
-	json_is "$T/scry.out" 'r["honesty"]["lost"] > 0 || r["honesty"]["torn"]'
+	json_is "$T/scry.out" 'r["data_quality"]["lost"] > 0 || r["data_quality"]["torn"]'
 	scry_ends 0 report "$file" --view events
 	[ "$(mappings "$ruby")" -le 3 ]
 	"$SCRY" undo -p "$ruby"
@@ -90,7 +90,7 @@ is_short_but_whole() {
 	cat "$T/err"
 	[ "$(stat -c %s "$T/max.scry")" -le 1048576 ]
 	scry_ends 0 report "$T/max.scry" --json
-	json_is "$T/scry.out" 'r["honesty"]["lost"] > 0'
+	json_is "$T/scry.out" 'r["data_quality"]["lost"] > 0'
 }
 
 # A program whose calls of malloc $1 has no room for: as much as fits is there, the rest is counted.
@@ -112,7 +112,7 @@ mallocs_are_cut() {
 	[ "$of" -gt 400000 ]
 	scry_ends 0 report "$file" --json
 	json_is "$T/scry.out" "r['functions'].sum { |f| f['calls'] } == $of - $unwritten"
-	json_is "$T/scry.out" "(0..100) === r['honesty']['lost'] - $unwritten"
+	json_is "$T/scry.out" "(0..100) === r['data_quality']['lost'] - $unwritten"
 	json_is "$T/scry.out" 'r["notes"][0].start_with?("the recording is cut")'
 	json_is "$T/scry.out" 'r["totals"]["verdict"] == "unknown"'
 }
@@ -131,13 +131,13 @@ mallocs_are_cut() {
 	cc -O1 -g -o "$T/big" "$T/big.c"
 	scry_ends 0 record --max-size 300k -e malloc,calls -x f -o "$T/max.scry" -- "$T/big"
 	scry_ends 0 report --section malloc --json "$T/max.scry"
-	json_is "$T/scry.out" '(120_000..120_100) === r["honesty"]["events"] &&
-	  (0..100) === r["honesty"]["lost"] + (r["functions"] || []).sum { |f| f["calls"] } - 120_000'
+	json_is "$T/scry.out" '(120_000..120_100) === r["data_quality"]["events"] &&
+	  (0..100) === r["data_quality"]["lost"] + (r["functions"] || []).sum { |f| f["calls"] } - 120_000'
 	scry_ends 0 report --section calls --json "$T/max.scry"
 	"$RUBY" -rjson -e '*calls, last = $stdin.each_line.map { |l| JSON.parse(l) }
-	  honesty = last["honesty"]
-	  puts calls.size, honesty
-	  exit (0..2000) === honesty["lost"] - 2 * (60_000 - calls.size) && honesty["watched_ns"] > 500_000_000' <"$T/scry.out"
+	  data_quality = last["data_quality"]
+	  puts calls.size, data_quality
+	  exit (0..2000) === data_quality["lost"] - 2 * (60_000 - calls.size) && data_quality["watched_ns"] > 500_000_000' <"$T/scry.out"
 }
 
 @test "calls of malloc beyond a full disk: scry has failed, and says how the program ended" {

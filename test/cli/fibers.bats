@@ -424,7 +424,7 @@ PY
 	/usr/bin/python3 -c 'import sys; sys.exit(sys.version_info >= (3, 12))' || frames=1
 	[ -n "${frames:-}" ] || [ "$(wc -l <"$T/copies")" = 12000 ]
 	json_is "$T/count.json" "r['totals']['copies'] == $(wc -l <"$T/copies") && rows.sum { |x| x['copies'] } == r['totals']['copies']"
-	json_is "$T/count.json" "rows.sum { |x| x['bytes'] } == r['totals']['bytes'] && r['honesty']['is_complete']"
+	json_is "$T/count.json" "rows.sum { |x| x['bytes'] } == r['totals']['bytes'] && r['data_quality']['is_complete']"
 }
 
 @test "gevent has greenlets" {

@@ -71,7 +71,7 @@ killed_in_storm() {
 		"$SCRY" objects -f -p "$PID" -d 500ms --force -o "$T/o.json"
 	done
 	wait_for 10 undone "$PID"
-	json_is "$T/o.json" 'r["honesty"]["errors"] == 0'
+	json_is "$T/o.json" 'r["data_quality"]["errors"] == 0'
 	kids_end_right "$PID"
 }
 

@@ -431,7 +431,7 @@ stand() {
 	sleep 3
 	kill -CONT "$keeper"
 	finish "$scry"
-	json_is "$T/o.json" 'r["honesty"]["lost"] > 0'
+	json_is "$T/o.json" 'r["data_quality"]["lost"] > 0'
 	json_is "$T/o.json" 'rows.any? { |x| x["file"].to_s.end_with?("counted.rb") && x["allocated"] > 1000 }'
 	"$SCRY" undo -p "$ruby"
 	kill -TERM "$ruby"

@@ -100,7 +100,7 @@ leaves() { # PID
 	row "$T/o.json" timed_cond "x['timed_out'] == 1 && x['function'] == 'pthread_cond_timedwait'"
 	# a million locks of a free mutex, a thousand of one whose word holds a ceiling, and 2,000 of one's own, are none
 	json_is "$T/o.json" "rows.none? { |x| %w[free_lock ceiling_lock].include?(x['symbol']) }"
-	json_is "$T/o.json" "r['honesty']['lost'] == 0 && r['honesty']['errors'] == 0 && r['totals']['verdict'] == 'waits'"
+	json_is "$T/o.json" "r['data_quality']['lost'] == 0 && r['data_quality']['errors'] == 0 && r['totals']['verdict'] == 'waits'"
 	json_is "$T/o.json" "rows.sum { |x| x['waits'] } == r['totals']['mutex_waits'] && r['totals']['mutex_open'] == 0"
 	# on a busy machine another lock may have been waited for longest
 	json_is "$T/o.json" "r['notes'][0].match?(/\A\d+ threads waited .* for the mutex #{rows.select { |x| x['kind'] =~ /mutex/ }.max_by { |x| x['total_ns'] }['symbol']} .* mostly in \w+.* while thread $pid had it/)"
@@ -132,7 +132,7 @@ leaves() { # PID
 @test "a program that is run by another one, which becomes it" {
 	"$SCRY" locks -o "$T/o.json" -- sh -c 'exec sh -c "exec \"$0\" hold 3 200"' "$TARGETS/target_contended" >"$T/contended.out" 3>&-
 	as_told "$T/o.json" hold queue_lock
-	json_is "$T/o.json" "r['honesty']['is_complete'] && r['honesty']['processes'].size == 3"
+	json_is "$T/o.json" "r['data_quality']['is_complete'] && r['data_quality']['processes'].size == 3"
 }
 
 @test "two processes in one report" {
@@ -162,7 +162,7 @@ leaves() { # PID
 	"$SCRY" locks --json -- "$TARGETS/target_contended" free 1000000 0 >"$T/both.out" 3>&-
 	grep -v "^pid\|^free" "$T/both.out" >"$T/o.json"
 	in_file "^free waits 0" "$T/both.out"
-	json_is "$T/o.json" "rows.empty? && r['conditions'].empty? && r['totals']['verdict'] == 'quiet' && r['honesty']['lost'] == 0"
+	json_is "$T/o.json" "rows.empty? && r['conditions'].empty? && r['totals']['verdict'] == 'quiet' && r['data_quality']['lost'] == 0"
 	json_is "$T/o.json" "r['notes'].include?('no thread began to wait for a mutex that another one had')"
 }
 

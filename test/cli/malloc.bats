@@ -261,7 +261,7 @@ PY
 	touch "$T/disk/go"
 	goes_far "$T/scry.out"
 	ends_recorded "$PID"
-	jq -e '.honesty | .lost == 0 and .errors == 0' "$T/report"
+	jq -e '.data_quality | .lost == 0 and .errors == 0' "$T/report"
 	jq -e '[.notes[] | select(test("^threads waited [1-9][0-9]* times? until their calls were taken"))] | length == 1' "$T/report" || { jq .notes "$T/report"; return 1; }
 	grep -qE " 0 ends of unknown blocks, 0 frees inserted, 0 calls recorded too late" "$T/scry.err"
 	for kind in malloc realloc; do # others call them too: libc for streams, the loader
@@ -281,14 +281,14 @@ PY
 	ends_recorded "$PID"
 	# or, where the machine is busy and a minute went by, that nothing was recorded from then on
 	jq -e '[.notes[] | select(test("held up for (up to .*threads that found no room waited|[0-9]+ s, and nothing was recorded)"))] | length == 1' "$T/report"
-	jq -e '.honesty.lost > 0' "$T/report"
+	jq -e '.data_quality.lost > 0' "$T/report"
 	grep -q "[0-9] calls are missing from the recording, which has [0-9]" "$T/scry.err"
 	"$SCRY" malloc replay "$T/x.scry" --runs 1 --with glibc,glibc:MALLOC_ARENA_MAX=1 >"$T/replay" 2>&1
 	grep -q "cannot tell: [0-9]* calls were lost when this was recorded" "$T/replay"
 	"$SCRY" malloc export "$T/x.scry" -o "$T/x.txt"
 	grep -q "^lost count=[1-9]" "$T/x.txt"
 	"$SCRY" malloc import "$T/x.txt" --force -o "$T/x.scry"
-	"$SCRY" report "$T/x.scry" --json | jq -e '.honesty.lost > 0'
+	"$SCRY" report "$T/x.scry" --json | jq -e '.data_quality.lost > 0'
 }
 
 # stops_keeper: $program is recorded by $scry, whose $keeper is stopped.
@@ -350,7 +350,7 @@ lease_ends() {
 	lost=$(sed -nE 's/.*held up for [0-9]* s, and nothing was recorded from then on: ([0-9]+) calls are missing at least.*/\1/p' "$T/scry.err")
 	[ "$lost" -ge 1 ] || { cat "$T/scry.err"; false; }
 	"$SCRY" report "$T/x.scry" --json >"$T/report"
-	jq -e --argjson lost "$lost" '.honesty | .lost == $lost and (.is_complete | not)' "$T/report"
+	jq -e --argjson lost "$lost" '.data_quality | .lost == $lost and (.is_complete | not)' "$T/report"
 	jq -e '[.notes[] | select(test("an unknown number of events lost: process [0-9]+: scry was held up"))] | length == 1' "$T/report"
 	"$SCRY" malloc export "$T/x.scry" -o "$T/x.txt"
 	"$SCRY" malloc import "$T/x.txt" --force -o "$T/x.scry"
@@ -528,7 +528,7 @@ caller_rows() {
 @test "how long a program that is started is held is a figure of its own, not its longest pause" {
 	records "" /bin/true
 	"$SCRY" report "$T/x.scry" --json >"$T/report"
-	jq -e '.honesty.held_at_start_us > 0 and .honesty.pause_max_us == 0' "$T/report"
+	jq -e '.data_quality.held_at_start_us > 0 and .data_quality.pause_max_us == 0' "$T/report"
 	"$SCRY" report "$T/x.scry" | grep -q "^scry malloc: .*, held .* before its first instruction"
 }
 

@@ -184,7 +184,7 @@ exported() {
 	parts >"$T/parts"
 	[ "$(grep -c "^150 calls 0 0$" "$T/parts")" -eq 10 ]
 	"$SCRY" report --json --top 0 "$T/x.scry" >"$T/o.json"
-	json_is "$T/o.json" 'r["honesty"]["is_complete"] && r["honesty"]["events"] == 1500'
+	json_is "$T/o.json" 'r["data_quality"]["is_complete"] && r["data_quality"]["events"] == 1500'
 	json_is "$T/o.json" 'r["processes"].sum { |p| p["calls"] } == 1500'
 }
 
@@ -194,8 +194,8 @@ exported() {
 	"$SCRY" report "$T/x.scry" >"$T/o.txt"
 	# children that end give their buffers back, but all live at once here
 	sed -n 2p "$T/o.txt" | grep -qx "incomplete: 36 processes missing"
-	json_is "$T/o.json" '!r["honesty"]["is_complete"] && r["honesty"]["missing_processes"] == 36'
-	json_is "$T/o.json" 'r["honesty"]["events"] == 64 * 150'
+	json_is "$T/o.json" '!r["data_quality"]["is_complete"] && r["data_quality"]["missing_processes"] == 36'
+	json_is "$T/o.json" 'r["data_quality"]["events"] == 64 * 150'
 	grep -q "36 fork children were not watched: all child buffers that there is room for were taken" "$T/o.txt"
 }
 
@@ -209,7 +209,7 @@ exported() {
 	local most other
 	"$SCRY" report "$T/x.scry" --json >"$T/report"
 	most=$(jq .totals.pid "$T/report")
-	other=$(jq -r '.honesty.processes[].pid' "$T/report" | grep -vx "$most" | head -1)
+	other=$(jq -r '.data_quality.processes[].pid' "$T/report" | grep -vx "$most" | head -1)
 	"$SCRY" report "$T/x.scry" | grep -q "not above: .* and 1[0-9] more; --pid PID shows another one"
 	[ "$("$SCRY" report "$T/x.scry" --pid "$other" --json | jq .totals.pid)" -eq "$other" ]
 	"$SCRY" malloc export "$T/x.scry" >"$T/text" 2>"$T/scry.err"

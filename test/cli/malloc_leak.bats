@@ -14,7 +14,7 @@ setup() {
 judged() {
 	"${RECORD[@]}" -q --force -o "$T/x.scry" -- "$TARGETS/target_malloc_leak" "$@" >"$T/known.out" 3>&-
 	"$SCRY" report "$T/x.scry" --json >"$T/report"
-	jq -c '.honesty, .totals, .notes' "$T/report" # shown when it is not as known
+	jq -c '.data_quality, .totals, .notes' "$T/report" # shown when it is not as known
 }
 
 # leaks: the report says so, and of whom; as fast as the program knows, within a fifth; its row is the first.

@@ -100,7 +100,7 @@ end" ]
 	touch "$T/disk/go"
 	goes_far "$T/scry.out"
 	ends_recorded "$PID"
-	jq -e '.honesty | .lost == 0 and .errors == 0' "$T/report"
+	jq -e '.data_quality | .lost == 0 and .errors == 0' "$T/report"
 	grep -qE " 0 ends of unknown blocks, 0 frees inserted, 0 calls recorded too late" "$T/scry.err"
 }
 
@@ -199,8 +199,8 @@ end" ]
 	scry_ends 0 malloc record --preload --force -o "$T/x.scry" -- "$DENY" "$kill" /bin/echo here
 	grep -qx here "$T/scry.out"
 	"$SCRY" report "$T/x.scry" --json >"$T/x.json"
-	[ "$(jq ".honesty.processes | length" "$T/x.json")" -ge 1 ]
-	[ "$(jq ".honesty.lost" "$T/x.json")" -eq 0 ]
+	[ "$(jq ".data_quality.processes | length" "$T/x.json")" -ge 1 ]
+	[ "$(jq ".data_quality.lost" "$T/x.json")" -eq 0 ]
 }
 
 @test "preload: lanes that nobody has taken do not keep it from its end" {

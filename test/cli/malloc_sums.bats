@@ -188,7 +188,7 @@ said() {
 	"$SCRY" malloc record -q --stack -o a.scry -- "$TARGETS/target_malloc_temporary" >/dev/null 3>&-
 	"$SCRY" malloc record -q --stack -o b.scry -- other/target_malloc_temporary 400 >/dev/null 3>&-
 	"$SCRY" diff a.scry b.scry --json >diff.json
-	jq -e '.schema == "scry.malloc_diff/1" and .honesty.events == .honesty_from.events + 801' diff.json # free(NULL) is a call too
+	jq -e '.schema == "scry.malloc_diff/2" and .data_quality.events == .data_quality_from.events + 801' diff.json # free(NULL) is a call too
 	jq -e '.totals | .allocated_growth == 401 and .temporary_growth == 400 and .peak_bytes_growth == 409600' diff.json
 	jq -e '[.rows[] | [.symbol, .allocated_growth, .temporary_growth, .peak_bytes_growth]] | sort ==
 		[["main", 1, 0, 409600], ["temporary", 400, 400, 0]]' diff.json

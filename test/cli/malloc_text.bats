@@ -24,7 +24,7 @@ setup() {
 	"$SCRY" malloc export "$T/b.scry" -o "$T/c.txt"
 	cmp "$T/b.txt" "$T/c.txt"
 	"$SCRY" report "$T/a.scry" | grep -F "parse+0x1c (libapp.so)"
-	"$SCRY" report "$T/a.scry" --json --at end | jq -e '.schema == "scry.malloc/2" and .honesty.events == 3 and .totals.peak_bytes == 48'
+	"$SCRY" report "$T/a.scry" --json --at end | jq -e '.schema == "scry.malloc/3" and .data_quality.events == 3 and .totals.peak_bytes == 48'
 	"$SCRY" info "$T/a.scry" | grep -F "malloc, packed"
 	"$SCRY" report "$T/a.scry" --at 1h | grep -F "note: the recording ends after "
 	[[ "$("$SCRY" report "$T/a.scry" --at 0)" != *"the recording ends after"* ]]
@@ -156,7 +156,7 @@ has_open() { # PID FOLDER: a file of it
 	"$SCRY" malloc import "$T/b.txt" -o "$T/b.scry"
 	"$SCRY" report "$T/b.scry" | grep -Fx "incomplete: losses unknown"
 	"$SCRY" report "$T/b.scry" | grep -F "end is torn"
-	"$SCRY" report "$T/b.scry" --json | jq -e '.honesty.is_complete == false'
+	"$SCRY" report "$T/b.scry" --json | jq -e '.data_quality.is_complete == false'
 	[ "$("$SCRY" malloc export "$T/b.scry" 2>"$T/err" | grep -c ^lost)" -eq 1 ]
 	[ ! -s "$T/err" ]
 }

@@ -181,7 +181,7 @@ calls_again() {
 
 @test "8 threads: every call, with what it points to" {
 	HOW="1 threads" shown -x "$ALL" --json
-	[ "$(tail -1 "$T/lines" | jq -c '.honesty | [.events, .lost, .errors]')" = "[43254,0,0]" ]
+	[ "$(tail -1 "$T/lines" | jq -c '.data_quality | [.events, .lost, .errors]')" = "[43254,0,0]" ]
 	jq -c 'select(.function) | [.function, .args, .result]' "$T/lines" | sort | uniq -c >"$T/kinds"
 	for kind in '["p_strings",["0x0",""],""]' '["p_texts",[["one","two"]],"one"]' '["p_named",[[3,[1,2,3],"three"]],3]' \
 		'["p_format",["%.3s|%*d|%o","abc",7,42,8],37]' '["p_out",[42,"result","in"],105]' '["p_big",[[1,2,3],9],[10,2,3]]'; do

@@ -46,7 +46,7 @@ seen() {
 # report NAME VIEW: as JSON, in $T/x.json; nothing was lost.
 report() {
 	"$SCRY" report "$T/$1.scry" --view "$2" --json >"$T/x.json"
-	json_is "$T/x.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
+	json_is "$T/x.json" 'r["data_quality"]["lost"] == 0 && r["data_quality"]["errors"] == 0'
 }
 
 # What each counts of malloc and free, in all and by the line that makes the strings. Not of other functions: a heap page
@@ -116,11 +116,11 @@ FUNCTIONS=(-x malloc -x free)
 patched() { # NAME VERB
 	if [ "$2" = log ]; then
 		"$SCRY" info "$T/$1.scry" --section log --json >"$T/x.json"
-		json_is "$T/x.json" 'r["honesty"].values_at("lost", "errors") == [0, 0]'
+		json_is "$T/x.json" 'r["data_quality"].values_at("lost", "errors") == [0, 0]'
 		"$SCRY" report "$T/$1.scry" --section log --json | grep -oE '"function": "(malloc|free)"' | sort | uniq -c
 	else
 		"$SCRY" report "$T/$1.scry" --section "$2" --json >"$T/x.json"
-		json_is "$T/x.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
+		json_is "$T/x.json" 'r["data_quality"]["lost"] == 0 && r["data_quality"]["errors"] == 0'
 		json "$T/x.json" 'rows.map { |x| "#{x["symbol"]} #{x["calls"]}" }.sort'
 	fi
 }
@@ -144,7 +144,7 @@ log gvl"
 # takes_of NAME: how often the one thread that works took the VM's lock.
 takes_of() {
 	"$SCRY" report "$T/$1.scry" --section gvl --json >"$T/x.json"
-	json_is "$T/x.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
+	json_is "$T/x.json" 'r["data_quality"]["lost"] == 0 && r["data_quality"]["errors"] == 0'
 	json "$T/x.json" 'r["threads"].map { |t| t["takes"] }.max'
 }
 
@@ -153,11 +153,11 @@ takes_of() {
 	"$SCRY" record -e objects,gvl -o "$T/a.scry" -- "$RUBY" -e "$loop"
 	"$SCRY" record -e gvl,malloc -o "$T/b.scry" -- "$RUBY" -e "$loop"
 	"$SCRY" diff "$T/a.scry" "$T/a.scry" --json >"$T/x.json"
-	json_is "$T/x.json" 'r["schema"] == "scry.diff/2"'
+	json_is "$T/x.json" 'r["schema"] == "scry.diff/3"'
 	"$SCRY" diff "$T/a.scry" "$T/a.scry" --section gvl --json >"$T/x.json"
-	json_is "$T/x.json" 'r["schema"] == "scry.gvl_diff/1" && r["totals"]["changed"] == 0 && r["totals"]["waits_before"] == r["totals"]["waits_after"]'
+	json_is "$T/x.json" 'r["schema"] == "scry.gvl_diff/2" && r["totals"]["changed"] == 0 && r["totals"]["waits_before"] == r["totals"]["waits_after"]'
 	"$SCRY" diff "$T/a.scry" "$T/b.scry" --json >"$T/x.json"
-	json_is "$T/x.json" 'r["schema"] == "scry.gvl_diff/1"'
+	json_is "$T/x.json" 'r["schema"] == "scry.gvl_diff/2"'
 	scry_ends 1 diff "$T/a.scry" "$T/b.scry" --section objects
 	says "objects was not recorded"
 	scry_ends 1 diff "$T/a.scry" "$T/b.scry" --section malloc
@@ -202,7 +202,7 @@ takes_of() {
 		"$SCRY" report "$T/x.scry" --section gvl --json >"$T/gvl.json"
 		held=$(sed -n 's/^held //p' "$T/share.out" | tail -1)
 		# between two looks at its clock it may also have waited for it
-		json_is "$T/gvl.json" 'r["honesty"].values_at("lost", "errors") == [0, 0] &&
+		json_is "$T/gvl.json" 'r["data_quality"].values_at("lost", "errors") == [0, 0] &&
 			r["threads"].max_by { |t| t["held_ns"] }.then { |t|
 				t["name"] == "hog" && t["held_ns"] < 1.2 * '"$held"' &&
 					t.values_at("held_ns", "wanted_ns", "granted_ns").sum > 0.98 * '"$held"' }'
@@ -318,9 +318,9 @@ PY
 	"$SCRY" report "$T/x.scry" --view malloc >"$T/report"
 	[ "$(grep -c '^scry ' "$T/report")" -eq 1 ]
 	no grep -q "followed" "$T/report"
-	"$SCRY" report "$T/x.scry" --section calls >"$T/report" 2>"$T/honesty"
+	"$SCRY" report "$T/x.scry" --section calls >"$T/report" 2>"$T/data_quality"
 	grep -q "^malloc(" "$T/report"
-	grep -q "^scry calls: " "$T/honesty"
+	grep -q "^scry calls: " "$T/data_quality"
 	scry_ends 1 report "$T/x.scry" --json
 	says "2 instruments have recorded.*--section"
 	scry_ends 1 report "$T/x.scry" --view objects
@@ -386,7 +386,7 @@ PY
 @test "--pid shows the sections in which the process is, and says in which it is not" {
 	scry_ends 0 record -f -e objects,malloc -q --force -o "$T/x.scry" -- bash -c "$RUBY --disable-gems -e 'Object.new'; true"
 	"$SCRY" info "$T/x.scry" --section malloc --json >"$T/x.json"
-	"$SCRY" report "$T/x.scry" --pid "$(json "$T/x.json" 'r["honesty"]["processes"][0]["pid"]')" >"$T/out"
+	"$SCRY" report "$T/x.scry" --pid "$(json "$T/x.json" 'r["data_quality"]["processes"][0]["pid"]')" >"$T/out"
 	grep -q "^note: process [0-9]* is not in the section of objects" "$T/out"
 	grep -q "^scry malloc: " "$T/out"
 	no grep -q "^scry objects: " "$T/out"

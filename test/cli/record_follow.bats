@@ -31,12 +31,12 @@ are_known() { # of each section: five processes that live
 	local section
 	for section in $("$SCRY" info "$1" 2>/dev/null | sed -n 's/^ *\([a-z]*\)  instrument.*/\1/p'); do
 		"$SCRY" info "$1" --section "$section" --json >"$T/known.json" 2>/dev/null || return 1
-		json "$T/known.json" 'r["honesty"]["processes"].size >= 5' | grep -qx true || return 1
+		json "$T/known.json" 'r["data_quality"]["processes"].size >= 5' | grep -qx true || return 1
 	done
 }
 
 clean() { # FILE
-	json_is "$1" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
+	json_is "$1" 'r["data_quality"]["lost"] == 0 && r["data_quality"]["errors"] == 0'
 }
 
 # What each process called, a line for each program that it ran. With objects only where no Ruby starts: what scry puts
@@ -98,8 +98,8 @@ same() { # WHAT ALONE TOGETHER
 	same malloc "$blocks" "$(blocks_of all)"
 	same calls "$calls" "$(calls_of all)"
 	"$SCRY" report "$T/all.scry" --section gvl --json >"$T/x.json"
-	json_is "$T/x.json" 'r["honesty"]["errors"] == 0 && r["threads"].sum { |t| t["takes"] } > 0 && r["honesty"]["processes"].size >= 5 &&
-		r["honesty"]["processes"].none? { |x| x["exe"].to_s.end_with?("/cat") }'
+	json_is "$T/x.json" 'r["data_quality"]["errors"] == 0 && r["threads"].sum { |t| t["takes"] } > 0 && r["data_quality"]["processes"].size >= 5 &&
+		r["data_quality"]["processes"].none? { |x| x["exe"].to_s.end_with?("/cat") }'
 	"$SCRY" report "$T/all.scry" --section malloc --json >"$T/x.json"
 	json_is "$T/x.json" 'r["processes"].any? { |x| x["exe"].to_s.end_with?("/cat") }'
 }
@@ -145,7 +145,7 @@ is_left() { # a Ruby that sleeps has its agent still, without effect
 	scry_ends 0 record -f -e objects,malloc,calls,gvl "${FUNCTIONS[@]}" -d 2s --max-pause 2s --force -o "$T/x.scry" -p "$PID"
 	for section in objects malloc calls gvl; do
 		"$SCRY" info "$T/x.scry" --section "$section" --json >"$T/x.json"
-		json_is "$T/x.json" 'r["honesty"]["processes"].map { |x| x["pid"] }.uniq.size == 5 && r["honesty"]["errors"] == 0'
+		json_is "$T/x.json" 'r["data_quality"]["processes"].map { |x| x["pid"] }.uniq.size == 5 && r["data_quality"]["errors"] == 0'
 	done
 	for pid in "${all[@]}"; do text_is "$pid" "$(cat "$T/text.$pid")"; done
 	as_nothing_left "${all[@]}"

@@ -69,8 +69,8 @@ sound() {
 	make_recording 60000 1 3000 0 0 200000 1
 	sound
 	replay --runs 1 --verify --with "$WITH"
-	is '.schema == "scry.malloc-replay/1"'
-	is '.totals.calls == 60000 and .honesty.events == 60000'
+	is '.schema == "scry.malloc-replay/2"'
+	is '.totals.calls == 60000 and .data_quality.events == 60000'
 	is ".totals.live_end_bytes == $BYTES"
 	is '[.notes[] | select(test("verified, no block was wrong"))] | length >= 1'
 	is '[.rows[] | select(.kind == "all") | .failed] | add == 0'
@@ -194,7 +194,7 @@ sound() {
 	head -c $(($(stat -c %s "$T/a.scry") - 100)) "$T/a.scry" >"$T/b.scry"
 	mv "$T/b.scry" "$T/a.scry"
 	if replay --runs 1 --with glibc; then
-		is '.honesty.torn_bytes > 0'
+		is '.data_quality.torn_bytes > 0'
 	else
 		grep -q "no call of a malloc function" "$T/a.err"
 	fi

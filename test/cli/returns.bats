@@ -325,10 +325,10 @@ calls = File.readlines(ARGV[0]).map { |line| JSON.parse(line) }
 report = calls.pop
 told = File.readlines(ARGV[1]).map(&:split).select { |f| f[0] == "count" }.to_h { |f| [f[1], f[2].to_i] }
 logged = calls.map { |c| c["function"] }.tally
-lost = report["honesty"]["lost"] # of signal handlers that came while a record was written: counted, each of them
+lost = report["data_quality"]["lost"] # of signal handlers that came while a record was written: counted, each of them
 abort "told #{told}, logged #{logged}, lost #{lost}" unless told.slice(*logged.keys).values.sum == calls.size + lost && lost * 10 < calls.size
 abort "others than those of signals" unless %w[ret_deep ret_fiber ret_cancel].all? { |name| logged[name] == told[name] }
-abort "events" unless report["honesty"]["events"] == calls.size
+abort "events" unless report["data_quality"]["events"] == calls.size
 abort "not in order" unless calls.each_cons(2).all? { |a, b| a["time_ns"] <= b["time_ns"] }
 # before the signals: outer 0, inner 0, outer 1, inner 1, ...
 nest = calls.first(20_000).select { |c| c["function"].match?(/outer|inner/) }.map { |c| [c["function"], c["arg1"].to_i(16)] }
@@ -345,8 +345,8 @@ RUBY
 	scry_ends 0 patch log work_fold busy_six -p "$pid" -d 0.1 --args 6 --force -o "$T/o.json"
 	"$RUBY" -rjson - "$T/o.json" <<'RUBY'
 calls = File.readlines(ARGV[0]).map { |line| JSON.parse(line) }
-honesty = calls.pop["honesty"]
-abort honesty.to_s unless honesty["events"] == calls.size && calls.size > 1000 && honesty["errors"] == 0
+data_quality = calls.pop["data_quality"]
+abort data_quality.to_s unless data_quality["events"] == calls.size && calls.size > 1000 && data_quality["errors"] == 0
 abort "arguments" unless calls.all? { |c| c.key?("arg6") && (c["function"] == "work_fold" || c["arg4"] == "0x3") }
 abort "threads" unless calls.map { |c| c["tid"] }.uniq.size > 1
 RUBY

@@ -52,8 +52,8 @@ boxed() {
 	for how in none prctl syscall-all bare-all; do
 		boxed "$how" malloc record --stack=8 --force -o "$T/m.scry"
 		"$SCRY" report "$T/m.scry" --json >"$T/m.json"
-		jq -e '.honesty.lost == 0 and .totals.allocated >= 60000 and .totals.threads == 3' "$T/m.json" || {
-			jq -c "\"$how\", .honesty, .notes, .totals" "$T/m.json"
+		jq -e '.data_quality.lost == 0 and .totals.allocated >= 60000 and .totals.threads == 3' "$T/m.json" || {
+			jq -c "\"$how\", .data_quality, .notes, .totals" "$T/m.json"
 			return 1
 		}
 		[ "$how" = none ] || jq -e '.notes[] | select(test("put itself under seccomp"))' "$T/m.json"

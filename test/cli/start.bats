@@ -19,7 +19,7 @@ watch() {
 }
 
 is_right() {
-	json_is "$T/o.json" 'r["honesty"]["is_complete"] && r["honesty"]["errors"] == 0 &&
+	json_is "$T/o.json" 'r["data_quality"]["is_complete"] && r["data_quality"]["errors"] == 0 &&
 		r["rows"].any? { |x| x["class"] == "Object" && x["line"] == 1 && x["allocated"] == 20_000 }'
 }
 
@@ -27,7 +27,7 @@ is_right() {
 is_refused() {
 	json_is "$T/o.json" 'refused = r["notes"].any? { |n| n =~ /the watch was refused, nothing is counted: the learned layout does not fit/ }
 		ended = r["notes"].any? { |n| n =~ /ended before its layout, .*could be validated on it: nothing is counted; the next run learns it anew/ }
-		!r["honesty"]["is_complete"] && r["totals"]["allocated"] == 0 && (ended || refused && r["honesty"]["errors"] > 0)'
+		!r["data_quality"]["is_complete"] && r["totals"]["allocated"] == 0 && (ended || refused && r["data_quality"]["errors"] > 0)'
 }
 
 entry() { echo "$XDG_CACHE_HOME"/scry/layout-*; }
@@ -101,29 +101,29 @@ entry() { echo "$XDG_CACHE_HOME"/scry/layout-*; }
 	grep -q "losses unknown" "$T/out"
 	grep -q "until its loader was done, when -S began" "$T/out"
 	"$SCRY" calls -L -S --json -- true | tail -1 >"$T/o.json"
-	json_is "$T/o.json" '!r["honesty"]["is_complete"]'
+	json_is "$T/o.json" '!r["data_quality"]["is_complete"]'
 }
 
 @test "a started program that becomes another one by exec: what that does is said to be missing" {
 	local again='Object.new; exec("sleep", "0.5")'
 	"$SCRY" objects -o "$T/o.json" -- "$RUBY" --disable-gems -e "$again" >"$T/out" 2>&1
-	json_is "$T/o.json" '!r["honesty"]["is_complete"] && r["notes"].any? { |n| n =~ /ran another program .exec. after \d+ ms, which is not followed; fix: -f/ }'
+	json_is "$T/o.json" '!r["data_quality"]["is_complete"] && r["notes"].any? { |n| n =~ /ran another program .exec. after \d+ ms, which is not followed; fix: -f/ }'
 	"$SCRY" patch count malloc -o "$T/c.json" -- "$RUBY" --disable-gems -e "$again" >"$T/out" 2>&1
-	json_is "$T/c.json" '!r["honesty"]["is_complete"] && r["notes"].any? { |n| n =~ /ran another program .exec. after \d+ ms, which is not followed$/ }'
+	json_is "$T/c.json" '!r["data_quality"]["is_complete"] && r["notes"].any? { |n| n =~ /ran another program .exec. after \d+ ms, which is not followed$/ }'
 }
 
 @test "what a started program does as another one, before scry looks, is said to be missing in each section" {
 	local name
 	"$SCRY" patch count malloc -o "$T/count.json" -- bash -c 'exec true' >"$T/out" 2>&1
-	json_is "$T/count.json" '!r["honesty"]["is_complete"] && r["notes"].any? { |n| n =~ /ran another program .exec. shortly before it ended|ran another program .exec. after/ }'
+	json_is "$T/count.json" '!r["data_quality"]["is_complete"] && r["notes"].any? { |n| n =~ /ran another program .exec. shortly before it ended|ran another program .exec. after/ }'
 	"$SCRY" record -e malloc,count -x malloc -o "$T/two.scry" -- bash -c 'exec true' >"$T/out" 2>&1
 	for name in malloc count; do
 		"$SCRY" report "$T/two.scry" --section "$name" --json >"$T/x.json"
-		json_is "$T/x.json" '!r["honesty"]["is_complete"] && r["notes"].one? { |n| n =~ /^process \d+ ran another program .exec./ }'
+		json_is "$T/x.json" '!r["data_quality"]["is_complete"] && r["notes"].one? { |n| n =~ /^process \d+ ran another program .exec./ }'
 	done
 }
 
 @test "-d of a started program begins when it does, however long its Ruby is learned" {
 	SCRY_NO_CACHE=1 "$SCRY" objects -d 300ms -o "$T/o.json" -- "$RUBY" --disable-gems -e 't = Time.now; Object.new while Time.now - t < 2' >"$T/out" 2>&1
-	json_is "$T/o.json" 'w = r["honesty"]["watched_ns"]; w >= 290_000_000 && r["totals"]["allocated"] > 1000'
+	json_is "$T/o.json" 'w = r["data_quality"]["watched_ns"]; w >= 290_000_000 && r["totals"]["allocated"] > 1000'
 }

@@ -96,7 +96,7 @@ row() { # FILE FUNCTION EXPRESSION in x
 	row "$T/ring.json" getcontext "x['count'] == 6 && x['verdict'].nil?"
 	json_is "$T/ring.json" "(v = r['verdicts']).size == 1 && v[0].values_at('pattern', 'grade', 'count') == ['mask', 'proven', $switches] && v[0]['from'].include?('swapcontext')"
 	json_is "$T/ring.json" "$switches - 1 <= r['verdicts'][0]['of'] && r['notes'][0].match?(/signal mask that was already in force.*swapcontext.*fix: /)"
-	json_is "$T/ring.json" 'r["schema"] == "scry.syscalls/2" && r["totals"]["calls"] == rows.sum { |x| x["count"] }'
+	json_is "$T/ring.json" 'r["schema"] == "scry.syscalls/3" && r["totals"]["calls"] == rows.sum { |x| x["count"] }'
 }
 
 @test "each kind of call: how many, from which instruction, with which errors, and what was in vain" {
@@ -293,9 +293,9 @@ row() { # FILE FUNCTION EXPRESSION in x
 		row "$T/o.json" call_getppid 'x["count"] == 10'
 		if [ "$how" ]; then
 			as_told "$T/o.json"
-			json_is "$T/o.json" 'r["honesty"]["processes"].size == 4'
+			json_is "$T/o.json" 'r["data_quality"]["processes"].size == 4'
 		else
-			json_is "$T/o.json" 'rows.none? { |x| x["symbol"] == "call_children" } && r["honesty"]["processes"].size == 1'
+			json_is "$T/o.json" 'rows.none? { |x| x["symbol"] == "call_children" } && r["data_quality"]["processes"].size == 1'
 		fi
 	done
 }
@@ -629,7 +629,7 @@ skips() {
 	finish "$parent"
 	finish "$scry"
 	as_told "$T/o.json"
-	json_is "$T/o.json" "r['honesty']['processes'].map { |x| x['pid'] } == [$parent, $(sed -n 's/^pid //p' "$T/caller.out")]"
+	json_is "$T/o.json" "r['data_quality']['processes'].map { |x| x['pid'] } == [$parent, $(sed -n 's/^pid //p' "$T/caller.out")]"
 }
 
 @test "a process whose first thread has ended: its other threads, with names and callers" {
@@ -637,7 +637,7 @@ skips() {
 	kill -USR1 "$PID"
 	wait_for 10 grep -q "^State:.*Z" "/proc/$PID/status"
 	scry_ends 0 syscalls -p "$PID" -d 1s --json
-	json_is "$T/scry.out" 'r["totals"]["samples"] > 50 && r["honesty"]["processes"].map { |x| x["exe"] } == ["'"$TARGETS"'/target_odd"]'
+	json_is "$T/scry.out" 'r["totals"]["samples"] > 50 && r["data_quality"]["processes"].map { |x| x["exe"] } == ["'"$TARGETS"'/target_odd"]'
 	scry_ends 0 syscalls -p "$PID" -d 1s --exact --json
 	json_is "$T/scry.out" '!rows.select { |y| y["module"] =~ /libc/ && y["symbol"] && y["caller"] && y["count"] > 0 }.empty? && r["totals"]["images_not_looked_at"] == 0'
 	goes_on "$T/odd.out"
@@ -667,7 +667,7 @@ skips() {
 	exec 8>&-
 	finish "$outer"
 	as_told "$T/o.json"
-	json_is "$T/o.json" "r['honesty']['processes'][0]['pid'] == $pid"
+	json_is "$T/o.json" "r['data_quality']['processes'][0]['pid'] == $pid"
 
 	status=0
 	unshare -fp --mount-proc "$SCRY" syscalls -f --exact --by thread -o "$T/i.json" -- "$TARGETS/target_syscaller" children=100 threads=100 sleep=40 >"$T/caller.out" || status=$?
@@ -690,7 +690,7 @@ skips() {
 	leaves "$pid"
 	# Its call has not returned.
 	json_is "$T/o.json" "rows.map { |x| x['pid'] } == [$pid] && rows[0]['count'] > 1000"
-	json_is "$T/o.json" "r['honesty']['processes'].map { |x| x['pid'] } == [$pid, $sleeper]"
+	json_is "$T/o.json" "r['data_quality']['processes'].map { |x| x['pid'] } == [$pid, $sleeper]"
 }
 
 @test "what makes no sense together is refused before anything runs" {

@@ -21,10 +21,10 @@ fills() {
 	json_is "$T/full.json" "(x = rows.find { |y| y['name'] == 'getppid' }['count'] + r['totals']['calls_in_no_row']) >= $calls && rows.sum { |y| y['count'] } + r['totals']['calls_in_no_row'] == r['totals']['calls'] && x < $calls + 50"
 	# As many as there is room for, less those of the loader and of libc.
 	json_is "$T/full.json" "(x = r['totals']['calls_in_no_row']) >= 2 * ($places - $most) && x <= 2 * ($places - $most) + 200"
-	json_is "$T/full.json" 'r["honesty"]["is_complete"] == false && r["honesty"]["lost"] == r["totals"]["calls_in_no_row"] && r["notes"].any? { |x| x =~ /^#{r["totals"]["calls_in_no_row"]} of #{r["totals"]["calls"]} calls are in no row/ }'
+	json_is "$T/full.json" 'r["data_quality"]["is_complete"] == false && r["data_quality"]["lost"] == r["totals"]["calls_in_no_row"] && r["notes"].any? { |x| x =~ /^#{r["totals"]["calls_in_no_row"]} of #{r["totals"]["calls"]} calls are in no row/ }'
 	json_is "$T/full.json" 'rows.sum { |x| x["samples"] } + r["totals"]["samples_in_no_row"] == r["totals"]["samples_in_calls"]'
 	"$SCRY" report --by syscall "$T/full.scry" >"$T/full.txt" 2>&1
-	sed -n 2p "$T/full.txt" | grep -E "^incomplete: $(sed ':a;s/\B[0-9]\{3\}\>/,&/;ta' <<<"$(json "$T/full.json" 'r["honesty"]["lost"]')") events lost"
+	sed -n 2p "$T/full.txt" | grep -E "^incomplete: $(sed ':a;s/\B[0-9]\{3\}\>/,&/;ta' <<<"$(json "$T/full.json" 'r["data_quality"]["lost"]')") events lost"
 }
 
 @test "more places than the kernel's table has room for: each call is in a row, or counted as in none" {

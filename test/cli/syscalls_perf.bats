@@ -101,11 +101,11 @@ for i in range(2000): os.stat("/"); os.getppid(); os.close(os.open("/", 0)); os.
 	json_is "$T/s.json" '(1..3).all? { |n| rows.any? { |x| x["thread"] == "caller #{n * 150000}" } } && rows.map { |x| x["pid"] }.uniq.size == 1'
 	sampled -f --by thread -- "$TARGETS/target_syscaller" children=150000
 	# The parent waits for them.
-	json_is "$T/s.json" 'rows.map { |x| x["pid"] }.uniq.size >= 3 && r["honesty"]["processes"].size == 4'
+	json_is "$T/s.json" 'rows.map { |x| x["pid"] }.uniq.size >= 3 && r["data_quality"]["processes"].size == 4'
 	sampled -- "$TARGETS/target_syscaller" children=150000
 	json_is "$T/s.json" 'rows.none? { |x| x["symbol"] == "call_children" } && r["notes"].any? { |x| x =~ /3 child processes were not watched/ }'
 	sampled -- sh -c "exec '$TARGETS/target_ring' 200000"
-	json_is "$T/s.json" 'rows[0]["symbol"] == "swapcontext" && r["honesty"]["processes"].map { |x| x["exe"] } == ["'"$TARGETS"'/target_ring"]'
+	json_is "$T/s.json" 'rows[0]["symbol"] == "swapcontext" && r["data_quality"]["processes"].map { |x| x["exe"] } == ["'"$TARGETS"'/target_ring"]'
 }
 
 @test "-p of a process that runs, with its threads and children; it goes on, and is as it was" {

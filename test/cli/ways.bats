@@ -128,5 +128,5 @@ shaped() {
 	printf 'long labs(long); long other(long a); long other(long a) { return labs(a) + 1; }\n' >"$T/other.c"
 	cc -fno-builtin -shared -fPIC -Wl,-z,lazy -o "$T/other.so" "$T/other.c"
 	LD_PRELOAD="$T/other.so" scry_ends 0 patch count labs@libc.so.6 --via=got -o "$T/o.json" -- "$TARGETS/target_taken" 50
-	json_is "$T/o.json" 'rows.sum { |row| row["calls"] } == 0 && !r["honesty"]["is_complete"] && r["notes"].any? { |n| n =~ /calls of labs in .* through 1 GOT slot are not counted/ }'
+	json_is "$T/o.json" 'rows.sum { |row| row["calls"] } == 0 && !r["data_quality"]["is_complete"] && r["notes"].any? { |n| n =~ /calls of labs in .* through 1 GOT slot are not counted/ }'
 }

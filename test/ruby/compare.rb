@@ -66,8 +66,8 @@ end
 # Rows of one report as {[file, line, class] => count}, only the script's own files.
 def counts(path, script, what = 'allocated')
   report = JSON.parse(File.read(path))
-  honesty = report['honesty'] || {}
-  %w[lost errors].each { |k| abort "#{path}: #{k} is #{honesty[k]}, the counts prove nothing" if honesty[k].to_i != 0 }
+  data_quality = report['data_quality'] || {}
+  %w[lost errors].each { |k| abort "#{path}: #{k} is #{data_quality[k]}, the counts prove nothing" if data_quality[k].to_i != 0 }
   report.fetch('rows').each_with_object(Hash.new(0)) do |row, sum|
     next unless script.files.include?(row['file']) && row['line'].to_i.positive?
 

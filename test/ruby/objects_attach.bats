@@ -39,13 +39,13 @@ serve() {
 	# Not more than the program made in its whole life; and each line as often as the round says.
 	# The first and the last round may be cut in two; what a busy machine loses of millions a second is counted.
 	[ "$point" -le "$rounds" ]
-	lost="$(json "$T/o.json" 'r["honesty"]["lost"]')"
+	lost="$(json "$T/o.json" 'r["data_quality"]["lost"]')"
 	json_is "$T/o.json" "(($(row counted.rb 12 Point)) - $point).abs <= 2 + $lost"
 	json_is "$T/o.json" "(($(row counted.rb 13 Array)) - $point).abs <= 2 + $lost"
 	json_is "$T/o.json" "(($(row counted.rb 14 Hash)) - $point).abs <= 2 + $lost"
 	json_is "$T/o.json" "(($(row counted.rb 15 String)) - 3 * $point).abs <= 4 + 3 * $lost"
 	json_is "$T/o.json" "(($(row counted.rb 16 Array)) - 2 * $point).abs <= 4 + 2 * $lost"
-	json_is "$T/o.json" 'r["honesty"]["errors"] == 0'
+	json_is "$T/o.json" 'r["data_quality"]["errors"] == 0'
 	json_is "$T/o.json" 'rows.all? { |x| x["pid"] == '"$PID"' }'
 }
 
@@ -100,7 +100,7 @@ serve() {
 	json_is "$T/o.json" "($(row config.ru "$item" String)) > 1000"
 	json_is "$T/o.json" "($(row config.ru "$item" Array)) > 50"
 	json_is "$T/o.json" 'rows.any? { |x| x["file"].to_s.include?("/puma/") }'
-	json_is "$T/o.json" 'r["honesty"]["errors"] == 0'
+	json_is "$T/o.json" 'r["data_quality"]["errors"] == 0'
 	kill -0 "$PUMA"
 	[ "$(mappings "$PUMA")" -le 1 ]
 }
@@ -158,7 +158,7 @@ RUBY
 	wait_for 10 in_file up "$T/turns.out"
 	for i in 1 2 3 4 5; do
 		"$SCRY" objects -p "$PID" -d 0.6 -o "$T/o$i.json"
-		json_is "$T/o$i.json" 'r["honesty"]["events"] > 1000'
+		json_is "$T/o$i.json" 'r["data_quality"]["events"] > 1000'
 	done
 	kill -TERM "$PID"
 	finish "$PID"
@@ -193,7 +193,7 @@ RUBY
 	wait_for 10 in_file "^pid" "$T/threads.out"
 	"$SCRY" objects -p "$PID" -d 2s --top 0 -o "$T/o.json"
 	json_is "$T/o.json" "($(row threads.rb 4 Object)) > 1000"
-	json_is "$T/o.json" 'r["honesty"]["errors"] == 0 || r["honesty"]["lost"] > 0' # what is lost cannot be told of later
+	json_is "$T/o.json" 'r["data_quality"]["errors"] == 0 || r["data_quality"]["lost"] > 0' # what is lost cannot be told of later
 }
 
 @test "a program that makes a ractor while it is watched lives on" {

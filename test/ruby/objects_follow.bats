@@ -28,7 +28,7 @@ pids() {
 
 # Nothing was lost, and no child went by.
 whole() {
-	json_is "$T/o.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
+	json_is "$T/o.json" 'r["data_quality"]["lost"] == 0 && r["data_quality"]["errors"] == 0'
 	json_is "$T/o.json" '(r["notes"] || []).none? { |n| n =~ /not watched|not followed|could not be/ }'
 }
 
@@ -62,12 +62,12 @@ whole() {
 	for parallel in 1 8 40; do
 		follow "$RUBY" "$HERE/programs/storm.rb" 2000 "$parallel"
 		grep -q "^children 2000 wrong 0$" "$T/out"
-		json_is "$T/o.json" 'r["honesty"]["errors"] == 0'
+		json_is "$T/o.json" 'r["data_quality"]["errors"] == 0'
 		missing="$(json "$T/o.json" '(r["notes"] || []).sum { |n| n[/^([0-9]+) fork child(?:ren)? w(?:as|ere) not watched/, 1].to_i }')"
 		echo "parallel $parallel: $missing were not watched"
 		[ "$missing" -lt 1000 ]
 		# What was lost, as the keeper had no processor, is of any class.
-		json_is "$T/o.json" "((2000 - $missing) * 100 - $(made Kid)).between?(0, r['honesty']['lost'])"
+		json_is "$T/o.json" "((2000 - $missing) * 100 - $(made Kid)).between?(0, r['data_quality']['lost'])"
 		# At most 256 processes have rows of their own.
 		json_is "$T/o.json" 'rows.map { |x| x["pid"] }.uniq.size <= 257'
 	done
@@ -75,7 +75,7 @@ whole() {
 
 @test "programs that are started in all ways" {
 	follow "$RUBY" "$HERE/programs/execs.rb" "$T"
-	json_is "$T/o.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
+	json_is "$T/o.json" 'r["data_quality"]["lost"] == 0 && r["data_quality"]["errors"] == 0'
 	json_is "$T/o.json" "$(made Self) == 500"
 	# One that was noticed late, or not at all, lacks what it made before; the report says so.
 	if json_is "$T/o.json" '(r["notes"] || []).none? { |n| n =~ /noticed late|could not be entered|could look/ }'; then
@@ -259,7 +259,7 @@ ITEMS='rows.select { |x| x["file"].to_s.end_with?("config.ru") && x["class"] == 
 	"$SCRY" objects -p "$PUMA" -f -d 4s --top 0 -o "$T/o.json"
 	served
 	json_is "$T/o.json" "$ITEMS.map { |x| x['pid'] }.uniq.sort == [$workers]"
-	json_is "$T/o.json" 'r["honesty"]["errors"] == 0'
+	json_is "$T/o.json" 'r["data_quality"]["errors"] == 0'
 	for pid in $(pgrep -P "$PUMA"); do
 		[ "$(mappings "$pid")" -le 1 ]
 	done
@@ -300,5 +300,5 @@ ITEMS='rows.select { |x| x["file"].to_s.end_with?("config.ru") && x["class"] == 
 
 @test "processes one after the other: the watch is as long as all of them" {
 	"$SCRY" objects -f --top 0 -o "$T/two.json" -- sh -c '"$0" -e "sleep 0.5"; "$0" -e "sleep 0.5"' "$RUBY"
-	json_is "$T/two.json" 'r["honesty"]["processes"].size == 2 && r["honesty"]["watched_ns"] > 1_000_000_000'
+	json_is "$T/two.json" 'r["data_quality"]["processes"].size == 2 && r["data_quality"]["watched_ns"] > 1_000_000_000'
 }

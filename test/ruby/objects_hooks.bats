@@ -90,8 +90,8 @@ by_hooks() {
 	  # a String may be kept by a stale word on the stack
 	  bad = (rows[0].keys | rows[1].keys).reject { |k| x, y = rows.map { |r| r[k] }; x && y && x[0] == y[0] && (x[1] - y[1]).abs <= 2 }
 	  abort "differ: #{bad.map { |k| [k, rows.map { |r| r[k] }] }}" unless bad.empty? && rows[0].size >= 6
-	  abort "GCs: #{[a, b].map { |r| r["honesty"].values_at("gcs", "full_gcs") }}" unless a["honesty"]["full_gcs"] == b["honesty"]["full_gcs"] && b["honesty"]["full_gcs"] >= 3
-	  [a, b].each { |r| abort "honesty: #{r["honesty"]}" unless r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0 }' \
+	  abort "GCs: #{[a, b].map { |r| r["data_quality"].values_at("gcs", "full_gcs") }}" unless a["data_quality"]["full_gcs"] == b["data_quality"]["full_gcs"] && b["data_quality"]["full_gcs"] >= 3
+	  [a, b].each { |r| abort "data_quality: #{r["data_quality"]}" unless r["data_quality"]["lost"] == 0 && r["data_quality"]["errors"] == 0 }' \
 		"$T/event.json" "$T/hooks.json"
 }
 
@@ -123,7 +123,7 @@ by_hooks() {
 	for i in 1 2 3 4 5 6 7 8; do
 		"$SCRY" objects --source hooks -p "$load" -d 150ms --top 0 -o "$T/o$i.json"
 		# a busy machine loses some, and says so
-		json_is "$T/o$i.json" '(r["honesty"]["lost"] > 0 || r["honesty"]["errors"] == 0) && r["totals"]["allocated"] > 0'
+		json_is "$T/o$i.json" '(r["data_quality"]["lost"] > 0 || r["data_quality"]["errors"] == 0) && r["totals"]["allocated"] > 0'
 		text_of "$load" | diff "$T/before" -
 	done
 	[ "$(mappings "$load")" -eq 0 ]

@@ -37,7 +37,7 @@ watched() {
 	finish "$target" || { cat "$T/target.err"; false; }
 	exec 7>&-
 	[ -z "${RECORDED:-}" ] || "$SCRY" report "$T/$RECORDED" --top 0 --json >"$T/o.json"
-	json_is "$T/o.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
+	json_is "$T/o.json" 'r["data_quality"]["lost"] == 0 && r["data_quality"]["errors"] == 0'
 }
 
 # sums FILE: per class [allocated, live, live_bytes, freed bytes, stars] of counts.rb's own objects
@@ -85,7 +85,7 @@ SUMS='rows.select { |x| %w[Text List Table Plain Wide Pair Many].include?(x["cla
 @test "max age: the GCs since the oldest was born" {
 	watched ages.rb -- --by class
 	json_is "$T/o.json" 'a = rows.to_h { |x| [x["class"], x["max_age_gcs"]] }; [a["First"], a["Second"], a["Third"]] == [9, 2, 0]'
-	json_is "$T/o.json" 'r["honesty"]["gcs"] == 10 && r["honesty"]["full_gcs"] == 10'
+	json_is "$T/o.json" 'r["data_quality"]["gcs"] == 10 && r["data_quality"]["full_gcs"] == 10'
 	# survived the last full mark: all but the Third
 	json_is "$T/o.json" 'a = rows.to_h { |x| [x["class"], x["old_live"]] }; [a["First"], a["Second"], a["Third"]] == [1, 1, 0]'
 }
@@ -98,12 +98,12 @@ SUMS='rows.select { |x| %w[Text List Table Plain Wide Pair Many].include?(x["cla
 
 @test "garbage counts as live until it is collected, and --force-gc collects it" {
 	watched garbage.rb -- --by class
-	json_is "$T/o.json" 'rows.find { |x| x["class"] == "Dropped" }["live"] == 5001 && !r["honesty"].key?("forced_gc_us")'
+	json_is "$T/o.json" 'rows.find { |x| x["class"] == "Dropped" }["live"] == 5001 && !r["data_quality"].key?("forced_gc_us")'
 	rm "$T/go" "$T/o.json"
 	watched garbage.rb -- --by class --force-gc
 	# The machine stack may hold a few of the last.
 	json_is "$T/o.json" 'd = rows.find { |x| x["class"] == "Dropped" }; d["allocated"] == 5001 && d["live"] <= 3'
-	json_is "$T/o.json" 'rows.find { |x| x["class"] == "Kept" }["live"] == 70 && r["honesty"]["full_gcs"] == 1'
+	json_is "$T/o.json" 'rows.find { |x| x["class"] == "Kept" }["live"] == 70 && r["data_quality"]["full_gcs"] == 1'
 	# It was the program's own garbage: as many are gone there.
 	gone="$(tail -1 "$T/target.out")"
 	json_is "$T/o.json" "rows.find { |x| x['class'] == 'Dropped' }['live'] == $gone"
@@ -141,24 +141,24 @@ slice_at_end() {
 	rm "$T/go"
 	RECORDED=y.scry watched leak.rb -- --every 100ms # the same without: nothing is known to have survived
 	"$SCRY" diff "$T/y.scry" --from start --live >"$T/diff"
-	json_is "$T/o.json" 'r["honesty"]["full_gcs"] > 0' || grep -q "fix: record with --gc-slices" "$T/diff"
+	json_is "$T/o.json" 'r["data_quality"]["full_gcs"] > 0' || grep -q "fix: record with --gc-slices" "$T/diff"
 	run "$SCRY" objects --gc-slices -- "$RUBY" -e 1
 	[ "$status" -eq 2 ]
 }
 
 @test "--force-gc by hooks: what survived it is known, as by events" {
 	watched garbage.rb -- --by class --force-gc --source hooks
-	json_is "$T/o.json" 't = r["totals"]; t["old_live"].to_i > 0 && t["old_live"] >= t["live"] / 2 && r["honesty"]["full_gcs"] > 0 && r["honesty"]["forced_gc_us"] > 0'
+	json_is "$T/o.json" 't = r["totals"]; t["old_live"].to_i > 0 && t["old_live"] >= t["live"] / 2 && r["data_quality"]["full_gcs"] > 0 && r["data_quality"]["forced_gc_us"] > 0'
 }
 
 @test "--force-gc of a program that cannot be held when the watch ends: it is asked again" {
 	HALTED=0.7 watched garbage.rb -- --by class --force-gc
-	json_is "$T/o.json" 'r["honesty"]["full_gcs"] == 1 && r["honesty"]["forced_gc_us"] > 0'
+	json_is "$T/o.json" 'r["data_quality"]["full_gcs"] == 1 && r["data_quality"]["forced_gc_us"] > 0'
 }
 
 @test "--force-gc on a program whose collector is off: none is made, and the report says so" {
 	watched garbage.rb off -- --by class --force-gc
-	[ "$(json "$T/o.json" 'r["honesty"]["gcs"]')" -eq 0 ] || skip "this ruby collects when rb_gc_start is called, disabled or not"
+	[ "$(json "$T/o.json" 'r["data_quality"]["gcs"]')" -eq 0 ] || skip "this ruby collects when rb_gc_start is called, disabled or not"
 	json_is "$T/o.json" 'rows.find { |x| x["class"] == "Dropped" }["live"] == 5001'
 	json_is "$T/o.json" 'r["notes"].any? { |n| n.include?("switched its collector off") }'
 }
@@ -194,7 +194,7 @@ RUBY
 	[ "$(grep -c "live after a forced collection" "$T/text")" -eq 0 ]
 	grep -q "not freed yet (may be garbage: no collection could be forced in 2 processes)" "$T/text"
 	"$SCRY" report "$T/x.scry" --json >"$T/o.json"
-	json_is "$T/o.json" 'r["honesty"]["uncollected_processes"] == 2 && r["honesty"]["forced_gc_us"] > 0 && r["totals"]["live"] > 4000'
+	json_is "$T/o.json" 'r["data_quality"]["uncollected_processes"] == 2 && r["data_quality"]["forced_gc_us"] > 0 && r["totals"]["live"] > 4000'
 }
 
 @test "--force-gc of a program that ends by itself: it says so, and does not ask for --force-gc" {
@@ -207,8 +207,8 @@ RUBY
 # So long that handlers would record no more without a fresh lease.
 @test "--force-gc of a program that collects more than a second later: what it frees then is counted" {
 	HALTED=1.5 watched garbage.rb -- --by class --force-gc
-	json_is "$T/o.json" 'rows.find { |x| x["class"] == "Dropped" }["live"] <= 3 && r["honesty"]["forced_gc_us"] > 0'
-	json_is "$T/o.json" '(r["notes"] || []).none? { |n| n.include?("--force-gc") } && !r["honesty"].key?("uncollected_processes")'
+	json_is "$T/o.json" 'rows.find { |x| x["class"] == "Dropped" }["live"] <= 3 && r["data_quality"]["forced_gc_us"] > 0'
+	json_is "$T/o.json" '(r["notes"] || []).none? { |n| n.include?("--force-gc") } && !r["data_quality"].key?("uncollected_processes")'
 }
 
 # It goes on while scry leaves: what dies then is used again, and nothing says so.
@@ -230,7 +230,7 @@ RUBY
 	wait_for 20 in_file "^idle" "$T/sleeper.out"
 	kill -INT "$PID"
 	finish "$PID"
-	json_is "$T/o.json" '(r["honesty"]["lost"] > 0 || r["honesty"]["errors"] == 0) && (r["notes"] || []).any? { |n| n.include?("--force-gc") }'
+	json_is "$T/o.json" '(r["data_quality"]["lost"] > 0 || r["data_quality"]["errors"] == 0) && (r["notes"] || []).any? { |n| n.include?("--force-gc") }'
 }
 
 @test "addresses are used again: each object has one life" {
@@ -244,7 +244,7 @@ puts ObjectSpace.each_object(A).count, ObjectSpace.each_object(B).count
 RUBY
 	"$SCRY" objects --by class -o "$T/o.json" -- "$RUBY" "$T/reuse.rb" >"$T/out"
 	a="$(head -1 "$T/out")" b="$(tail -1 "$T/out")"
-	json_is "$T/o.json" 'r["honesty"]["errors"] == 0'
+	json_is "$T/o.json" 'r["data_quality"]["errors"] == 0'
 	json_is "$T/o.json" "x = rows.find { |x| x['class'] == 'A' }; x['allocated'] == 200_000 && x['live'] == $a"
 	json_is "$T/o.json" "x = rows.find { |x| x['class'] == 'B' }; x['allocated'] == 60_050 && x['live'] == $b"
 }

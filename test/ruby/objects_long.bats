@@ -42,7 +42,7 @@ steady() {
 	kill -INT "$scry"
 	finish "$scry" || { cat "$T/scry.err"; false; }
 	# On a loaded machine the keeper may come too late; an end that was lost then shows as an error.
-	json_is "$T/o.json" "r['honesty']['errors'] == 0 || r['honesty']['lost'] > r['honesty']['errors']"
+	json_is "$T/o.json" "r['data_quality']['errors'] == 0 || r['data_quality']['lost'] > r['data_quality']['errors']"
 	kill -TERM "$busy"
 	finish "$busy"
 	tail -1 "$T/busy.out" | grep -q ended

@@ -37,15 +37,15 @@ load_under() {
 
 @test "auto_compact under load: the living are those of each_object, on their lines" {
 	load_under
-	json_is "$T/o.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
-	json_is "$T/o.json" 'r["honesty"]["compactions"] >= 5 && r["honesty"]["moved"] > 100'
+	json_is "$T/o.json" 'r["data_quality"]["lost"] == 0 && r["data_quality"]["errors"] == 0'
+	json_is "$T/o.json" 'r["data_quality"]["compactions"] >= 5 && r["data_quality"]["compaction_moved"] > 100'
 	json_is "$T/o.json" "n = rows.select { |x| x['class'] == 'Node' }; n.size == 1 && n[0]['line'] == 26 && n[0]['allocated'] == $NODES && n[0]['live'] == $NODES"
 	json_is "$T/o.json" "n = rows.select { |x| x['class'] == 'Passing' }; n.size == 1 && n[0]['line'] == 27 && n[0]['allocated'] == 160_000 && n[0]['live'] == $PASSING"
 }
 
 @test "auto_compact under load, sampled: what was taken is followed" {
 	load_under --sample 10
-	json_is "$T/o.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0 && r["honesty"]["moved"] > 0'
+	json_is "$T/o.json" 'r["data_quality"]["lost"] == 0 && r["data_quality"]["errors"] == 0 && r["data_quality"]["compaction_moved"] > 0'
 	# Half a width of 99.99 %: a test that fails once in ten thousand runs.
 	"$RUBY" -e 'exit RUBY_VERSION < "3.4"' || {
 		# It does not say what died in the GC that moved: nothing is called living that may be dead.
@@ -60,13 +60,13 @@ load_under() {
 
 @test "auto_compact under load, with stacks" {
 	load_under --stacks
-	json_is "$T/o.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
+	json_is "$T/o.json" 'r["data_quality"]["lost"] == 0 && r["data_quality"]["errors"] == 0'
 	json_is "$T/o.json" "n = rows.select { |x| x['class'] == 'Node' }; n.sum { |x| x['live'] } == $NODES && n.all? { |x| x['frames'].any? { |f| f['line'] == 25 } }"
 }
 
 @test "code and classes that were moved and died do not lend their names" {
 	"$SCRY" objects --top 0 -o "$T/o.json" -- "$RUBY" "$HERE/moved/names.rb"
-	json_is "$T/o.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
+	json_is "$T/o.json" 'r["data_quality"]["lost"] == 0 && r["data_quality"]["errors"] == 0'
 	json_is "$T/o.json" 'm = rows.select { |x| x["class"] == "Made" }; m.size == 4800 && m.all? { |x| x["allocated"] == 5 && x["file"] =~ /\Amade\d+_#{x["line"] - 100}\.rb\z/ }'
 	json_is "$T/o.json" 'k = rows.select { |x| x["method"] == "make" && x["class"] =~ /\ARound\d+_\d+\z/ }; k.size == 4800 && k.all? { |x| x["allocated"] == 3 }'
 }
@@ -90,7 +90,7 @@ RUBY
 	"$SCRY" objects --top 0 -o "$T/o.json" -- "$RUBY" "$T/v.rb" >"$T/out"
 	grep -q true "$T/out"
 	live="$(tail -1 "$T/out")"
-	json_is "$T/o.json" "r['honesty']['errors'] == 0 && r['honesty']['moved'] > 2000"
+	json_is "$T/o.json" "r['data_quality']['errors'] == 0 && r['data_quality']['compaction_moved'] > 2000"
 	json_is "$T/o.json" "k = rows.find { |x| x['class'] == 'Kept' }; k['allocated'] == 2000 && k['live'] == $live && k['line'] == 3"
 }
 
@@ -104,7 +104,7 @@ asked() {
 	for i in 1 2 3 4 5 6 7 8 9 10; do
 		# shellcheck disable=SC2086
 		"$SCRY" objects -p "$pid" -d 300ms -o "$T/o$i.json" ${kinds[$((i % 5))]} || { cat "$T/questions.out" "$T/questions.err"; false; }
-		json_is "$T/o$i.json" 'r["honesty"]["errors"] == 0'
+		json_is "$T/o$i.json" 'r["data_quality"]["errors"] == 0'
 	done
 	[ "$(mappings "$pid")" -le 1 ]
 	local at

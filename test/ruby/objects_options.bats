@@ -36,7 +36,7 @@ until_holds() {
 	steps
 	timeout 60 "$SCRY" objects -p "$PID" --until "$1" --by class --top 0 -o "$T/o.json"
 	kill -0 "$PID"
-	json_is "$T/o.json" 'r["honesty"]["errors"] == 0 && r["honesty"]["is_complete"]'
+	json_is "$T/o.json" 'r["data_quality"]["errors"] == 0 && r["data_quality"]["is_complete"]'
 }
 
 @test "--until live: it is so, and was not much before" {
@@ -53,12 +53,12 @@ until_holds() {
 
 @test "--until gcs" {
 	until_holds 'gcs>5'
-	json_is "$T/o.json" 'r["honesty"]["gcs"] > 5'
+	json_is "$T/o.json" 'r["data_quality"]["gcs"] > 5'
 }
 
 @test "--until rss: at once when it holds already" {
 	until_holds 'rss>1M'
-	json_is "$T/o.json" 'r["honesty"]["watched_ns"] < 10_000_000_000'
+	json_is "$T/o.json" 'r["data_quality"]["watched_ns"] < 10_000_000_000'
 }
 
 @test "--every and diff: what grew in between is what the program made in between" {
@@ -68,7 +68,7 @@ until_holds() {
 	"$SCRY" diff "$T/x.scry" --from 1s --to 2s --by class --json >"$T/part.json"
 	"$SCRY" report "$T/x.scry" --by class --json >"$T/end.json"
 	# line one is of the later moment
-	json_is "$T/part.json" 'r["honesty"]["watched_ns"] == r["totals"]["to_ns"] && r["totals"]["to_ns"].between?(1_500_000_000, 2_500_000_000)'
+	json_is "$T/part.json" 'r["data_quality"]["watched_ns"] == r["totals"]["to_ns"] && r["totals"]["to_ns"].between?(1_500_000_000, 2_500_000_000)'
 	"$RUBY" -rjson -e '
 	  all, part, last = ARGV.map { |f| JSON.parse(File.read(f)) }
 	  row = ->(r, k) { r["rows"].find { |x| x["class"] == k } || {} }

@@ -16,7 +16,7 @@ same() {
 		(cd "$T" && "$SCRY" objects -q --top 0 ${WAYS[$((i - 1))]} -o "$T/$name$i.json" -- bash -c "exec ${command//@/$i}") >"$T/$name.out$i" 2>"$T/$name.err$i" ||
 			{ echo "way $i"; cat "$T/$name.err$i"; false; }
 		cmp "$T/$name.out0" "$T/$name.out$i"
-		json_is "$T/$name$i.json" 'r["honesty"]["errors"] == 0 && r["totals"]["allocated"] > 10_000'
+		json_is "$T/$name$i.json" 'r["data_quality"]["errors"] == 0 && r["totals"]["allocated"] > 10_000'
 	done
 }
 
@@ -134,7 +134,7 @@ RUBY
 	for i in 1 2 3; do
 		# shellcheck disable=SC2086
 		"$SCRY" objects -p "$puma" -d 2s --top 0 ${WAYS[$((i - 1))]} -o "$T/o$i.json" || { cat "$T/puma.err"; false; }
-		json_is "$T/o$i.json" 'r["honesty"]["errors"] == 0 && rows.any? { |x| x["file"].to_s.end_with?("config.ru") && x["allocated"] > 0 }'
+		json_is "$T/o$i.json" 'r["data_quality"]["errors"] == 0 && rows.any? { |x| x["file"].to_s.end_with?("config.ru") && x["allocated"] > 0 }'
 	done
 	kill -TERM "$client"
 	finish "$client" || { tail -n 3 "$T/client.out" "$T/client.err"; false; }

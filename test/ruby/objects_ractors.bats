@@ -17,10 +17,10 @@ load lib
 		read -r all full <"$T/gcs"
 		# A VM that may crash when a ractor starts is left before that, and what comes then is missing.
 		if json_is "$T/o.json" "r['notes'].to_a.any? { |n| n.include?('the watch ended when the program made a ractor') }" >"$T/json"; then
-			json_is "$T/o.json" "r['honesty']['errors'] == 0 && !r['honesty']['is_complete'] && r['honesty']['lost_by_cause'].any?"
+			json_is "$T/o.json" "r['data_quality']['errors'] == 0 && !r['data_quality']['is_complete'] && r['data_quality']['lost_by_cause'].any?"
 			continue
 		fi
-		json_is "$T/o.json" "h = r['honesty']
+		json_is "$T/o.json" "h = r['data_quality']
 		  one = !r['notes'].to_a.any? { |n| n.include?('ractors') }
 		  main = rows.select { |x| x['file'].to_s.end_with?('/r.rb') && x['line'] == 2 && x['class'] == 'String' }.sum { |x| x['allocated'] }
 		  h['errors'] == 0 && h['gcs'] >= h['full_gcs'] && h['gcs'] <= $all + 1 && h['full_gcs'] <= $full + 1 && main == 30000 &&
@@ -35,8 +35,8 @@ load lib
 	"$SCRY" objects --top 0 --sample 100 -o "$T/o.json" -- "$RUBY" -W0 -e \
 		'rs = 3.times.map { |i| Ractor.new(i) { |k| 40.times { 500.times { "x" }; sleep 0.02 }; k } }
 		 40.times { 700.times { "m" }; sleep 0.02 }; rs.each { |r| r.respond_to?(:value) ? r.value : r.take }' >"$T/out" 2>&1
-	json_is "$T/o.json" "r['honesty']['errors'] == 0 && (r['honesty']['is_complete'] ||
-	  r['honesty']['lost_by_cause'].any?) && (r['notes'].to_a.any? { |n| n.include?('ractors') } ||
+	json_is "$T/o.json" "r['data_quality']['errors'] == 0 && (r['data_quality']['is_complete'] ||
+	  r['data_quality']['lost_by_cause'].any?) && (r['notes'].to_a.any? { |n| n.include?('ractors') } ||
 	  rows.sum { |x| x['allocated'] } > 80000)"
 }
 
@@ -51,7 +51,7 @@ load lib
 		}
 		read -r all full first first_full <"$T/gcs"
 		# a watch begins when the VM is up: it may have collected before
-		json_is "$T/o.json" "h = r['honesty']; h['gcs'] <= $all + 1 && h['gcs'] > $all - $first && h['full_gcs'] <= $full + 1 &&
+		json_is "$T/o.json" "h = r['data_quality']; h['gcs'] <= $all + 1 && h['gcs'] > $all - $first && h['full_gcs'] <= $full + 1 &&
 		  h['full_gcs'] > $full - $first_full"
 	done
 }

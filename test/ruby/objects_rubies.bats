@@ -62,12 +62,12 @@ on_each() {
 		wait_for 10 in_file "^pid" "$T/counted.out"
 		for i in 1 2 3; do
 			"$SCRY" objects -p "$PID" -d 500ms --top 0 -o "$T/o.json" --force
-			lost="$(json "$T/o.json" 'r["honesty"]["lost"]')"
+			lost="$(json "$T/o.json" 'r["data_quality"]["lost"]')"
 			point="$(json "$T/o.json" 'rows.select { |x| x["line"] == 11 && x["class"] == "Point" }.sum { |x| x["allocated"] }')"
 			echo "$ruby: $point"
 			[ "$point" -gt 100 ]
 			json_is "$T/o.json" "rows.select { |x| x['line'] == 15 && x['class'] == 'String' }.sum { |x| x['allocated'] }.then { |n| (n - 3 * $point).abs <= 4 + 3 * $lost }"
-			json_is "$T/o.json" 'r["honesty"]["errors"] == 0'
+			json_is "$T/o.json" 'r["data_quality"]["errors"] == 0'
 		done
 		"$SCRY" ps | grep -w "$PID"
 		kill -TERM "$PID"

@@ -31,7 +31,7 @@ RUBY
 	"$SCRY" objects --sample 3 --by class -o "$T/o.json" -- "$RUBY" "$T/few.rb"
 	# Twice the 95 % interval: beyond is chance once in ten thousand.
 	json_is "$T/o.json" '%w[A B C].all? { |c| x = rows.find { |y| y["class"] == c }; (x["allocated"] - 30_000).abs <= 2 * x["allocated_error"] && x["allocated_error"] < 1000 }'
-	json_is "$T/o.json" 'r["honesty"]["sample_every"] == 3 && r["honesty"]["errors"] == 0'
+	json_is "$T/o.json" 'r["data_quality"]["sample_every"] == 3 && r["data_quality"]["errors"] == 0'
 }
 
 @test "sampled: lines, stacks and threads" {
@@ -48,7 +48,7 @@ def via(n) = first(n)
 8.times.map { |i| Thread.new { 10.times { via(1000); Thread.pass; second(500); first(500) } } }.each(&:join)
 RUBY
 	"$SCRY" objects --sample 20 --stacks -o "$T/o.json" -- "$RUBY" "$T/sites.rb"
-	json_is "$T/o.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
+	json_is "$T/o.json" 'r["data_quality"]["lost"] == 0 && r["data_quality"]["errors"] == 0'
 	json_is "$T/o.json" 'a = rows.select { |x| x["class"] == "A" }
 		near = ->(list, n) { got = list.sum { |x| x["allocated"] }; (got - n).abs <= 4 * Math.sqrt(n * 19) }
 		via, others = a.partition { |x| x["frames"].any? { |f| f["method"] == "via" } }
@@ -80,7 +80,7 @@ RUBY
 	kill -TERM "$pid"
 	finish "$pid" || { cat "$T/forking.out" "$T/forking.err"; false; }
 	no grep wrong "$T/forking.out"
-	json_is "$T/o.json" 'r["honesty"]["errors"] == 0 && rows.any? { |x| x["file"].to_s.end_with?("forking.rb") }'
+	json_is "$T/o.json" 'r["data_quality"]["errors"] == 0 && rows.any? { |x| x["file"].to_s.end_with?("forking.rb") }'
 }
 
 @test "sampled: bytes, of the living and the dead, are scaled as counts are" {

@@ -50,7 +50,7 @@ end
 3.times { down(2) }
 RUBY
 	"$SCRY" objects --stacks --filter class=Spot -o "$T/o.json" -- "$RUBY" "$T/deep.rb"
-	json_is "$T/o.json" 'rows.sum { |x| x["allocated"] } == 10 && r["honesty"]["errors"] == 0'
+	json_is "$T/o.json" 'rows.sum { |x| x["allocated"] } == 10 && r["data_quality"]["errors"] == 0'
 	json_is "$T/o.json" 'deep = rows.find { |x| x["allocated"] == 7 }["frames"].drop(1).reverse.reject { |f| f["file"].start_with?("<internal:") }
 		deep.size.between?(1000, 1024) && deep[0]["line"] == 6 && deep[0]["method"] == "<main>" &&
 		deep[1]["line"] == 6 && deep.drop(2).all? { |f| f["line"] == 4 && f["method"] == "down" }'

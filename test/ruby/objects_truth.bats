@@ -189,8 +189,8 @@ late() {
 
 @test "--json prints the same object that -o writes" {
 	"$SCRY" objects --top 0 --json -- "$RUBY" "$HERE/late/ontime.rb" >"$BATS_TEST_TMPDIR/json"
-	json_is "$BATS_TEST_TMPDIR/json" 'r["schema"] == "scry.objects/2"'
-	json_is "$BATS_TEST_TMPDIR/json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
+	json_is "$BATS_TEST_TMPDIR/json" 'r["schema"] == "scry.objects/3"'
+	json_is "$BATS_TEST_TMPDIR/json" 'r["data_quality"]["lost"] == 0 && r["data_quality"]["errors"] == 0'
 	json_is "$BATS_TEST_TMPDIR/json" 'rows.any? { |x| x["file"].to_s.end_with?("ontime.rb") && x["class"] == "Symbol" && x["allocated"] == 1 }'
 }
 

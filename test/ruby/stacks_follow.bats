@@ -78,7 +78,7 @@ short_lived() {
 	finish "$PID" || return 1
 	"$SCRY" report --force -o "$T/w.json" "$T/w.scry" || return 1
 	json_is "$T/w.json" 'unseen = r["notes"].to_a.join[/(\d+) fork child(?:ren)? ended/, 1].to_i
-		seen = r["honesty"]["processes"].size - 1
+		seen = r["data_quality"]["processes"].size - 1
 		(seen + unseen == 8 && seen >= 1) || [seen, unseen]'
 }
 

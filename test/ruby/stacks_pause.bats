@@ -25,8 +25,8 @@ held() {
 		"$RUBY" "$K/check_possible.rb" "$T/p.json" 1 || { echo "${words[*]}"; return 1; }
 		json_is "$T/p.json" 'r["totals"]["repaired"] == 0 && r["totals"]["rejected"] == 0'
 		# It stood still for a tenth of the time at most; the last look may be a long one.
-		json_is "$T/p.json" 't = r["totals"]; t["held_looks"] == t["ticks"] && t["held_threads"] > 0 && t["held_median_ns"] <= t["held_longest_ns"] && (t["held_ns"] - t["held_longest_ns"]) * 10 <= r["honesty"]["watched_ns"]'
-		json_is "$T/p.json" '(r["honesty"]["pause_max_us"] * 1000).round == r["totals"]["held_longest_ns"]'
+		json_is "$T/p.json" 't = r["totals"]; t["held_looks"] == t["ticks"] && t["held_threads"] > 0 && t["held_median_ns"] <= t["held_longest_ns"] && (t["held_ns"] - t["held_longest_ns"]) * 10 <= r["data_quality"]["watched_ns"]'
+		json_is "$T/p.json" '(r["data_quality"]["pause_max_us"] * 1000).round == r["totals"]["held_longest_ns"]'
 		kill -KILL "$PID"
 		finish "$PID" 2>/dev/null || true
 		rm -f "$T/possible.out"

@@ -82,7 +82,7 @@ bursts() {
 	"$SCRY" report -o "$T/t.json" "$T/t.scry"
 	sum="$(awk '{ n += $2 } END { print n }' "$T/folded")"
 	json_is "$T/t.json" "rows.sum { |x| x['self_ns'] } == $sum && r['totals']['wall_ns'] == $sum"
-	json_is "$T/t.json" 'r["schema"] == "scry.stacks/2" && r["totals"]["valid"] > 0'
+	json_is "$T/t.json" 'r["schema"] == "scry.stacks/3" && r["totals"]["valid"] > 0'
 	"$SCRY" report --view events "$T/t.scry" | grep -q " sampling .*rate=1000"
 	"$SCRY" info "$T/t.scry" >/dev/null
 }

@@ -76,7 +76,7 @@ stressed_ruby() {
 		fi
 		kill -0 "$ruby_pid" || break
 		done_=$((done_ + 1))
-		lost=$((lost + $("$ruby" -rjson -e 'puts JSON.parse(File.read(ARGV[0]))["honesty"]["lost"]' "$work/o.json" || echo 0)))
+		lost=$((lost + $("$ruby" -rjson -e 'puts JSON.parse(File.read(ARGV[0]))["data_quality"]["lost"]' "$work/o.json" || echo 0)))
 		[ "$(text)" = "$before" ] || { bad=$((bad + 1)) && echo "the text differs after cycle $i"; }
 	done
 	"$SCRY" undo -p "$ruby_pid" || bad=$((bad + 1))

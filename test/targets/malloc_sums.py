@@ -107,8 +107,8 @@ def scry(report, events):
     with open(report, encoding="utf-8") as file:
         doc = json.load(file)
     said, totals = {f["function"]: f["calls"] for f in doc["functions"]}, doc["totals"]
-    if said != calls or doc["honesty"]["lost"]:
-        sys.exit(f"the report says {said}, lost {doc['honesty']['lost']}, the events are {calls}")
+    if said != calls or doc["data_quality"]["lost"]:
+        sys.exit(f"the report says {said}, lost {doc['data_quality']['lost']}, the events are {calls}")
     show_calls("known", calls)
     print("known begun", totals["allocated"])
     print("known peak", totals["peak_bytes"])

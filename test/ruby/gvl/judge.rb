@@ -23,7 +23,7 @@ waited = threads.sum { |t| t["wanted_ns"] + t["granted_ns"] }
 near["what was waited for threads, and while it changed hands", lost + totals["handing_ns"], waited, 0.01, 1000]
 near["what pairs lost", report["pairs"].sum { |p| p["lost_ns"] } + totals["unpaired_ns"], waited, 0.01, 1000]
 near["where threads waited", report["waiting"].sum { |r| r["lost_ns"] }, waited, 0.01, 1000]
-wrong << "errors or losses" unless report["honesty"]["errors"].zero? && report["honesty"]["lost"].zero?
+wrong << "errors or losses" unless report["data_quality"]["errors"].zero? && report["data_quality"]["lost"].zero?
 
 case what
 when "share" # three compute in turns of one length; who sleeps takes next to nothing; the idle are without it

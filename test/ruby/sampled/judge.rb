@@ -14,7 +14,7 @@ bad = []
 errors = { 'allocated' => [], 'live' => [] }
 ARGV.each do |path|
   report = JSON.parse(File.read(path))
-  %w[lost errors].each { |k| abort "#{k} is #{report['honesty'][k]}, the counts prove nothing" if report['honesty'][k] != 0 }
+  %w[lost errors].each { |k| abort "#{k} is #{report['data_quality'][k]}, the counts prove nothing" if report['data_quality'][k] != 0 }
   rows = report['rows'].select { |r| r['class'] =~ /\AClass\d+\z/ }
   abort "#{rows.size} classes, not 400" unless rows.size == 400
   { 'allocated' => made, 'live' => live }.each do |what, truth|

@@ -7,7 +7,7 @@ text = File.read(ARGV[1])
 got = Hash.new(0)
 if text.start_with?('{')
   report = JSON.parse(text)
-  %w[lost errors].each { |k| abort "#{k} is #{report['honesty'][k]}, the counts prove nothing" if report['honesty'][k] != 0 }
+  %w[lost errors].each { |k| abort "#{k} is #{report['data_quality'][k]}, the counts prove nothing" if report['data_quality'][k] != 0 }
   report['rows'].each do |row|
     frames = (row['frames'] || []).drop(1).reverse.reject { |f| f['file'].to_s.start_with?('<internal:') }
     got[frames.map { |f| "#{File.basename(f['file'].to_s)}:#{f['line']}:#{f['method']}" }.join(';')] += row['allocated']

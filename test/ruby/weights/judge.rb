@@ -24,6 +24,6 @@ File.foreach(ARGV[0]) do |text|
   bad += 1
   puts "line #{line} #{klass}: #{count} of #{size} bytes each, but #{why}: #{row}"
 end
-honesty = report["honesty"]
-abort "lost #{honesty["lost"]}, errors #{honesty["errors"]}" if honesty["lost"] != 0 || honesty["errors"] != 0
+data_quality = report["data_quality"]
+abort "lost #{data_quality["lost"]}, errors #{data_quality["errors"]}" if data_quality["lost"] != 0 || data_quality["errors"] != 0
 exit(bad.zero? && File.size(ARGV[0]) > 100)
