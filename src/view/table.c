@@ -147,6 +147,8 @@ uint64_t scry_table_push(const struct scry_table *t, struct scry_doc *doc)
 			shown++;
 		}
 	}
+	if (t->last && shown > 1)
+		push_row(t, t->last, &scratch, doc);
 	scratch_done(&scratch);
 	scry_left_out_push(&left_out, doc);
 	return shown;

@@ -43,6 +43,7 @@ struct scry_table {
 	const struct scry_grep *grep; /* NULL: all; else rows with a column that matches */
 	uint64_t top;		      /* rows at most; 0: all */
 	const char *noun;	      /* of the remark, in the plural; NULL: "rows" */
+	const void *last; /* below more than one row: a row of what they sum to, or NULL */
 };
 
 /* For its initialiser: an array of columns, `n` rows in an array, `n` pointers to rows. */
