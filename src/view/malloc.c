@@ -300,7 +300,7 @@ static void push_rows(struct malloc_view *v, const struct scry_malloc_caller_sum
 	};
 
 	scry_table_push(&(struct scry_table){SCRY_COLUMNS(columns), SCRY_ROW_POINTERS(rows, count),
-					     .view = v, .grep = grep,
+					     .view = v, .grep = grep, .sort = v->opts->sort_key,
 					     .top = scry_view_top(v->opts, v->doc),
 					     .noun = scry_malloc_places_noun(&v->places, 2)},
 			v->doc);

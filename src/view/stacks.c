@@ -644,6 +644,7 @@ static int push(struct stacks *v)
 	table.count = v->row_count;
 	table.size = sizeof(*v->rows);
 	table.grep = &grep;
+	table.sort = v->opts->sort_key;
 	table.top = scry_view_top(v->opts, v->doc);
 	pick_columns(v, &table, columns);
 	scry_data_quality_close(&v->quality);

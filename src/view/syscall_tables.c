@@ -267,6 +267,7 @@ int scry_syscall_push_rows(struct scry_syscall_view *v)
 				   SCRY_ROW_POINTERS(rows, t->keys.count),
 				   .view = v,
 				   .grep = v->grep,
+				   .sort = v->opts->sort_key,
 				   .top = most_rows(v)};
 
 	if (!rows)
