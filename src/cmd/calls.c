@@ -18,6 +18,7 @@
 #include "instrument/calls/protos.h"
 #include "sys/become.h"
 #include "view/takes.h"
+#include "view/sort.h"
 
 #define ELEMENTS_MAX 256u
 
@@ -35,7 +36,8 @@ static int check(struct scry_calls_cli *cli, const struct scry_watch_opts *opts,
 		r = scry_user_check(opts->user);
 	if (r < 0)
 		return r;
-	if (scry_view_refuse(scry_view_find(report->view), &report->rows) < 0)
+	if (scry_view_refuse(scry_view_find(report->view), &report->rows) < 0 ||
+	    scry_view_sort_check(report->view, report->rows.sort_key) < 0)
 		return -EINVAL;
 	if (report->folded)
 		return scry_fail(-EINVAL, "'%s': calls have no stacks to fold", opts->output);
@@ -137,6 +139,7 @@ int scry_cmd_calls(int argc, char **argv)
 		 NULL},
 		{'c', "sums", SCRY_OPT_FLAG, &sums, NULL,
 		 "no lines, a table: calls and times of each function", NULL},
+		SCRY_VIEW_SORT_OPT_ROW(&report.rows, SCRY_SORT_CALLS),
 		{0, "top", SCRY_OPT_U64, &report.rows.top, "N", "with -c: show N functions", NULL},
 		SCRY_VIEW_CALLS_OPT_ROWS(&report.rows),
 		{0, "hist", SCRY_OPT_FLAG, &hist, NULL,

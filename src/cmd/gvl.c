@@ -8,6 +8,7 @@
 #include "cmd/watch_opts.h"
 #include "instrument/gvl/gvl.h"
 #include "instrument/instruments.h"
+#include "view/sort.h"
 
 enum { BY_LINE, BY_METHOD, BY_GEM, BY_THREAD, BY_HOLDER };
 
@@ -35,6 +36,7 @@ int scry_cmd_gvl(int argc, char **argv)
 		 "take the stack of each wait that ends, instead of samples; costs some 1 us a "
 		 "wait",
 		 NULL},
+		SCRY_VIEW_SORT_OPT_ROW(&report.rows, SCRY_SORT_GVL),
 		{0, "top", SCRY_OPT_U64, &report.rows.top, "N",
 		 "show N rows of each table, 0 all (default 30; all in JSON)", NULL},
 		{0, "grep", SCRY_OPT_STRING, &report.rows.grep, "TEXT",
@@ -60,6 +62,8 @@ int scry_cmd_gvl(int argc, char **argv)
 			      opts.output);
 	if (r == 0)
 		r = scry_report_opts_check(&report, opts.output);
+	if (r == 0)
+		r = scry_view_sort_check("gvl", report.rows.sort_key);
 	if (r)
 		return r == 1 ? 0 : SCRY_EXIT_USAGE;
 	opts.instrument_opts = &gvl;

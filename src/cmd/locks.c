@@ -7,6 +7,7 @@
 #include "cmd/run.h"
 #include "cmd/watch_opts.h"
 #include "instrument/instruments.h"
+#include "view/sort.h"
 
 int scry_cmd_locks(int argc, char **argv)
 {
@@ -19,6 +20,7 @@ int scry_cmd_locks(int argc, char **argv)
 		 "record the stacks that wait: N frames of native code at most, 0 none (default "
 		 "16)",
 		 NULL},
+		SCRY_VIEW_SORT_OPT_ROW(&report.rows, SCRY_SORT_LOCKS),
 		{0, "top", SCRY_OPT_U64, &report.rows.top, "N",
 		 "show N rows of each table, 0 all (default 30; all in JSON)", NULL},
 		{0, "grep", SCRY_OPT_STRING, &report.rows.grep, "TEXT",
@@ -37,6 +39,8 @@ int scry_cmd_locks(int argc, char **argv)
 
 	if (r == 0)
 		r = scry_report_opts_check(&report, opts.output);
+	if (r == 0)
+		r = scry_view_sort_check("locks", report.rows.sort_key);
 	if (r == 0 && report.folded)
 		r = scry_fail(-EINVAL, "'%s': waits are not folded", opts.output);
 	if (r == 0 && depth > SCRY_WALK_DEPTH_MAX)

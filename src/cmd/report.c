@@ -8,6 +8,7 @@
 #include "cmd/cmd.h"
 #include "cmd/output.h"
 #include "view/recorded.h"
+#include "view/sort.h"
 #include "view/takes.h"
 
 #include <errno.h>
@@ -163,8 +164,10 @@ static int run_view(struct scry_reader *reader, const struct scry_view *view,
 	err = scry_view_refuse(view, &opts->rows);
 	if (err)
 		return err;
-	if (rows.sort == SCRY_VIEW_SORT_TEMPORARY && strcmp(view->name, "malloc"))
-		return scry_fail(-EINVAL, "--sort temporary is for recordings of malloc");
+	err = scry_view_sort_check(view->name, rows.sort_key);
+	if (err)
+		return err;
+	scry_view_sort_settle(view, &rows);
 	err = scry_report_open(&doc, opts);
 	if (err)
 		return err;
@@ -400,6 +403,15 @@ int scry_cmd_report(int argc, char **argv)
 		 "all totals, one a line, those that are 0 too", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &wants_help, NULL, "this help", NULL},
 	};
+	const struct scry_opt sort = {
+		0,
+		"sort",
+		SCRY_OPT_STRING,
+		&opts.rows.sort_key,
+		"KEY",
+		"biggest first, by the column with this key in JSON; of objects allocated "
+		"(default), bytes, live, live-bytes or age",
+		SCRY_SORT_REPORT};
 	size_t count = sizeof(rows) / sizeof(rows[0]);
 	const char *recording = NULL;
 	int err;
@@ -408,7 +420,7 @@ int scry_cmd_report(int argc, char **argv)
 		if (rows[i].target == &opts.rows.by)
 			rows[i].choices = SCRY_REPORT_BY_CHOICES;
 		if (rows[i].target == &opts.rows.sort)
-			rows[i].choices = SCRY_VIEW_SORT_CHOICES "|temporary";
+			rows[i] = sort;
 	}
 	opts.rows.by = -1; /* so that one that is given is seen */
 	err = scry_opt_parse_one(rows, count, (struct scry_opt_args){argc, argv}, &recording);

@@ -26,6 +26,7 @@
 #include "sys/fd.h"
 #include "sys/tracee.h"
 #include "watch/signals.h"
+#include "view/sort.h"
 
 #define LATE_PART 20 /* of all looks: more of them late */
 #define RATE_MAX 20000u
@@ -486,6 +487,8 @@ static int check(struct stacks *s, int argc, char **argv, int rest_at)
 		return -EINVAL;
 	if (scry_report_opts_check(&s->o.report, s->o.output) < 0)
 		return -EINVAL;
+	if (scry_view_sort_check("stacks", s->o.report.rows.sort_key) < 0)
+		return -EINVAL;
 	return scry_report_check_kept(&s->o.report, s->o.output);
 }
 
@@ -525,6 +528,7 @@ int scry_cmd_stacks(int argc, char **argv)
 		{0, "by", SCRY_OPT_CHOICE, &s.by, NULL,
 		 "a row for each line (default), method, gem, thread or process",
 		 "line|method|gem|thread|process"},
+		SCRY_VIEW_SORT_OPT_ROW(&s.o.report.rows, SCRY_SORT_STACKS),
 		{0, "top", SCRY_OPT_U64, &s.o.report.rows.top, "N",
 		 "show N rows, 0 all (default 30; all in JSON)", NULL},
 		{0, "grep", SCRY_OPT_STRING, &s.o.report.rows.grep, "TEXT",

@@ -21,6 +21,7 @@
 #include "sys/container.h"
 #include "sys/fd.h"
 #include "sys/proc.h"
+#include "view/sort.h"
 
 #define TURN_NS 20000000u
 #define RATE_DEFAULT 1000u
@@ -279,6 +280,8 @@ static int check(struct syscalls *s, int argc, char **argv, int rest_at)
 		return -EINVAL;
 	if (scry_report_opts_check(&s->o.report, s->o.output) < 0)
 		return -EINVAL;
+	if (scry_view_sort_check("syscalls", s->o.report.rows.sort_key) < 0)
+		return -EINVAL;
 	return scry_report_check_kept(&s->o.report, s->o.output);
 }
 
@@ -315,6 +318,7 @@ int scry_cmd_syscalls(int argc, char **argv)
 		{0, "force", SCRY_OPT_FLAG, &s.o.force, NULL, "replace FILE if it exists", NULL},
 		{0, "max-size", SCRY_OPT_SIZE, &s.o.max_size, "SIZE", "limit of the recording",
 		 NULL},
+		SCRY_VIEW_SORT_OPT_ROW(&s.o.report.rows, SCRY_SORT_SYSCALLS),
 		{0, "top", SCRY_OPT_U64, &s.o.report.rows.top, "N",
 		 "show N rows, 0 all (default 30; all with -c and in JSON)", NULL},
 		{0, "grep", SCRY_OPT_STRING, &s.o.report.rows.grep, "TEXT",

@@ -313,6 +313,7 @@ static void push(struct sums *s, struct scry_doc *doc)
 		SCRY_ROW_POINTERS(s->rows, s->count),
 		.view = s,
 		.grep = &s->grep,
+		.sort = s->opts->sort_key,
 		.top = s->opts->top == SCRY_VIEW_TOP_DEFAULT ? 0 : s->opts->top,
 		.noun = "functions",
 	};

@@ -489,7 +489,6 @@ static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc
 
 static const char *state_of(const struct scry_fibers_group *g, struct scry_buf *buf)
 {
-	scry_buf_clear(buf);
 	scry_buf_printf(buf, "%s",
 			g->state == SCRY_VIEW_FIBER_CHANGED ? "changed while read"
 							    : state_words[g->state]);
@@ -503,95 +502,93 @@ static struct scry_cell kib(uint64_t bytes, bool is_known)
 	return scry_cell_known((bytes + 1023) >> 10, is_known);
 }
 
-static struct scry_cell text(const char *s)
-{
-	return scry_cell_text(s, s ? strlen(s) : 0);
-}
-
 /* By a page or more: less than that is the colour of a stack's top. */
 static bool do_differ(const struct scry_fibers_group *g)
 {
 	return g->sized && g->size_max - g->size_min >= 4096;
 }
 
-static const struct scry_column group_columns[] = {
-	{"fibers", "count", SCRY_CELL_COUNT, NULL, 0},
-	{"kind", "kind", SCRY_CELL_TEXT, NULL, 0},
-	{"state", NULL, SCRY_CELL_TEXT, NULL, 0},
-	{NULL, "state", SCRY_CELL_TEXT, NULL, 0},
-	{NULL, "word", SCRY_CELL_TEXT, NULL, 0},
-	{NULL, "has_changed", SCRY_CELL_BOOL, NULL, 0},
-	{"stack KiB", NULL, SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "sized", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "size_min_bytes", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "size_max_bytes", SCRY_CELL_COUNT, NULL, 0},
-	{"used at most", NULL, SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "used_max_bytes", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "used_bytes", SCRY_CELL_COUNT, NULL, 0},
-	{"in memory", NULL, SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "resident_bytes", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "unguarded", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "guard_unknown", SCRY_CELL_COUNT, NULL, 0},
-	{"in", "place", SCRY_CELL_TEXT, NULL, SCRY_COLUMN_CUT_AT_END},
-	{"stack", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
-	{NULL, "frames", SCRY_CELL_FRAMES, NULL, 0},
-	{NULL, "is_cut", SCRY_CELL_BOOL, NULL, 0},
-};
-
-static void push_group(const struct scry_fibers_group *g, struct scry_doc *doc)
+static struct scry_cell size_cell(const struct scry_fibers_group *g)
 {
-	struct scry_buf state = {0}, place = {0}, stack = {0};
-	struct scry_cell frames = {
-		.is_unknown = !g->frame_count, .frames = g->frames, .number = g->frame_count};
 	struct scry_cell size = kib(g->size_max, g->sized != 0);
 
 	if (do_differ(g))
 		size.mark = '*';
-	put_place(g, &place);
-	put_stack(g, &stack);
-	const struct scry_cell cells[] = {
-		scry_cell_number(g->count),
-		text(g->kind),
-		text(state_of(g, &state)),
-		text(state_words[g->state]),
-		text(g->word),
-		scry_cell_number(g->state == SCRY_VIEW_FIBER_CHANGED),
-		size,
-		scry_cell_number(g->sized),
-		scry_cell_known(g->size_min, g->sized != 0),
-		scry_cell_known(g->size_max, g->sized != 0),
-		kib(g->used_max, g->used_count != 0),
-		scry_cell_known(g->used_max, g->used_count != 0),
-		scry_cell_known(g->used_sum, g->used_count != 0),
-		kib(g->there_sum, g->sized != 0),
-		scry_cell_known(g->there_sum, g->sized != 0),
-		scry_cell_number(g->unguarded),
-		scry_cell_number(g->guard_unknown),
-		text(g->frame_count || g->state != SCRY_VIEW_FIBER_RUNNING ? scry_buf_str(&place)
-									   : NULL),
-		text(g->frame_count ? scry_buf_str(&stack) : NULL),
-		frames,
-		scry_cell_number(g->is_cut || g->is_left_out),
-	};
-	doc->ops->row(doc, cells);
-	scry_buf_done(&state);
-	scry_buf_done(&place);
-	scry_buf_done(&stack);
+	return size;
 }
+
+static struct scry_cell place_cell(const struct scry_fibers_group *g, struct scry_buf *buf)
+{
+	put_place(g, buf);
+	return scry_cell_string(scry_buf_str(buf));
+}
+
+static bool is_somewhere(const struct scry_fibers_group *g)
+{
+	return g->frame_count || g->state != SCRY_VIEW_FIBER_RUNNING;
+}
+
+#define GROUP(member) SCRY_AT(struct scry_fibers_group, member)
+#define GET_GROUP(name, ...) SCRY_GET(name, struct scry_fibers_group, void, __VA_ARGS__)
+
+GET_GROUP(get_kind, scry_cell_string(row->kind))
+GET_GROUP(get_state_shown, scry_cell_string(state_of(row, buf)))
+GET_GROUP(get_state, scry_cell_string(state_words[row->state]))
+GET_GROUP(get_word, scry_cell_string(row->word))
+GET_GROUP(get_has_changed, scry_cell_number(row->state == SCRY_VIEW_FIBER_CHANGED))
+GET_GROUP(get_size, size_cell(row))
+GET_GROUP(get_size_min, scry_cell_known(row->size_min, row->sized != 0))
+GET_GROUP(get_size_max, scry_cell_known(row->size_max, row->sized != 0))
+GET_GROUP(get_used_kib, kib(row->used_max, row->used_count != 0))
+GET_GROUP(get_used_max, scry_cell_known(row->used_max, row->used_count != 0))
+GET_GROUP(get_used, scry_cell_known(row->used_sum, row->used_count != 0))
+GET_GROUP(get_there_kib, kib(row->there_sum, row->sized != 0))
+GET_GROUP(get_there, scry_cell_known(row->there_sum, row->sized != 0))
+GET_GROUP(get_place, is_somewhere(row) ? place_cell(row, buf) : scry_cell_unknown())
+GET_GROUP(get_stack,
+	  (put_stack(row, buf), scry_cell_string(row->frame_count ? scry_buf_str(buf) : NULL)))
+GET_GROUP(get_frames, (struct scry_cell){.is_unknown = !row->frame_count,
+					 .frames = row->frames,
+					 .number = row->frame_count})
+GET_GROUP(get_is_cut, scry_cell_number(row->is_cut || row->is_left_out))
+
+static const struct scry_column group_columns[] = {
+	{"fibers", "count", SCRY_CELL_COUNT, GROUP(count)},
+	{"kind", "kind", SCRY_CELL_TEXT, get_kind, 0},
+	{"state", NULL, SCRY_CELL_TEXT, get_state_shown, 0},
+	{NULL, "state", SCRY_CELL_TEXT, get_state, 0},
+	{NULL, "word", SCRY_CELL_TEXT, get_word, 0},
+	{NULL, "has_changed", SCRY_CELL_BOOL, get_has_changed, 0},
+	{"stack KiB", NULL, SCRY_CELL_COUNT, get_size, 0},
+	{NULL, "sized", SCRY_CELL_COUNT, GROUP(sized)},
+	{NULL, "size_min_bytes", SCRY_CELL_COUNT, get_size_min, 0},
+	{NULL, "size_max_bytes", SCRY_CELL_COUNT, get_size_max, 0},
+	{"used at most", NULL, SCRY_CELL_COUNT, get_used_kib, 0},
+	{NULL, "used_max_bytes", SCRY_CELL_COUNT, get_used_max, 0},
+	{NULL, "used_bytes", SCRY_CELL_COUNT, get_used, 0},
+	{"in memory", NULL, SCRY_CELL_COUNT, get_there_kib, 0},
+	{NULL, "resident_bytes", SCRY_CELL_COUNT, get_there, 0},
+	{NULL, "unguarded", SCRY_CELL_COUNT, GROUP(unguarded)},
+	{NULL, "guard_unknown", SCRY_CELL_COUNT, GROUP(guard_unknown)},
+	{"in", "place", SCRY_CELL_TEXT, get_place, SCRY_COLUMN_CUT_AT_END},
+	{"stack", NULL, SCRY_CELL_TEXT, get_stack, SCRY_COLUMN_ELASTIC},
+	{NULL, "frames", SCRY_CELL_FRAMES, get_frames, 0},
+	{NULL, "is_cut", SCRY_CELL_BOOL, get_is_cut, 0},
+};
 
 static bool is_bigger(const struct scry_fibers_group *a, const struct scry_fibers_group *b)
 {
 	return a->count != b->count ? a->count > b->count : a->used_max > b->used_max;
 }
 
-static int compare_groups(const void *left, const void *right, void *arg)
+static int compare_groups(const void *left, const void *right)
 {
-	const struct scry_fibers_group *groups = arg;
-	size_t a = *(const size_t *)left, b = *(const size_t *)right;
+	const struct scry_fibers_group *a = *(const struct scry_fibers_group *const *)left,
+				       *b = *(const struct scry_fibers_group *const *)right;
 
-	if (is_bigger(&groups[a], &groups[b]))
+	if (is_bigger(a, b))
 		return -1;
-	if (is_bigger(&groups[b], &groups[a]))
+	if (is_bigger(b, a))
 		return 1;
 	return a > b ? 1 : -1;
 }
@@ -599,78 +596,79 @@ static int compare_groups(const void *left, const void *right, void *arg)
 static int push_groups(const struct scry_fibers_report *r, struct scry_doc *doc)
 {
 	const struct scry_view_opts opts = {.top = r->top};
-	uint64_t top = scry_view_top(&opts, doc);
-	size_t *order = calloc(r->group_count + 1, sizeof(*order));
+	const uint64_t top = scry_view_top(&opts, doc);
+	const size_t shown = top && top < r->group_count ? (size_t)top : r->group_count;
+	const struct scry_fibers_group **groups = calloc(r->group_count + 1, sizeof(*groups));
 	bool differ = false;
-	size_t shown;
 
-	if (!order)
+	if (!groups)
 		return scry_fail(-ENOMEM, "no memory for %zu groups of fibers", r->group_count);
 	for (size_t i = 0; i < r->group_count; i++)
-		order[i] = i;
-	qsort_r(order, r->group_count, sizeof(*order), compare_groups, (void *)r->groups);
-	shown = top && top < r->group_count ? (size_t)top : r->group_count;
-	scry_doc_table(doc, group_columns, sizeof(group_columns) / sizeof(group_columns[0]));
-	for (size_t i = 0; i < shown; i++) {
-		const struct scry_fibers_group *g = &r->groups[order[i]];
-
-		differ |= do_differ(g);
-		push_group(g, doc);
-	}
+		groups[i] = &r->groups[i];
+	qsort(groups, r->group_count, sizeof(*groups), compare_groups);
+	scry_table_push(
+		&(struct scry_table){SCRY_COLUMNS(group_columns), SCRY_ROW_POINTERS(groups, shown)},
+		doc);
+	for (size_t i = 0; i < shown; i++)
+		differ |= do_differ(groups[i]);
 	if (differ)
 		scry_doc_remark(doc, "* the largest; they differ in size");
 	scry_left_out_push(
 		&(struct scry_left_out){.noun = "groups", .by_top = r->group_count - shown}, doc);
-	free(order);
+	free(groups);
 	return 0;
 }
 
+#define ROW(member) SCRY_AT(struct scry_fibers_row, member)
+#define GET_ROW(name, ...) \
+	SCRY_GET(name, struct scry_fibers_row, const struct scry_fibers_report, __VA_ARGS__)
+
+GET_ROW(get_low, scry_cell_known(row->low, row->low != 0))
+GET_ROW(get_row_kind, scry_cell_string(view->groups[row->group].kind))
+GET_ROW(get_row_state, scry_cell_string(state_words[view->groups[row->group].state]))
+GET_ROW(get_row_word, scry_cell_string(view->groups[row->group].word))
+GET_ROW(get_name, scry_cell_string(row->name))
+GET_ROW(get_tid, scry_cell_known((uint64_t)row->tid, row->tid != 0))
+GET_ROW(get_row_size, kib(row->top - row->low, row->low != 0))
+GET_ROW(get_row_used_kib, kib(row->used_bytes, row->has_used))
+GET_ROW(get_left_kib, kib(row->left_bytes, row->has_used))
+GET_ROW(get_row_used, scry_cell_known(row->used_bytes, row->has_used))
+GET_ROW(get_left, scry_cell_known(row->left_bytes, row->has_used))
+GET_ROW(get_row_there, scry_cell_known(row->there_bytes, row->low != 0))
+GET_ROW(get_guard_kib, kib(row->guard_bytes, row->knows_guard))
+GET_ROW(get_guard, scry_cell_known(row->guard_bytes, row->knows_guard))
+GET_ROW(get_row_place, place_cell(&view->groups[row->group], buf))
+
 static const struct scry_column row_columns[] = {
-	{"stack at", "low", SCRY_CELL_HEX, NULL, 0},
-	{NULL, "top", SCRY_CELL_HEX, NULL, 0},
-	{"kind", "kind", SCRY_CELL_TEXT, NULL, 0},
-	{"state", "state", SCRY_CELL_TEXT, NULL, 0},
-	{NULL, "word", SCRY_CELL_TEXT, NULL, 0},
-	{"name", "name", SCRY_CELL_TEXT, NULL, SCRY_COLUMN_CUT_AT_END},
-	{"thread", "tid", SCRY_CELL_NUMBER, NULL, 0},
-	{"KiB", NULL, SCRY_CELL_COUNT, NULL, 0},
-	{"used", NULL, SCRY_CELL_COUNT, NULL, 0},
-	{"left", NULL, SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "used_bytes", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "left_bytes", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "resident_bytes", SCRY_CELL_COUNT, NULL, 0},
-	{"guard", NULL, SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "guard_bytes", SCRY_CELL_COUNT, NULL, 0},
-	{"in", "place", SCRY_CELL_TEXT, NULL, SCRY_COLUMN_CUT_AT_END},
+	{"stack at", "low", SCRY_CELL_HEX, get_low, 0},
+	{NULL, "top", SCRY_CELL_HEX, ROW(top)},
+	{"kind", "kind", SCRY_CELL_TEXT, get_row_kind, 0},
+	{"state", "state", SCRY_CELL_TEXT, get_row_state, 0},
+	{NULL, "word", SCRY_CELL_TEXT, get_row_word, 0},
+	{"name", "name", SCRY_CELL_TEXT, get_name, SCRY_COLUMN_CUT_AT_END},
+	{"thread", "tid", SCRY_CELL_NUMBER, get_tid, 0},
+	{"KiB", NULL, SCRY_CELL_COUNT, get_row_size, 0},
+	{"used", NULL, SCRY_CELL_COUNT, get_row_used_kib, 0},
+	{"left", NULL, SCRY_CELL_COUNT, get_left_kib, 0},
+	{NULL, "used_bytes", SCRY_CELL_COUNT, get_row_used, 0},
+	{NULL, "left_bytes", SCRY_CELL_COUNT, get_left, 0},
+	{NULL, "resident_bytes", SCRY_CELL_COUNT, get_row_there, 0},
+	{"guard", NULL, SCRY_CELL_COUNT, get_guard_kib, 0},
+	{NULL, "guard_bytes", SCRY_CELL_COUNT, get_guard, 0},
+	{"in", "place", SCRY_CELL_TEXT, get_row_place, SCRY_COLUMN_CUT_AT_END},
 };
 
-static void push_row(const struct scry_fibers_report *r, size_t i, struct scry_doc *doc)
+/* There may be a million: each is made when its turn comes. */
+static void push_each(const struct scry_fibers_report *r, struct scry_doc *doc)
 {
-	const struct scry_fibers_row f = r->row(r->arg, i);
-	const struct scry_fibers_group *g = &r->groups[f.group];
-	struct scry_buf place = {0};
+	const struct scry_table table = {SCRY_COLUMNS(row_columns), .view = (void *)r};
 
-	put_place(g, &place);
-	const struct scry_cell cells[] = {
-		scry_cell_known(f.low, f.low != 0),
-		scry_cell_number(f.top),
-		text(g->kind),
-		text(state_words[g->state]),
-		text(g->word),
-		text(f.name),
-		scry_cell_known((uint64_t)f.tid, f.tid != 0),
-		kib(f.top - f.low, f.low != 0),
-		kib(f.used_bytes, f.has_used),
-		kib(f.left_bytes, f.has_used),
-		scry_cell_known(f.used_bytes, f.has_used),
-		scry_cell_known(f.left_bytes, f.has_used),
-		scry_cell_known(f.there_bytes, f.low != 0),
-		kib(f.guard_bytes, f.knows_guard),
-		scry_cell_known(f.guard_bytes, f.knows_guard),
-		text(scry_buf_str(&place)),
-	};
-	doc->ops->row(doc, cells);
-	scry_buf_done(&place);
+	scry_doc_table(doc, table.columns, table.column_count);
+	for (size_t i = 0; i < r->count; i++) {
+		const struct scry_fibers_row row = r->row(r->arg, i);
+
+		scry_table_push_row(&table, &row, doc);
+	}
 }
 
 static void push_bookkeeping(const struct scry_fibers_report *r, struct scry_doc *doc)
@@ -705,9 +703,7 @@ int scry_fibers_push(const struct scry_fibers_report *r, struct scry_doc *doc)
 	if (!err && r->is_all && (r->count || doc->is_data)) {
 		doc->section = "fibers";
 		doc->title = "each of them";
-		scry_doc_table(doc, row_columns, sizeof(row_columns) / sizeof(row_columns[0]));
-		for (size_t i = 0; i < r->count; i++)
-			push_row(r, i, doc);
+		push_each(r, doc);
 	}
 	if (!err)
 		push_bookkeeping(r, doc);

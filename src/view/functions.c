@@ -87,7 +87,8 @@ static void judge(const struct list *l, const struct scry_function_row *row, str
 	scry_buf_done(&name);
 }
 
-static void push(struct list *l, const struct scry_grep *grep, uint64_t top, struct scry_doc *doc)
+static void push(struct list *l, const struct scry_grep *grep, const struct scry_view_opts *opts,
+		 struct scry_doc *doc)
 {
 	const struct scry_table table = {
 		.columns = l->view->columns,
@@ -95,7 +96,8 @@ static void push(struct list *l, const struct scry_grep *grep, uint64_t top, str
 		SCRY_ROWS(l->rows, l->count),
 		.view = l->reader,
 		.grep = grep,
-		.top = top,
+		.top = scry_view_top(opts, doc),
+		.sort = opts->sort_key,
 	};
 
 	l->quality.noun = "calls";
@@ -129,7 +131,7 @@ int scry_functions_show(const struct scry_functions_view *view, struct scry_read
 	if (!err) {
 		scry_data_quality_close(&l.quality);
 		l.count = l.count ? view->settle(l.rows, l.count) : 0;
-		push(&l, &grep, scry_view_top(opts, doc), doc);
+		push(&l, &grep, opts, doc);
 	}
 	free(l.rows);
 	scry_grep_done(&grep);

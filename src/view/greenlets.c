@@ -176,7 +176,8 @@ static void push_rows(struct greenlets *g)
 	};
 
 	scry_table_push(&(struct scry_table){SCRY_COLUMNS(columns), SCRY_ROWS(g->sizes, g->count),
-					     .view = g, .top = scry_view_top(g->opts, g->doc),
+					     .view = g, .sort = g->opts->sort_key,
+					     .top = scry_view_top(g->opts, g->doc),
 					     .noun = "sizes"},
 			g->doc);
 }

@@ -69,8 +69,11 @@ static void push_threads(struct scry_gvl_view *g)
 		{NULL, NULL, SCRY_CELL_TEXT, get_thread, SCRY_COLUMN_GREP},
 	};
 	const struct scry_table table = {SCRY_COLUMNS(columns),
-					 SCRY_ROWS(g->threads, g->thread_count), .view = g,
-					 .grep = &g->grep, .top = scry_view_top(g->opts, g->doc)};
+					 SCRY_ROWS(g->threads, g->thread_count),
+					 .view = g,
+					 .grep = &g->grep,
+					 .sort = g->opts->sort_key,
+					 .top = scry_view_top(g->opts, g->doc)};
 
 	g->doc->section = "threads";
 	g->doc->title = NULL;
@@ -103,8 +106,11 @@ static void push_pairs(struct scry_gvl_view *g)
 		{"waited", NULL, SCRY_CELL_TEXT, get_waiter_name, SCRY_COLUMN_GREP},
 		{"while it was held by", NULL, SCRY_CELL_TEXT, get_holder_name, SCRY_COLUMN_GREP},
 	};
-	const struct scry_table table = {SCRY_COLUMNS(columns), SCRY_ROWS(g->pairs, g->pair_count),
-					 .view = g, .grep = &g->grep,
+	const struct scry_table table = {SCRY_COLUMNS(columns),
+					 SCRY_ROWS(g->pairs, g->pair_count),
+					 .view = g,
+					 .grep = &g->grep,
+					 .sort = g->opts->sort_key,
 					 .top = scry_view_top(g->opts, g->doc)};
 
 	g->doc->section = "pairs";
@@ -284,8 +290,11 @@ static void push_rows(struct scry_gvl_view *g, const struct scry_gvl_lines *l,
 		{NULL, "pid", SCRY_CELL_NUMBER, get_pid, 0},
 		{NULL, "thread", SCRY_CELL_NUMBER, get_number, 0},
 	};
-	const struct scry_table table = {SCRY_COLUMNS(columns), SCRY_ROWS(l->rows, l->count),
-					 .view = &rows, .grep = &g->grep,
+	const struct scry_table table = {SCRY_COLUMNS(columns),
+					 SCRY_ROWS(l->rows, l->count),
+					 .view = &rows,
+					 .grep = &g->grep,
+					 .sort = g->opts->sort_key,
 					 .top = scry_view_top(g->opts, g->doc)};
 
 	g->doc->weight = "lost_ns";

@@ -402,6 +402,7 @@ static void push_rows(struct locks *l, bool conditions)
 					 .view = l,
 					 .has = conditions ? is_of_conditions : is_of_mutexes,
 					 .grep = &l->grep,
+					 .sort = l->opts->sort_key,
 					 .top = scry_view_top(l->opts, l->doc)};
 
 	l->doc->section = conditions ? "conditions" : NULL;

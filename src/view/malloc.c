@@ -15,6 +15,7 @@
 #include "view/malloc_growth.h"
 #include "view/malloc_places.h"
 #include "view/malloc_sizes.h"
+#include "view/malloc_tables.h"
 #include "view/malloc_verdict.h"
 #include "view/table.h"
 #include "view/verdict.h"
@@ -47,6 +48,8 @@ struct malloc_view {
 	uint64_t time_ns; /* since the beginning; MOMENT_TIME */
 	uint64_t end_ns;  /* of the recording */
 	struct scry_buf buf;
+	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH]; /* of the row that is printed, and: */
+	struct scry_doc_value sizes[SCRY_MALLOC_SIZE_VALUES];
 };
 
 /* --at as one of the moments. 0 or -EINVAL with a sentence. */
@@ -169,139 +172,164 @@ static struct row row_of(const struct malloc_view *v, const struct scry_malloc_c
 	return (struct row){c, c->name.caller, row_key(v, c), growth.bytes_per_s};
 }
 
-static void push_caller(struct malloc_view *v, const struct row *row)
+static uint64_t whole_at(const struct malloc_view *v)
 {
 	const struct scry_malloc_process *p = v->process;
-	const struct scry_malloc_caller_sum *c = row->caller;
-	struct scry_malloc_held held = held_at(v, c);
-	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH];
-	struct scry_doc_value sizes[SCRY_MALLOC_SIZE_VALUES];
-	uint32_t depth =
-		v->places.by == SCRY_VIEW_BY_STACK
-			? scry_native_frames_all(&v->sum.stacks, v->reader, c->name.stack, frames)
-			: 0;
-	struct scry_doc_frame *caller = &frames[0];
-	struct scry_malloc_growth growth = {0};
-	uint64_t half = 0;
-	enum { GROWTH = 7, FRAMES = 24 };
-	const bool grows = scry_malloc_caller_growth(p, c, &growth),
-		   has_half = scry_malloc_caller_half(p, c, &half);
-	struct scry_cell cells[] = {
-		scry_cell_number(held.bytes),
-		scry_cell_number(held.blocks),
-		scry_cell_number(percent(held.bytes, v->moment == MOMENT_PEAK  ? p->peak.bytes
-						     : v->moment == MOMENT_END ? p->live.bytes
-									       : p->at.bytes)),
-		scry_cell_number(c->allocated),
-		scry_cell_number(c->bytes),
-		scry_cell_known(percent(c->short_lived, c->allocated), c->allocated != 0),
-		scry_cell_known(c->temporary, !p->has_more_threads),
-		{.number = growth.bytes_per_s, .is_unknown = !grows, .is_blank = !grows},
-		scry_cell_known(percent(c->live.blocks, c->allocated), c->allocated != 0),
-		scry_cell_known(half, has_half),
-		scry_cell_number(c->ended),
-		scry_cell_number(c->short_lived),
-		scry_cell_number(c->peak.bytes),
-		scry_cell_number(c->peak.blocks),
-		scry_cell_number(c->live.bytes),
-		scry_cell_number(c->live.blocks),
-		scry_cell_number(grows),
-		scry_cell_number(row->id),
-		scry_functions_string(v->reader, c->name.module_str),
-		scry_functions_string(v->reader, c->name.symbol_str),
-		scry_cell_known(c->name.offset, c->name.offset != 0),
-		scry_functions_string(v->reader, c->name.file_str),
-		scry_cell_known(c->name.line, c->name.line != 0),
-		scry_functions_string(v->reader, c->name.method_str),
-		{.is_unknown = !depth, .number = depth, .frames = frames},
-		{.number = scry_malloc_sizes_values(c, sizes), .values = sizes},
-		scry_cell_text(v->buf.data, v->buf.len),
-	};
 
-	cells[GROWTH].mark = grows ? '+' : ' ';
-	if (!depth && v->places.by == SCRY_VIEW_BY_STACK) { /* recorded without: the caller alone */
+	return v->moment == MOMENT_PEAK	 ? p->peak.bytes
+	       : v->moment == MOMENT_END ? p->live.bytes
+					 : p->at.bytes;
+}
+
+static struct scry_cell growth_rate(const struct malloc_view *v,
+				    const struct scry_malloc_caller_sum *c)
+{
+	struct scry_malloc_growth growth = {0};
+	const bool grows = scry_malloc_caller_growth(v->process, c, &growth);
+
+	return (struct scry_cell){.number = growth.bytes_per_s,
+				  .is_unknown = !grows,
+				  .is_blank = !grows,
+				  .mark = grows ? '+' : ' '};
+}
+
+static struct scry_cell growth(const struct malloc_view *v, const struct scry_malloc_caller_sum *c)
+{
+	uint64_t half = 0;
+	const bool has_half = scry_malloc_caller_half(v->process, c, &half);
+
+	return scry_cell_known(half, has_half);
+}
+
+static struct scry_cell frames(struct malloc_view *v, const struct scry_malloc_caller_sum *c)
+{
+	struct scry_doc_frame *caller = &v->frames[0];
+	uint32_t depth;
+
+	if (v->places.by != SCRY_VIEW_BY_STACK)
+		return scry_cell_unknown();
+	depth = scry_native_frames_all(&v->sum.stacks, v->reader, c->name.stack, v->frames);
+	if (!depth) { /* recorded without: the caller alone */
 		*caller = (struct scry_doc_frame){.is_native = true, .offset = c->name.offset};
 		caller->file =
 			scry_reader_string(v->reader, c->name.module_str, &caller->file_length);
 		caller->method =
 			scry_reader_string(v->reader, c->name.symbol_str, &caller->method_length);
-		cells[FRAMES] = (struct scry_cell){.number = 1, .frames = frames};
+		depth = 1;
 	}
-	v->doc->ops->row(v->doc, cells);
+	return (struct scry_cell){.number = depth, .frames = v->frames};
+}
+
+static struct scry_cell sizes(struct malloc_view *v, const struct scry_malloc_caller_sum *c)
+{
+	const uint32_t count = scry_malloc_sizes_values(c, v->sizes);
+
+	return (struct scry_cell){.number = count, .values = v->sizes};
+}
+
+static struct scry_cell place(const struct malloc_view *v, const struct scry_malloc_caller_sum *c,
+			      struct scry_buf *buf)
+{
+	scry_malloc_places_put(&v->places, c, buf);
+	return scry_cell_text(scry_buf_str(buf), buf->len);
+}
+
+static struct scry_cell share(uint64_t part, uint64_t whole)
+{
+	return scry_cell_known(percent(part, whole), whole != 0);
+}
+
+#define GET(get, ...) SCRY_GET(get, struct scry_malloc_caller_sum, struct malloc_view, __VA_ARGS__)
+#define NUMBER(member) SCRY_AT(struct scry_malloc_caller_sum, member)
+#define GET_STRING(get, id) GET(get, scry_functions_string(view->reader, row->name.id))
+
+GET(get_bytes_held, scry_cell_number(held_at(view, row).bytes))
+GET(get_blocks_held, scry_cell_number(held_at(view, row).blocks))
+GET(get_share, scry_cell_number(percent(held_at(view, row).bytes, whole_at(view))))
+GET(get_short_share, share(row->short_lived, row->allocated))
+GET(get_temporary, scry_cell_known(row->temporary, !view->process->has_more_threads))
+GET(get_growth_rate, growth_rate(view, row))
+GET(get_kept_share, share(row->live.blocks, row->allocated))
+GET(get_growth, growth(view, row))
+GET(get_is_growing, scry_cell_number(!growth_rate(view, row).is_unknown))
+GET_STRING(get_module, module_str)
+GET_STRING(get_symbol, symbol_str)
+GET(get_offset, scry_cell_known(row->name.offset, row->name.offset != 0))
+GET_STRING(get_file, file_str)
+GET(get_line, scry_cell_known(row->name.line, row->name.line != 0))
+GET_STRING(get_method, method_str)
+GET(get_frames, frames(view, row))
+GET(get_sizes, sizes(view, row))
+GET(get_place, place(view, row, buf))
+
+static void push_rows(struct malloc_view *v, const struct scry_malloc_caller_sum *const *rows,
+		      uint32_t count, const struct scry_grep *grep)
+{
+	static const char *const titles[] = {[MOMENT_PEAK] = "bytes at peak",
+					     [MOMENT_END] = "bytes at end",
+					     [MOMENT_TIME] = "bytes then"};
+	const struct scry_column columns[] = {
+		{titles[v->moment], "at_bytes", SCRY_CELL_COUNT, get_bytes_held, 0},
+		{"blocks", "at_blocks", SCRY_CELL_COUNT, get_blocks_held, 0},
+		{"%", NULL, SCRY_CELL_COUNT, get_share, 0},
+		{"allocated", "allocated", SCRY_CELL_COUNT, NUMBER(allocated)},
+		{"bytes", "bytes", SCRY_CELL_COUNT, NUMBER(bytes)},
+		{"short %", NULL, SCRY_CELL_COUNT, get_short_share, 0},
+		{"temporary", "temporary", SCRY_CELL_COUNT, get_temporary, 0},
+		{"growth/s", "growth_bytes_per_s", SCRY_CELL_COUNT, get_growth_rate, 0},
+		{"kept %", "never_freed_pct", SCRY_CELL_COUNT, get_kept_share, 0},
+		{NULL, "growth_bytes", SCRY_CELL_DELTA, get_growth, 0},
+		{NULL, "ended", SCRY_CELL_COUNT, NUMBER(ended)},
+		{NULL, "short_lived", SCRY_CELL_COUNT, NUMBER(short_lived)},
+		{NULL, "peak_bytes", SCRY_CELL_COUNT, NUMBER(peak.bytes)},
+		{NULL, "peak_blocks", SCRY_CELL_COUNT, NUMBER(peak.blocks)},
+		{NULL, "end_bytes", SCRY_CELL_COUNT, NUMBER(live.bytes)},
+		{NULL, "end_blocks", SCRY_CELL_COUNT, NUMBER(live.blocks)},
+		{NULL, "is_growing", SCRY_CELL_BOOL, get_is_growing, 0},
+		{NULL, "caller", SCRY_CELL_NUMBER, NUMBER(name.caller)},
+		{NULL, "module", SCRY_CELL_TEXT, get_module, 0},
+		{NULL, "symbol", SCRY_CELL_SYMBOL, get_symbol, 0},
+		{NULL, "offset", SCRY_CELL_NUMBER, get_offset, 0},
+		{NULL, "file", SCRY_CELL_TEXT, get_file, 0},
+		{NULL, "line", SCRY_CELL_NUMBER, get_line, 0},
+		{NULL, "method", SCRY_CELL_TEXT, get_method, 0},
+		{NULL, "frames", SCRY_CELL_FRAMES, get_frames, 0},
+		{NULL, "sizes", SCRY_CELL_VALUES, get_sizes, 0},
+		{scry_malloc_places_noun(&v->places, 1), NULL, SCRY_CELL_TEXT, get_place,
+		 SCRY_COLUMN_ELASTIC | SCRY_COLUMN_GREP},
+	};
+
+	scry_table_push(&(struct scry_table){SCRY_COLUMNS(columns), SCRY_ROW_POINTERS(rows, count),
+					     .view = v, .grep = grep, .sort = v->opts->sort_key,
+					     .top = scry_view_top(v->opts, v->doc),
+					     .noun = scry_malloc_places_noun(&v->places, 2)},
+			v->doc);
 }
 
 static int push_callers(struct malloc_view *v)
 {
-	static const char *const titles[][2] = {
-		[MOMENT_PEAK] = {"bytes at peak", "blocks"},
-		[MOMENT_END] = {"bytes at end", "blocks"},
-		[MOMENT_TIME] = {"bytes then", "blocks"},
-	};
-	struct scry_column columns[] = {
-		{titles[v->moment][0], "at_bytes", SCRY_CELL_COUNT, NULL, 0},
-		{titles[v->moment][1], "at_blocks", SCRY_CELL_COUNT, NULL, 0},
-		{"%", NULL, SCRY_CELL_COUNT, NULL, 0},
-		{"allocated", "allocated", SCRY_CELL_COUNT, NULL, 0},
-		{"bytes", "bytes", SCRY_CELL_COUNT, NULL, 0},
-		{"short %", NULL, SCRY_CELL_COUNT, NULL, 0},
-		{"temporary", "temporary", SCRY_CELL_COUNT, NULL, 0},
-		{"growth/s", "growth_bytes_per_s", SCRY_CELL_COUNT, NULL, 0},
-		{"kept %", "never_freed_pct", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "growth_bytes", SCRY_CELL_DELTA, NULL, 0},
-		{NULL, "ended", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "short_lived", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "peak_bytes", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "peak_blocks", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "end_bytes", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "end_blocks", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "is_growing", SCRY_CELL_BOOL, NULL, 0},
-		{NULL, "caller", SCRY_CELL_NUMBER, NULL, 0},
-		{NULL, "module", SCRY_CELL_TEXT, NULL, 0},
-		{NULL, "symbol", SCRY_CELL_SYMBOL, NULL, 0},
-		{NULL, "offset", SCRY_CELL_NUMBER, NULL, 0},
-		{NULL, "file", SCRY_CELL_TEXT, NULL, 0},
-		{NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
-		{NULL, "method", SCRY_CELL_TEXT, NULL, 0},
-		{NULL, "frames", SCRY_CELL_FRAMES, NULL, 0},
-		{NULL, "sizes", SCRY_CELL_VALUES, NULL, 0},
-		{scry_malloc_places_noun(&v->places, 1), NULL, SCRY_CELL_TEXT, NULL,
-		 SCRY_COLUMN_ELASTIC},
-	};
 	const struct scry_malloc_process *p = v->process;
-	uint64_t top = scry_view_top(v->opts, v->doc), shown = 0;
-	struct scry_left_out left_out = {.noun = scry_malloc_places_noun(&v->places, 2)};
+	const struct scry_malloc_caller_sum **sorted = calloc(p->caller_count + 1, sizeof(*sorted));
 	struct row *rows = calloc(p->caller_count + 1, sizeof(*rows));
 	struct scry_grep grep;
 	uint32_t i, count = 0;
-	int err = rows ? scry_grep_init(&grep, v->opts->grep)
-		       : scry_fail(-ENOMEM, "no memory for the rows");
+	int err = rows && sorted ? scry_grep_init(&grep, v->opts->grep)
+				 : scry_fail(-ENOMEM, "no memory for the rows");
 
-	if (err) {
-		free(rows);
-		return err;
-	}
+	if (err)
+		goto out;
 	for (i = 0; i < p->caller_count; i++)
 		if (p->callers[i].allocated)
 			rows[count++] = row_of(v, &p->callers[i]);
 	qsort(rows, count, sizeof(*rows), compare_rows);
+	for (i = 0; i < count; i++)
+		sorted[i] = rows[i].caller;
 	v->doc->weight = v->opts->sort == SCRY_VIEW_SORT_ALLOCATED   ? "allocated"
 			 : v->opts->sort == SCRY_VIEW_SORT_BYTES     ? "bytes"
 			 : v->opts->sort == SCRY_VIEW_SORT_LIVE	     ? "at_blocks"
 			 : v->opts->sort == SCRY_VIEW_SORT_TEMPORARY ? "temporary"
 								     : "at_bytes";
-	scry_doc_table(v->doc, columns, sizeof(columns) / sizeof(columns[0]));
-	for (i = 0; i < count; i++) {
-		put_place(v, &rows[i]);
-		if (!scry_grep_matches(&grep, scry_buf_str(&v->buf))) {
-			left_out.by_grep++;
-		} else if (top && shown == top) {
-			left_out.by_top++;
-		} else {
-			push_caller(v, &rows[i]);
-			shown++;
-		}
-	}
-	scry_left_out_push(&left_out, v->doc);
+	push_rows(v, sorted, count, &grep);
 	scry_doc_remark(v->doc,
 			"short %%: of the blocks, ended within %u calls of malloc and free; "
 			"temporary: freed or resized by the thread that made them, before it made "
@@ -310,126 +338,10 @@ static int push_callers(struct malloc_view *v)
 			"the share of the caller's blocks that was never freed",
 			SCRY_MALLOC_SHORT_CALLS);
 	scry_grep_done(&grep);
+out:
+	free(sorted);
 	free(rows);
-	return 0;
-}
-
-static void push_functions(struct malloc_view *v)
-{
-	static const struct scry_column columns[] = {
-		{"calls", "calls", SCRY_CELL_COUNT, NULL, 0},
-		{"function", "function", SCRY_CELL_TEXT, NULL, 0},
-	};
-
-	v->doc->section = "functions";
-	v->doc->title = "calls of each function";
-	scry_doc_table(v->doc, columns, 2);
-	for (uint32_t i = SCRY_MALLOC_MALLOC; i <= SCRY_MALLOC_USABLE_SIZE; i++) {
-		const char *name = scry_malloc_function_name(i);
-		const struct scry_cell cells[] = {
-			scry_cell_number(v->process->functions[i]),
-			scry_cell_text(name, strlen(name)),
-		};
-
-		if (v->process->functions[i])
-			v->doc->ops->row(v->doc, cells);
-	}
-}
-
-static void push_lives(struct malloc_view *v)
-{
-	static const struct scry_column calls[] = {
-		{"calls up to", "up_to_calls", SCRY_CELL_COUNT, NULL, 0},
-		{"blocks", "blocks", SCRY_CELL_COUNT, NULL, 0},
-	};
-	static const struct scry_column times[] = {
-		{"s up to", "up_to_ns", SCRY_CELL_TIME, NULL, 0},
-		{"blocks", "blocks", SCRY_CELL_COUNT, NULL, 0},
-	};
-	const struct scry_malloc_process *p = v->process;
-	uint64_t bound = 1;
-
-	v->doc->section = "lives_calls";
-	v->doc->title = "lives of the blocks that ended, in calls of the process";
-	scry_doc_table(v->doc, calls, 2);
-	for (int i = 0; i < SCRY_MALLOC_LIFE_ROWS; i++, bound *= 4) {
-		const struct scry_cell cells[] = {
-			scry_cell_known(bound, i < SCRY_MALLOC_LIFE_ROWS - 1),
-			scry_cell_number(p->lives[i]),
-		};
-
-		if (p->lives[i])
-			v->doc->ops->row(v->doc, cells);
-	}
-	v->doc->section = "lives_time";
-	v->doc->title = "the same in time; clocks are read each 64 calls or 100 us";
-	scry_doc_table(v->doc, times, 2);
-	bound = 1000;
-	for (int i = 0; i < SCRY_MALLOC_TIME_ROWS; i++, bound *= 10) {
-		const struct scry_cell cells[] = {
-			scry_cell_known(bound, i < SCRY_MALLOC_TIME_ROWS - 1),
-			scry_cell_number(p->times[i]),
-		};
-
-		if (p->times[i])
-			v->doc->ops->row(v->doc, cells);
-	}
-}
-
-static void push_curve(struct malloc_view *v)
-{
-	static const struct scry_column columns[] = {
-		{"s", "time_ns", SCRY_CELL_TIME, NULL, 0},
-		{"calls", "calls", SCRY_CELL_COUNT, NULL, 0},
-		{"live bytes", "live_bytes", SCRY_CELL_COUNT, NULL, 0},
-		{"live blocks", "live_blocks", SCRY_CELL_COUNT, NULL, 0},
-		{"resident bytes", "rss_bytes", SCRY_CELL_COUNT, NULL, 0},
-	};
-	const struct scry_malloc_process *p = v->process;
-	uint32_t step = v->doc->is_data ? 1 : 2;
-
-	v->doc->section = "curve";
-	v->doc->title = "through the recording";
-	scry_doc_table(v->doc, columns, sizeof(columns) / sizeof(columns[0]));
-	for (uint32_t i = step - 1; i < p->point_count; i += step) {
-		const struct scry_malloc_moment *at = &p->points[i];
-		const struct scry_cell cells[] = {
-			scry_cell_number(since(v, at->time_ns)), scry_cell_number(at->calls),
-			scry_cell_number(at->live.bytes),	 scry_cell_number(at->live.blocks),
-			scry_cell_known(at->rss, at->rss != 0),
-		};
-
-		v->doc->ops->row(v->doc, cells);
-	}
-}
-
-static void push_processes(struct malloc_view *v)
-{
-	static const struct scry_column columns[] = {
-		{"pid", "pid", SCRY_CELL_NUMBER, NULL, 0},
-		{"calls", "calls", SCRY_CELL_COUNT, NULL, 0},
-		{"peak bytes", "peak_bytes", SCRY_CELL_COUNT, NULL, 0},
-		{"bytes at end", "end_bytes", SCRY_CELL_COUNT, NULL, 0},
-		{"resident peak", "rss_peak_bytes", SCRY_CELL_COUNT, NULL, 0},
-		{"program", "exe", SCRY_CELL_TEXT, NULL, 0},
-	};
-
-	v->doc->section = "processes";
-	v->doc->title = "processes; --pid shows another one above";
-	scry_doc_table(v->doc, columns, sizeof(columns) / sizeof(columns[0]));
-	for (uint32_t i = 0; i < v->sum.count; i++) {
-		const struct scry_malloc_process *p = v->sum.processes[i];
-		const struct scry_cell cells[] = {
-			scry_cell_number(p->pid),
-			scry_cell_number(p->calls),
-			scry_cell_number(p->peak.bytes),
-			scry_cell_number(p->live.bytes),
-			scry_cell_known(p->rss_peak, p->rss_peak != 0),
-			scry_functions_string(v->reader, p->exe_str),
-		};
-
-		v->doc->ops->row(v->doc, cells);
-	}
+	return err;
 }
 
 static void push_totals(struct malloc_view *v)
@@ -754,13 +666,7 @@ static int push(struct malloc_view *v)
 	err = push_callers(v);
 	if (err || v->doc->is_folded)
 		return err;
-	push_functions(v);
-	push_curve(v);
-	scry_malloc_sizes_push(&v->places, v->doc);
-	if (v->process->lived || v->doc->is_data)
-		push_lives(v);
-	if (v->sum.count > 1)
-		push_processes(v);
+	scry_malloc_tables_push(&v->sum, &v->places, v->doc);
 	return 0;
 }
 

@@ -67,7 +67,7 @@ struct stacks {
 	uint64_t total_ns;
 	uint64_t cpu_unknown_ns; /* of threads that were not seen while they ran */
 	struct scry_frame_row scratch;
-	struct scry_buf line, thread;
+	struct scry_buf line;
 	bool is_compared; /* with another run, where threads have other ids */
 };
 
@@ -367,7 +367,7 @@ static struct scry_cell tenths(const struct stacks *v, uint64_t ns)
 	return scry_cell_number(scry_share(ns, v->total_ns, 1000));
 }
 
-static struct place split_at(const struct stacks *v, const struct row *row)
+static struct place interned(const struct stacks *v, const struct row *row)
 {
 	const char *bytes = scry_intern_get(&v->places, row->id, NULL);
 	struct place place = {0};
@@ -379,23 +379,23 @@ static struct place split_at(const struct stacks *v, const struct row *row)
 
 static uint32_t stack_of(const struct stacks *v, const struct row *row)
 {
-	return v->opts->times.split ? split_at(v, row).file : row->id;
+	return v->opts->times.split ? interned(v, row).file : row->id;
 }
 
 static struct place place_at(const struct stacks *v, const struct row *row)
 {
 	struct scry_frame frame;
-	struct place place = {0};
-	const char *bytes;
 
 	if (v->opts->stacks) {
 		frame = scry_frames_get(&v->frames, stack_of(v, row));
 		return (struct place){frame.file, frame.line, frame.method, frame.flags};
 	}
-	bytes = scry_intern_get(&v->places, row->id, NULL);
-	if (bytes)
-		memcpy(&place, bytes, sizeof(place));
-	return place;
+	return interned(v, row);
+}
+
+static bool has_flag(const struct stacks *v, const struct row *row, uint32_t flag)
+{
+	return place_at(v, row).flags & flag;
 }
 
 /* The whole stack; one without frames has a nameless one. */
@@ -468,26 +468,125 @@ static void put_subject(const struct stacks *v, const struct place *p, struct sc
 	scry_buf_printf(buf, ")");
 }
 
-/* The first row that is shown: the largest share. NULL: none is. */
-static const struct row *first_row(struct stacks *v, const struct scry_grep *grep)
-{
-	for (size_t i = 0; i < v->row_count; i++) {
-		struct place place;
+/* --- columns ---------------------------------------------------------------------------------- */
 
-		if (!v->rows[i].total_ns)
-			continue;
-		place = place_at(v, &v->rows[i]);
-		scry_buf_clear(&v->line);
-		put_place(v, &place, &v->line);
-		if (scry_grep_matches(grep, scry_buf_str(&v->line)))
-			return &v->rows[i];
-	}
-	return NULL;
+static struct scry_cell get_text(const void *row, void *v, struct scry_buf *buf)
+{
+	const struct place place = place_at(v, row);
+
+	put_place(v, &place, buf);
+	return scry_cell_text(scry_buf_str(buf), buf->len);
 }
 
-static void judge(struct stacks *v, const struct scry_grep *grep)
+static struct scry_cell get_thread(const void *row, void *view, struct scry_buf *buf)
 {
-	const struct row *row = first_row(v, grep);
+	struct stacks *v = view;
+
+	scry_stack_threads_put(&v->threads, &v->names, interned(v, row).line, buf);
+	return scry_cell_text(scry_buf_str(buf), buf->len);
+}
+
+static const char *const states[SCRY_STATES] = {
+	[SCRY_STATE_UNKNOWN] = "unknown",	[SCRY_STATE_CPU] = "running",
+	[SCRY_STATE_RUNNABLE] = "ready",	[SCRY_STATE_GVL] = "waiting for the GVL",
+	[SCRY_STATE_BLOCKED] = "blocked",	[SCRY_STATE_SLEEPING] = "sleeping",
+	[SCRY_STATE_GC] = "collecting garbage",
+};
+
+#define NUMBER(member) SCRY_AT(struct row, member)
+#define GET(name, ...) SCRY_GET(name, struct row, struct stacks, __VA_ARGS__)
+
+GET(get_self_share, tenths(view, row->self_ns))
+GET(get_total_share, tenths(view, row->total_ns))
+GET(get_frames, frames_cell(view, stack_of(view, row)))
+GET(get_file, scry_name_text(&view->names, place_at(view, row).file))
+GET(get_method, scry_name_text(&view->names, place_at(view, row).method))
+GET(get_is_c, scry_cell_number(has_flag(view, row, SCRY_STACK_C)))
+GET(get_is_native, scry_cell_number(has_flag(view, row, SCRY_STACK_NATIVE)))
+GET(get_offset, scry_cell_known(place_at(view, row).line, has_flag(view, row, SCRY_STACK_NATIVE)))
+GET(get_line, scry_cell_known(place_at(view, row).line,
+			      place_at(view, row).line && !has_flag(view, row, SCRY_STACK_NATIVE)))
+GET(get_state, scry_cell_string(states[interned(view, row).method]))
+
+static const struct scry_column lines[] = {
+	{"% own", NULL, SCRY_CELL_TENTHS, get_self_share, 0},
+	{"own s", "self_ns", SCRY_CELL_TIME, NUMBER(self_ns)},
+	{"% with callees", NULL, SCRY_CELL_TENTHS, get_total_share, 0},
+	{"s", "total_ns", SCRY_CELL_TIME, NUMBER(total_ns)},
+	{"samples", "samples", SCRY_CELL_COUNT, NUMBER(samples)},
+	{"file:line  method", NULL, SCRY_CELL_TEXT, get_text,
+	 SCRY_COLUMN_ELASTIC | SCRY_COLUMN_GREP},
+	{NULL, "file", SCRY_CELL_TEXT, get_file, 0},
+	{NULL, "line", SCRY_CELL_NUMBER, get_line, 0},
+	{NULL, "method", SCRY_CELL_TEXT, get_method, 0},
+	{NULL, "is_c", SCRY_CELL_BOOL, get_is_c, 0},
+	{NULL, "is_native", SCRY_CELL_BOOL, get_is_native, 0},
+	{NULL, "offset", SCRY_CELL_NUMBER, get_offset, 0},
+};
+static const struct scry_column stacks[] = {
+	{"%", NULL, SCRY_CELL_TENTHS, get_self_share, 0},
+	{"s", "self_ns", SCRY_CELL_TIME, NUMBER(self_ns)},
+	{"samples", "samples", SCRY_CELL_COUNT, NUMBER(samples)},
+	{"newest frame of the stack", NULL, SCRY_CELL_TEXT, get_text,
+	 SCRY_COLUMN_ELASTIC | SCRY_COLUMN_GREP},
+	{NULL, "frames", SCRY_CELL_FRAMES, get_frames, 0},
+	{NULL, "file", SCRY_CELL_TEXT, get_file, 0},
+	{NULL, "line", SCRY_CELL_NUMBER, get_line, 0},
+	{NULL, "method", SCRY_CELL_TEXT, get_method, 0},
+	{NULL, "is_c", SCRY_CELL_BOOL, get_is_c, 0},
+	{NULL, "is_native", SCRY_CELL_BOOL, get_is_native, 0},
+	{NULL, "offset", SCRY_CELL_NUMBER, get_offset, 0},
+	{NULL, "thread", SCRY_CELL_TEXT, get_thread, 0},
+	{NULL, "state", SCRY_CELL_TEXT, get_state, 0},
+	{NULL, "unknown_ns", SCRY_CELL_COUNT, NUMBER(state_ns[SCRY_STATE_UNKNOWN])},
+	{NULL, "cpu_ns", SCRY_CELL_COUNT, NUMBER(state_ns[SCRY_STATE_CPU])},
+	{NULL, "runnable_ns", SCRY_CELL_COUNT, NUMBER(state_ns[SCRY_STATE_RUNNABLE])},
+	{NULL, "gvl_ns", SCRY_CELL_COUNT, NUMBER(state_ns[SCRY_STATE_GVL])},
+	{NULL, "blocked_ns", SCRY_CELL_COUNT, NUMBER(state_ns[SCRY_STATE_BLOCKED])},
+	{NULL, "sleeping_ns", SCRY_CELL_COUNT, NUMBER(state_ns[SCRY_STATE_SLEEPING])},
+	{NULL, "gc_ns", SCRY_CELL_COUNT, NUMBER(state_ns[SCRY_STATE_GC])},
+};
+
+/* By gem, thread or process a row is a name and no frame; by method it has no line. */
+static void pick_columns(const struct stacks *v, struct scry_table *table,
+			 struct scry_column columns[SCRY_DOC_COLUMNS_MAX])
+{
+	static const char *const names[] = {[SCRY_VIEW_BY_METHOD] = "method",
+					    [SCRY_VIEW_BY_GEM] = "gem",
+					    [SCRY_VIEW_BY_THREAD] = "thread",
+					    [SCRY_VIEW_BY_PROCESS] = "process"};
+	const char *name = names[v->opts->by];
+	const bool is_name = name && v->opts->by != SCRY_VIEW_BY_METHOD;
+
+	if (v->opts->stacks)
+		memcpy(columns, stacks, sizeof(stacks));
+	else
+		memcpy(columns, lines, sizeof(lines));
+	table->column_count = (v->opts->stacks ? sizeof(stacks) : sizeof(lines)) / sizeof(*columns);
+	for (size_t i = 0; i < table->column_count; i++) {
+		struct scry_column *c = &columns[i];
+
+		if (name && c->get == get_text)
+			c->title = name;
+		else if (name && c->get == get_method)
+			c->key = name;
+		else if (is_name &&
+			 (c->get == get_file || c->get == get_line || c->get == get_offset ||
+			  c->get == get_is_c || c->get == get_is_native))
+			c->key = NULL;
+		else if (!v->opts->times.split && (c->get == get_thread || c->get == get_state))
+			c->key = NULL;
+	}
+}
+
+static bool has_time(const void *row, void *view __attribute__((unused)))
+{
+	return ((const struct row *)row)->total_ns != 0;
+}
+
+static void judge(struct stacks *v, const struct scry_table *table)
+{
+	const struct row *row = scry_table_first(table);
 	const char *time = v->opts->times.cpu	? "the time on a processor"
 			   : v->opts->times.gvl ? "the time that threads waited for the GVL"
 			   : v->threads.idle && !v->opts->times.idle
@@ -527,159 +626,10 @@ static void judge(struct stacks *v, const struct scry_grep *grep)
 	scry_buf_done(&buf);
 }
 
-enum {
-	C_SELF_PERCENT,
-	C_SELF,
-	C_TOTAL_PERCENT,
-	C_TOTAL,
-	C_SAMPLES,
-	C_TEXT,
-	C_STACK,
-	C_FILE,
-	C_LINE,
-	C_METHOD,
-	C_IS_C,
-	C_IS_NATIVE,
-	C_OFFSET,
-	C_THREAD,
-	C_STATE,
-	C_STATES,
-	COLUMNS = C_STATES + SCRY_STATES
-};
-
-static void push_row(struct stacks *v, const struct row *row)
-{
-	static const char *const states[SCRY_STATES] = {
-		[SCRY_STATE_UNKNOWN] = "unknown",	[SCRY_STATE_CPU] = "running",
-		[SCRY_STATE_RUNNABLE] = "ready",	[SCRY_STATE_GVL] = "waiting for the GVL",
-		[SCRY_STATE_BLOCKED] = "blocked",	[SCRY_STATE_SLEEPING] = "sleeping",
-		[SCRY_STATE_GC] = "collecting garbage",
-	};
-	struct place place = place_at(v, row);
-	const bool is_native = place.flags & SCRY_STACK_NATIVE;
-	struct scry_cell cells[COLUMNS] = {
-		[C_SELF_PERCENT] = tenths(v, row->self_ns),
-		[C_SELF] = scry_cell_number(row->self_ns),
-		[C_TOTAL_PERCENT] = tenths(v, row->total_ns),
-		[C_TOTAL] = scry_cell_number(row->total_ns),
-		[C_SAMPLES] = scry_cell_number(row->samples),
-		[C_TEXT] = scry_cell_text(scry_buf_str(&v->line), v->line.len),
-		[C_FILE] = scry_name_text(&v->names, place.file),
-		[C_LINE] = scry_cell_known(place.line, place.line && !is_native),
-		[C_METHOD] = scry_name_text(&v->names, place.method),
-		[C_IS_C] = scry_cell_number((place.flags & SCRY_STACK_C) != 0),
-		[C_IS_NATIVE] = scry_cell_number(is_native),
-		[C_OFFSET] = scry_cell_known(place.line, is_native),
-	};
-
-	cells[C_STACK] = v->opts->stacks ? frames_cell(v, stack_of(v, row)) : scry_cell_unknown();
-	if (v->opts->times.split) {
-		const struct place split = split_at(v, row);
-
-		scry_buf_clear(&v->thread);
-		scry_stack_threads_put(&v->threads, &v->names, split.line, &v->thread);
-		cells[C_THREAD] = scry_cell_text(scry_buf_str(&v->thread), v->thread.len);
-		cells[C_STATE] = scry_cell_text(states[split.method], strlen(states[split.method]));
-	}
-	for (int i = 0; i < SCRY_STATES; i++)
-		cells[C_STATES + i] = scry_cell_number(row->state_ns[i]);
-	v->doc->ops->row(v->doc, cells);
-}
-
-static void push_rows(struct stacks *v, const struct scry_grep *grep)
-{
-	uint64_t top = scry_view_top(v->opts, v->doc), shown = 0;
-	struct scry_left_out left_out = {0};
-
-	for (size_t i = 0; i < v->row_count; i++) {
-		const struct row *row = &v->rows[i];
-		struct place place;
-
-		if (!row->total_ns)
-			continue;
-		place = place_at(v, row);
-		scry_buf_clear(&v->line);
-		put_place(v, &place, &v->line);
-		if (!scry_grep_matches(grep, scry_buf_str(&v->line))) {
-			left_out.by_grep++;
-		} else if (top && shown == top) {
-			left_out.by_top++;
-		} else {
-			shown++;
-			push_row(v, row);
-		}
-	}
-	scry_left_out_push(&left_out, v->doc);
-}
-
-/* By method, gem, thread or process a row has no line. */
-static void name_columns(const struct stacks *v, struct scry_column columns[COLUMNS])
-{
-	static const struct {
-		int by;
-		const char *key;
-	} names[] = {{SCRY_VIEW_BY_METHOD, "method"},
-		     {SCRY_VIEW_BY_GEM, "gem"},
-		     {SCRY_VIEW_BY_THREAD, "thread"},
-		     {SCRY_VIEW_BY_PROCESS, "process"}};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (v->opts->by != names[i].by)
-			continue;
-		columns[C_TEXT].title = columns[C_METHOD].key = names[i].key;
-		if (names[i].by == SCRY_VIEW_BY_METHOD)
-			continue;
-		columns[C_FILE].key = columns[C_LINE].key = columns[C_OFFSET].key = NULL;
-		columns[C_IS_C].key = columns[C_IS_NATIVE].key = NULL;
-	}
-	if (v->opts->times.split) {
-		columns[C_THREAD].key = "thread";
-		columns[C_STATE].key = "state";
-	}
-}
-
 static int push(struct stacks *v)
 {
-	static const struct scry_column lines[COLUMNS] = {
-		{"% own", NULL, SCRY_CELL_TENTHS, NULL, 0},
-		{"own s", "self_ns", SCRY_CELL_TIME, NULL, 0},
-		{"% with callees", NULL, SCRY_CELL_TENTHS, NULL, 0},
-		{"s", "total_ns", SCRY_CELL_TIME, NULL, 0},
-		{"samples", "samples", SCRY_CELL_COUNT, NULL, 0},
-		{"file:line  method", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
-		{NULL, NULL, SCRY_CELL_FRAMES, NULL, 0},
-		{NULL, "file", SCRY_CELL_TEXT, NULL, 0},
-		{NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
-		{NULL, "method", SCRY_CELL_TEXT, NULL, 0},
-		{NULL, "is_c", SCRY_CELL_BOOL, NULL, 0},
-		{NULL, "is_native", SCRY_CELL_BOOL, NULL, 0},
-		{NULL, "offset", SCRY_CELL_NUMBER, NULL, 0},
-	};
-	static const struct scry_column stacks[COLUMNS] = {
-		{"%", NULL, SCRY_CELL_TENTHS, NULL, 0},
-		{"s", "self_ns", SCRY_CELL_TIME, NULL, 0},
-		{NULL, NULL, SCRY_CELL_TENTHS, NULL, 0},
-		{NULL, NULL, SCRY_CELL_TIME, NULL, 0},
-		{"samples", "samples", SCRY_CELL_COUNT, NULL, 0},
-		{"newest frame of the stack", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
-		{NULL, "frames", SCRY_CELL_FRAMES, NULL, 0},
-		{NULL, "file", SCRY_CELL_TEXT, NULL, 0},
-		{NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
-		{NULL, "method", SCRY_CELL_TEXT, NULL, 0},
-		{NULL, "is_c", SCRY_CELL_BOOL, NULL, 0},
-		{NULL, "is_native", SCRY_CELL_BOOL, NULL, 0},
-		{NULL, "offset", SCRY_CELL_NUMBER, NULL, 0},
-		{NULL, NULL, SCRY_CELL_TEXT, NULL, 0},
-		{NULL, NULL, SCRY_CELL_TEXT, NULL, 0},
-		{NULL, "unknown_ns", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "cpu_ns", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "runnable_ns", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "gvl_ns", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "blocked_ns", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "sleeping_ns", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "gc_ns", SCRY_CELL_COUNT, NULL, 0},
-	};
-	struct scry_column columns[COLUMNS];
+	struct scry_column columns[SCRY_DOC_COLUMNS_MAX];
+	struct scry_table table = {.columns = columns, .view = v, .has = has_time};
 	struct scry_grep grep;
 	int err = make_rows(v);
 
@@ -690,22 +640,26 @@ static int push(struct stacks *v)
 		return err;
 	if (v->row_count)
 		qsort(v->rows, v->row_count, sizeof(*v->rows), by_time);
+	table.rows = v->rows;
+	table.count = v->row_count;
+	table.size = sizeof(*v->rows);
+	table.grep = &grep;
+	table.sort = v->opts->sort_key;
+	table.top = scry_view_top(v->opts, v->doc);
+	pick_columns(v, &table, columns);
 	scry_data_quality_close(&v->quality);
 	v->quality.noun = "samples";
 	v->quality.shown = v->sums.sums.valid + v->sums.sums.repaired + v->sums.sums.rejected;
 	v->quality.unknown_cpu_ns = v->opts->times.cpu ? v->cpu_unknown_ns : 0;
 	scry_data_quality_push(&v->quality, v->doc);
-	judge(v, &grep);
+	judge(v, &table);
 	note_idle(v);
 	scry_stack_sums_note(&v->sums, v->doc);
 	push_totals(v);
 	v->doc->weight = "self_ns";
 	if (v->opts->by == SCRY_VIEW_BY_LINE && !v->opts->stacks)
 		scry_stack_processes_push(&v->processes, v->total_ns, v->doc);
-	memcpy(columns, v->opts->stacks ? stacks : lines, sizeof(columns));
-	name_columns(v, columns);
-	scry_doc_table(v->doc, columns, COLUMNS);
-	push_rows(v, &grep);
+	scry_table_push(&table, v->doc);
 	scry_stack_sums_each(&v->sums, v->doc);
 	scry_grep_done(&grep);
 	return 0;
@@ -724,7 +678,6 @@ static void init(struct stacks *v)
 static void done(struct stacks *v)
 {
 	scry_buf_done(&v->line);
-	scry_buf_done(&v->thread);
 	scry_stack_threads_done(&v->threads);
 	scry_frames_done(&v->frames);
 	scry_intern_done(&v->places);

@@ -402,22 +402,18 @@ static int on_event(struct scry_syscall_view *v, const struct scry_event *event)
 
 static int push(struct scry_syscall_view *v)
 {
-	struct scry_syscall_verdict *verdicts = NULL;
-	const size_t count = scry_syscall_judge(v, &verdicts);
+	const size_t count = scry_syscall_judge(v, &v->verdicts);
 	int r;
 
 	for (size_t i = count; i-- > 0;) /* the first of a row's */
-		v->places.rows[verdicts[i].row - v->places.rows].verdict = (uint32_t)i + 1;
+		v->places.rows[v->verdicts[i].row - v->places.rows].verdict = (uint32_t)i + 1;
 	r = v->opts->by == SCRY_VIEW_BY_LINE ? share_out(v) : 0;
-	if (r < 0) {
-		free(verdicts);
+	if (r < 0)
 		return r;
-	}
-	scry_syscall_push_head(v, verdicts, count);
-	r = scry_syscall_push_rows(v, verdicts);
+	scry_syscall_push_head(v, v->verdicts, count);
+	r = scry_syscall_push_rows(v);
 	if (r == 0)
-		scry_syscall_push_verdicts(v, verdicts, count);
-	free(verdicts);
+		scry_syscall_push_verdicts(v, count);
 	return r;
 }
 
@@ -446,6 +442,7 @@ static void done_table(struct scry_syscall_table *t)
 
 void scry_syscall_done(struct scry_syscall_view *v)
 {
+	free(v->verdicts);
 	scry_native_frames_done(&v->frames);
 	scry_map_done(&v->by_site);
 	scry_map_done(&v->callers);

@@ -71,6 +71,10 @@ struct scry_syscall_view {
 	struct scry_map paths;	    /* row << 32 | string -> count */
 	uint64_t lines_seen, lineless;
 	struct scry_syscall_table places, shown; /* `shown` where rows are no places */
+	struct scry_syscall_verdict *verdicts;	 /* of the rows of `places` */
+	/* of the row that is printed: */
+	struct scry_doc_frame call_frames[SCRY_NATIVE_DEPTH], line_frames[SCRY_NATIVE_DEPTH];
+	struct scry_doc_value shares[2];
 };
 
 /* Reads a recording to its end. `v` is zeros, and is freed by done in any case. 0 or -errno with a
@@ -115,14 +119,15 @@ void scry_syscall_put_caller(const struct scry_syscall_view *v, const struct scr
 			     struct scry_buf *buf);
 /* A part of 1 as a value of JSON; null of nothing. */
 struct scry_doc_value scry_syscall_share(uint64_t part, uint64_t whole);
+struct scry_cell scry_syscall_share_cell(uint64_t part, uint64_t whole,
+					 struct scry_doc_value *value);
+struct scry_cell scry_syscall_tenths(uint64_t part, uint64_t whole); /* 12.3 % */
+/* Samples at the place, also of programs that are no Ruby. */
+uint64_t scry_syscall_line_whole(const struct scry_syscall_row *row);
 
 /* Its rows, the heaviest first, to be freed; NULL: no memory. */
 const struct scry_syscall_row **scry_syscall_sorted(const struct scry_syscall_view *v,
 						    const struct scry_syscall_table *t);
-
-/* Does --grep want this row of places? */
-bool scry_syscall_is_place_wanted(const struct scry_syscall_view *v,
-				  const struct scry_syscall_row *row);
 
 /* "60 % app.rb:12 Foo#bar"; "[no line]" where that is the largest part. */
 void scry_syscall_put_line(const struct scry_syscall_view *v, const struct scry_syscall_row *row,
@@ -131,9 +136,8 @@ void scry_syscall_put_line(const struct scry_syscall_view *v, const struct scry_
 /* Head: verdict, notes, totals. Tables: rows; calls in vain and their cures. 0 or -ENOMEM. */
 void scry_syscall_push_head(struct scry_syscall_view *v,
 			    const struct scry_syscall_verdict *verdicts, size_t count);
-int scry_syscall_push_rows(struct scry_syscall_view *v,
-			   const struct scry_syscall_verdict *verdicts);
-void scry_syscall_push_verdicts(struct scry_syscall_view *v, struct scry_syscall_verdict *verdicts,
+int scry_syscall_push_rows(struct scry_syscall_view *v);
+void scry_syscall_push_verdicts(struct scry_syscall_view *v,
 				size_t count); /* those that --grep leaves are moved to the front */
 
 /* Where calls of this row asked for files in vain, by a sample of them, most first: "/a 45 %, /b

@@ -6,6 +6,7 @@
 #include "base/text.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What cells are put together in: each column has its own. */
@@ -126,15 +127,90 @@ void scry_table_push_row(const struct scry_table *t, const void *row, struct scr
 	scratch_done(&scratch);
 }
 
+/* --- order ------------------------------------------------------------------------------------ */
+
+struct place {
+	const void *row;
+	uint64_t number; /* of the column; in order also where it has a sign */
+	bool is_unknown; /* comes last */
+	size_t at;	 /* without --sort: what is equal stays so */
+};
+
+static int compare_places(const void *left, const void *right)
+{
+	const struct place *a = left, *b = right;
+
+	if (a->is_unknown != b->is_unknown)
+		return a->is_unknown ? 1 : -1;
+	if (a->number != b->number)
+		return a->number < b->number ? 1 : -1;
+	return a->at < b->at ? -1 : 1;
+}
+
+static bool is_numeric(const struct scry_column *c)
+{
+	return c->kind == SCRY_CELL_COUNT || c->kind == SCRY_CELL_NUMBER ||
+	       c->kind == SCRY_CELL_TIME || c->kind == SCRY_CELL_DELTA;
+}
+
+/* The column that --sort asks for; `column_count`: this table has none. */
+static size_t sorting_column(const struct scry_table *t)
+{
+	size_t i = 0;
+
+	while (i < t->column_count &&
+	       !(t->sort && t->columns[i].key && is_numeric(&t->columns[i]) &&
+		 !strcmp(t->columns[i].key, t->sort)))
+		i++;
+	return i;
+}
+
+/* Rows in the order of --sort, to be freed. NULL: as they are. */
+static const void **sorted_rows(const struct scry_table *t, struct scratch *scratch,
+				struct scry_doc *doc)
+{
+	const size_t column = sorting_column(t);
+	const void **rows = NULL;
+	struct place *places;
+
+	if (column == t->column_count || !t->count)
+		return NULL;
+	places = calloc(t->count, sizeof(*places));
+	rows = calloc(t->count, sizeof(*rows));
+	if (!places || !rows) {
+		scry_doc_remark(doc, "rows are not sorted: there is no memory for it");
+		free(places);
+		free(rows);
+		return NULL;
+	}
+	for (size_t i = 0; i < t->count; i++) {
+		struct scry_cell cell = scry_cell_unknown();
+
+		places[i] = (struct place){.row = row_at(t, i), .at = i};
+		if (!t->has || t->has(places[i].row, t->view))
+			cell = cell_of(t, column, places[i].row, scratch);
+		places[i].is_unknown = cell.is_unknown;
+		places[i].number = cell.is_unknown ? 0 : cell.number;
+		if (t->columns[column].kind == SCRY_CELL_DELTA)
+			places[i].number ^= 1ull << 63;
+	}
+	qsort(places, t->count, sizeof(*places), compare_places);
+	for (size_t i = 0; i < t->count; i++)
+		rows[i] = places[i].row;
+	free(places);
+	return rows;
+}
+
 uint64_t scry_table_push(const struct scry_table *t, struct scry_doc *doc)
 {
 	struct scry_left_out left_out = {.noun = t->noun};
 	struct scratch scratch = {0};
+	const void **rows = sorted_rows(t, &scratch, doc);
 	uint64_t shown = 0;
 
 	scry_doc_table(doc, t->columns, t->column_count);
 	for (size_t i = 0; i < t->count; i++) {
-		const void *row = row_at(t, i);
+		const void *row = rows ? rows[i] : row_at(t, i);
 
 		if (t->has && !t->has(row, t->view))
 			continue;
@@ -147,7 +223,10 @@ uint64_t scry_table_push(const struct scry_table *t, struct scry_doc *doc)
 			shown++;
 		}
 	}
+	if (t->last && shown > 1)
+		push_row(t, t->last, &scratch, doc);
 	scratch_done(&scratch);
+	free(rows);
 	scry_left_out_push(&left_out, doc);
 	return shown;
 }

@@ -42,7 +42,9 @@ struct scry_table {
 	bool (*has)(const void *row, void *view);
 	const struct scry_grep *grep; /* NULL: all; else rows with a column that matches */
 	uint64_t top;		      /* rows at most; 0: all */
+	const char *sort;	      /* key of a column: biggest first; NULL: as they are */
 	const char *noun;	      /* of the remark, in the plural; NULL: "rows" */
+	const void *last; /* below more than one row: a row of what they sum to, or NULL */
 };
 
 /* For its initialiser: an array of columns, `n` rows in an array, `n` pointers to rows. */

@@ -9,6 +9,7 @@
 #include "view/filter.h"
 #include "view/grep.h"
 #include "view/malloc.h"
+#include "view/sort.h"
 #include "view/takes.h"
 
 #include <errno.h>
@@ -20,46 +21,50 @@
 	(SCRY_VIEW_TAKES_BY | SCRY_VIEW_TAKES_SORT | SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_GREP | \
 	 SCRY_VIEW_TAKES_FILTER | SCRY_VIEW_TAKES_LIVE | SCRY_VIEW_TAKES_INTERNAL |               \
 	 SCRY_VIEW_TAKES_STACKS | SCRY_VIEW_TAKES_PID)
-#define FUNCTIONS (SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID)
+#define LOG (SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID)
+#define FUNCTIONS (LOG | SCRY_VIEW_TAKES_SORT)
 #define MALLOC                                                                                    \
 	(SCRY_VIEW_TAKES_BY | SCRY_VIEW_TAKES_SORT | SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_GREP | \
 	 SCRY_VIEW_TAKES_STACKS | SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_AT)
 #define CALLS (SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_STYLE)
 #define STACKS                                                                 \
 	(SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_STACKS | \
-	 SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_TIMES | SCRY_VIEW_TAKES_BY)
+	 SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_TIMES | SCRY_VIEW_TAKES_BY | SCRY_VIEW_TAKES_SORT)
 
 const struct scry_view scry_views[] = {
 	{"objects", "objects", "which line makes objects of which class, and how many live", 3,
-	 false, scry_view_objects, OBJECTS},
-	{"count", "count", "calls of hooked functions", 2, false, scry_view_count, FUNCTIONS},
+	 false, scry_view_objects, OBJECTS, SCRY_SORT_OBJECTS},
+	{"count", "count", "calls of hooked functions", 2, false, scry_view_count, FUNCTIONS,
+	 SCRY_SORT_COUNT},
 	{"time", "time", "how long calls of hooked functions took", 2, false, scry_view_time,
-	 FUNCTIONS},
-	{"log", "log", "each entry of a hooked function, one a line", 2, true, scry_view_log,
-	 FUNCTIONS},
+	 FUNCTIONS, SCRY_SORT_TIME},
+	{"log", "log", "each entry of a hooked function, one a line", 2, true, scry_view_log, LOG,
+	 NULL},
 	{"greenlets", "log", "how much of their stacks greenlets copy at switches", 2, false,
-	 scry_view_greenlets, SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_PID},
+	 scry_view_greenlets, SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_SORT,
+	 SCRY_SORT_GREENLETS},
 	{"malloc", "malloc", "which callers hold the memory of malloc, and whether it grows", 3,
-	 false, scry_view_malloc, MALLOC},
+	 false, scry_view_malloc, MALLOC, SCRY_SORT_MALLOC},
 	{"calls", "calls", "each call of a traced function, one a line", 3, true, scry_view_calls,
-	 CALLS},
+	 CALLS, NULL},
 	{"calls-sums", "calls", "calls and times of each traced function", 1, false,
-	 scry_view_calls_sums, FUNCTIONS},
+	 scry_view_calls_sums, FUNCTIONS, SCRY_SORT_CALLS},
 	{"calls-hist", "calls", "how many calls of each traced function took how long", 1, false,
-	 scry_view_calls_hist, SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID},
+	 scry_view_calls_hist, SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID, NULL},
 	{"calls-tree", "calls", "which traced functions called which", 1, false,
-	 scry_view_calls_tree, SCRY_VIEW_TAKES_PID},
+	 scry_view_calls_tree, SCRY_VIEW_TAKES_PID, NULL},
 	{"gvl", "gvl", "who held a Ruby's VM lock (GVL), and who waited for it", 3, false,
-	 scry_view_gvl, FUNCTIONS | SCRY_VIEW_TAKES_BY | SCRY_VIEW_TAKES_STACKS},
+	 scry_view_gvl, FUNCTIONS | SCRY_VIEW_TAKES_BY | SCRY_VIEW_TAKES_STACKS, SCRY_SORT_GVL},
 	{"locks", "locks", "which mutexes and conditions threads waited for, and where", 3, false,
-	 scry_view_locks, FUNCTIONS},
+	 scry_view_locks, FUNCTIONS, SCRY_SORT_LOCKS},
 	{"stacks", "stacks", "which lines take the time of a Ruby program", 3, false,
-	 scry_view_stacks, STACKS},
+	 scry_view_stacks, STACKS, SCRY_SORT_STACKS},
 	{"syscalls", "syscalls", "which code makes system calls, and which are in vain", 3, false,
-	 scry_view_syscalls, FUNCTIONS | SCRY_VIEW_TAKES_BY},
-	{"events", NULL, "every event of the recording, one a line", 2, true, scry_view_events, 0},
-	{"info", NULL, "what the recording is made of", 2, false, scry_view_info, 0},
-	{NULL, NULL, NULL, 0, false, NULL, 0},
+	 scry_view_syscalls, FUNCTIONS | SCRY_VIEW_TAKES_BY, SCRY_SORT_SYSCALLS},
+	{"events", NULL, "every event of the recording, one a line", 1, true, scry_view_events, 0,
+	 NULL},
+	{"info", NULL, "what the recording is made of", 1, false, scry_view_info, 0, NULL},
+	{NULL, NULL, NULL, 0, false, NULL, 0, NULL},
 };
 
 const struct scry_view *scry_view_find(const char *name)
@@ -98,7 +103,8 @@ int scry_view_opts_check(const struct scry_view_opts *opts)
 		return scry_fail(-EINVAL, "--wall, --cpu and --gvl are three weights; fix: one");
 	if (opts->stacks && opts->by != SCRY_VIEW_BY_LINE)
 		return scry_fail(-EINVAL, "--stacks is by line; fix: without --by");
-	if (opts->stacks && opts->sort == SCRY_VIEW_SORT_AGE)
+	if (opts->stacks && (opts->sort == SCRY_VIEW_SORT_AGE ||
+			     (opts->sort_key && !strcmp(opts->sort_key, "age"))))
 		return scry_fail(-EINVAL, "ages of many stacks have no sum; fix: --sort live");
 	return scry_row_filter_init(&filter, &opts->filter);
 }
@@ -109,7 +115,7 @@ static unsigned int given(const struct scry_view_opts *o)
 	unsigned int bits = 0;
 
 	bits |= o->by != SCRY_VIEW_BY_LINE ? SCRY_VIEW_TAKES_BY : 0;
-	bits |= o->sort != SCRY_VIEW_SORT_DEFAULT ? SCRY_VIEW_TAKES_SORT : 0;
+	bits |= o->sort != SCRY_VIEW_SORT_DEFAULT || o->sort_key ? SCRY_VIEW_TAKES_SORT : 0;
 	bits |= o->top != SCRY_VIEW_TOP_DEFAULT ? SCRY_VIEW_TAKES_TOP : 0;
 	bits |= o->grep ? SCRY_VIEW_TAKES_GREP : 0;
 	bits |= o->filter.count ? SCRY_VIEW_TAKES_FILTER : 0;
@@ -168,11 +174,14 @@ void scry_view_strip(const struct scry_view *view, struct scry_view_opts *opts,
 		     struct scry_buf *ret_names)
 {
 	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
-	const unsigned int bits = given(opts) & ~view->takes;
+	unsigned int bits = given(opts) & ~view->takes;
 
+	if (opts->sort_key && !scry_view_has_sort(view, opts->sort_key))
+		bits |= SCRY_VIEW_TAKES_SORT;
 	list_names(bits, ret_names);
 	opts->by = bits & SCRY_VIEW_TAKES_BY ? SCRY_VIEW_BY_LINE : opts->by;
 	opts->sort = bits & SCRY_VIEW_TAKES_SORT ? plain.sort : opts->sort;
+	opts->sort_key = bits & SCRY_VIEW_TAKES_SORT ? NULL : opts->sort_key;
 	opts->top = bits & SCRY_VIEW_TAKES_TOP ? plain.top : opts->top;
 	opts->grep = bits & SCRY_VIEW_TAKES_GREP ? NULL : opts->grep;
 	opts->filter = bits & SCRY_VIEW_TAKES_FILTER ? plain.filter : opts->filter;

@@ -43,6 +43,7 @@ enum scry_view_sort {
 struct scry_view_opts {
 	int by;				/* enum scry_view_by */
 	int sort;			/* enum scry_view_sort */
+	const char *sort_key;		/* of a column: view/sort.h; NULL: as `sort` says */
 	uint64_t top;			/* rows; 0: all; SCRY_VIEW_TOP_DEFAULT */
 	const char *grep;		/* substring or /regex/ of "file:line class"; NULL: all */
 	struct scry_opt_strings filter; /* view/filter.h */
@@ -55,11 +56,9 @@ struct scry_view_opts {
 	struct scry_view_stacks_style times;
 };
 
-#define SCRY_VIEW_OPTS_DEFAULT                                                \
-	{                                                                     \
-		.sort = SCRY_VIEW_SORT_DEFAULT, .top = SCRY_VIEW_TOP_DEFAULT, \
-	}
-
+/* clang-format off */
+#define SCRY_VIEW_OPTS_DEFAULT {.sort = SCRY_VIEW_SORT_DEFAULT, .top = SCRY_VIEW_TOP_DEFAULT}
+/* clang-format on */
 #define SCRY_VIEW_SORT_CHOICES "allocated|bytes|live|live-bytes|age"
 /* Rows of these options, for the table of a command (base/opt.h). `o`: struct scry_view_opts *.
  * PICK: which rows there are. */
@@ -127,6 +126,7 @@ struct scry_view {
 	bool is_stream;		      /* records as they come, data quality last */
 	scry_view_run *run;
 	unsigned int takes; /* options: view/takes.h */
+	const char *sorts;  /* what --sort takes: view/sort.h; NULL: nothing */
 };
 
 extern const struct scry_view scry_views[]; /* ends with a row without a name */

@@ -89,7 +89,7 @@ setup() {
 	done
 	run "$SCRY" report "$T/a.scry" --sort age
 	[ "$status" -eq 1 ]
-	[[ "$output" == *"are for objects"* ]]
+	[[ "$output" == *"the malloc view has no column 'age' to sort by; fix: --sort with one of at_bytes, at_blocks, "* ]]
 	"$SCRY" report "$T/a.scry" --sort live --top 1 --grep parse | grep -F "parse+0x1c (libapp.so)"
 }
 

@@ -4,9 +4,11 @@
 #include "golden.h"
 
 #include "base/err.h"
+#include "view/sort.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -187,4 +189,69 @@ void golden_check(int fd, const char *view, const char *file, const struct scry_
 	golden_show(fd, view, file, opts, &page);
 	golden_compare(file, &page);
 	scry_buf_done(&page);
+}
+
+/* Rows are one a line: of the first table that has the key it must fall from row to row. How many
+ * rows have it. */
+static size_t falls(const char *page, const char *key, size_t *ret_rows)
+{
+	char quoted[64];
+	double last = INFINITY;
+	size_t with = 0;
+	bool is_past = false;
+
+	*ret_rows = 0;
+	snprintf(quoted, sizeof(quoted), "\"%s\": ", key);
+	for (const char *line = page; line; line = strchr(line, '\n')) {
+		const char *at, *end;
+		double number;
+
+		line += *line == '\n';
+		end = strchr(line, '\n');
+		if (strncmp(line, "{\"", 2) != 0 || line == page) {
+			is_past |= with != 0; /* another table */
+			continue;
+		}
+		++*ret_rows;
+		at = strstr(line, quoted);
+		if (!at || is_past || (end && at > end))
+			continue;
+		at += strlen(quoted);
+		number = strncmp(at, "null", 4) ? strtod(at, NULL) : -INFINITY;
+		if (number > last)
+			fail_msg("--sort %s: %g below %g in:\n%s", key, number, last, page);
+		last = number;
+		with++;
+	}
+	return with;
+}
+
+size_t golden_sorts(int fd, const char *name, const struct scry_view_opts *opts)
+{
+	const struct scry_view *view = scry_view_find(name);
+	const char *words = view->sorts, *word;
+	struct scry_buf plain = {0};
+	size_t length, rows, plain_rows, changed = 0;
+
+	golden_show(fd, name, "x.json", opts, &plain);
+	falls(scry_buf_str(&plain), "no key", &plain_rows);
+	while ((length = scry_opt_next_choice(&words, &word)) > 0) {
+		struct scry_view_opts by = *opts;
+		struct scry_buf page = {0};
+		char key[64];
+
+		snprintf(key, sizeof(key), "%.*s", (int)length, word);
+		by.sort_key = key;
+		assert_int_equal(scry_view_sort_check(name, key), 0);
+		scry_view_sort_settle(view, &by);
+		golden_show(fd, name, "x.json", &by, &page);
+		if (!falls(scry_buf_str(&page), key, &rows) && by.sort_key)
+			fail_msg("%s: no row has the key '%s'", name, key);
+		assert_int_equal(rows, plain_rows);
+		changed += strcmp(scry_buf_str(&page), scry_buf_str(&plain)) != 0;
+		scry_buf_done(&page);
+	}
+	scry_buf_done(&plain);
+	assert_int_equal(scry_view_sort_check(name, "no_such"), -EINVAL);
+	return changed;
 }

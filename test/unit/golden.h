@@ -52,4 +52,8 @@ void golden_show(int fd, const char *view, const char *file, const struct scry_v
 /* Shows the recording in a view and compares; the form is that of the file's ending. */
 void golden_check(int fd, const char *view, const char *file, const struct scry_view_opts *opts);
 
+/* --sort by each key that the view has: in the table that has it rows fall, what is unknown comes
+ * last, and no row is lost. How many keys change the page. */
+size_t golden_sorts(int fd, const char *view, const struct scry_view_opts *opts);
+
 #endif

@@ -436,6 +436,7 @@ static void calls(void **state)
 	golden_check(fd, "calls", "calls_slow.txt", &opts);
 	golden_check(fd, "calls-sums", "calls_sums.txt", &plain);
 	golden_check(fd, "calls-sums", "calls_sums.json", &plain);
+	assert_true(golden_sorts(fd, "calls-sums", &plain) > 0);
 	close(fd);
 }
 
@@ -450,6 +451,7 @@ static void objects(void **state)
 	golden_check(fd, "objects", "objects_verbose.txt", &plain);
 	scry_log_setup(0, SCRY_LOG_COLOR_NEVER);
 	golden_check(fd, "objects", "objects.json", &plain);
+	assert_true(golden_sorts(fd, "objects", &plain) > 0);
 	opts.pid = 4712;
 	golden_check(fd, "objects", "objects_pid.txt", &opts);
 	opts = plain;
@@ -550,6 +552,7 @@ static void times(void **state)
 
 	golden_check(fd, "time", "time.txt", &plain);
 	golden_check(fd, "time", "time.json", &plain);
+	assert_int_equal(golden_sorts(fd, "time", &plain), 0); /* one function leads in all */
 	close(fd);
 	fd = log_recording();
 	golden_check(fd, "log", "log.txt", &plain);
@@ -565,6 +568,7 @@ static void locks(void **state)
 
 	golden_check(fd, "locks", "locks.txt", &plain);
 	golden_check(fd, "locks", "locks.json", &plain);
+	assert_true(golden_sorts(fd, "locks", &plain) > 0);
 	some.top = 1;
 	some.grep = "main";
 	golden_check(fd, "locks", "locks_some.txt", &some);

@@ -275,6 +275,7 @@ static void whole(void **state)
 
 	golden_check(fd, "gvl", "gvl.txt", &opts);
 	golden_check(fd, "gvl", "gvl.json", &opts);
+	assert_true(golden_sorts(fd, "gvl", &opts) > 0);
 	golden_check(fd, "gvl", "gvl.folded", &opts);
 	close(fd);
 }

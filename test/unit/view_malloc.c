@@ -79,6 +79,7 @@ static void leak(void **state)
 	scry_malloc_sum_done(&sum);
 	golden_check(fd, "malloc", "malloc_leak.txt", &plain);
 	golden_check(fd, "malloc", "malloc_leak.json", &plain);
+	assert_true(golden_sorts(fd, "malloc", &plain) > 0);
 	golden_check(fd, "info", "malloc_info.txt", &plain);
 	close(fd);
 }

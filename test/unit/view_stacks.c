@@ -111,6 +111,7 @@ static void forms(void **state)
 
 	golden_check(fd, "stacks", "threads.txt", &lines);
 	golden_check(fd, "stacks", "threads.json", &lines);
+	assert_true(golden_sorts(fd, "stacks", &lines) > 0);
 	golden_check(fd, "stacks", "threads_whole.txt", &whole);
 	golden_check(fd, "stacks", "threads_whole.json", &whole);
 	golden_check(fd, "stacks", "threads_gvl.txt", &gvl);

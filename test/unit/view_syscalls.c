@@ -296,6 +296,15 @@ static void check(uint32_t flags, bool has_losses, const struct scry_view_opts *
 	close(fd);
 }
 
+static void sorted(void **state)
+{
+	const struct scry_view_opts plain = BY_SITE;
+	int fd = recording(SCRY_SYSCALLS_EXACT | SCRY_SYSCALLS_LATENCY, false, false);
+
+	assert_true(golden_sorts(fd, "syscalls", &plain) > 0);
+	close(fd);
+}
+
 static void sampled(void **state)
 {
 	const struct scry_view_opts plain = BY_SITE;
@@ -485,9 +494,10 @@ static void nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sampled), cmocka_unit_test(exact),  cmocka_unit_test(latency),
-		cmocka_unit_test(by),	   cmocka_unit_test(losses), cmocka_unit_test(nothing),
-		cmocka_unit_test(lines),   cmocka_unit_test(perf),   cmocka_unit_test(narrow),
+		cmocka_unit_test(sorted),  cmocka_unit_test(sampled), cmocka_unit_test(exact),
+		cmocka_unit_test(latency), cmocka_unit_test(by),      cmocka_unit_test(losses),
+		cmocka_unit_test(nothing), cmocka_unit_test(lines),   cmocka_unit_test(perf),
+		cmocka_unit_test(narrow),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

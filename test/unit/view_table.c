@@ -11,15 +11,16 @@
 
 struct row {
 	uint16_t line;
+	int64_t growth;
 	uint64_t calls;
 	const char *symbol, *file;
 };
 
 static const struct row rows[] = {
-	{1, 7, "open", "a.c"},
-	{65535, 5, "_ZN3app3runEv", "b.c"},
-	{3, 1ull << 40, "reopen", NULL},
-	{4, 3, "close", "a.c"},
+	{1, -5, 7, "open", "a.c"},
+	{65535, 3, 5, "_ZN3app3runEv", "b.c"},
+	{3, 3, 1ull << 40, "reopen", NULL},
+	{4, 0, 3, "close", "a.c"},
 };
 
 #define GET(name, ...) SCRY_GET(name, struct row, unsigned int, __VA_ARGS__)
@@ -29,7 +30,11 @@ GET(get_file, scry_cell_string(row->file))
 GET(get_place,
     (scry_buf_printf(buf, "%s:%u", row->file ? row->file : "?", row->line), scry_cell_buf(buf)))
 
+GET(get_known, scry_cell_known(row->calls, row->calls<100 && row->calls> 3))
+
 static const struct scry_column columns[] = {
+	{NULL, "growth", SCRY_CELL_DELTA, SCRY_AT(struct row, growth)},
+	{NULL, "known", SCRY_CELL_COUNT, get_known, 0},
 	{"calls", "calls", SCRY_CELL_COUNT, SCRY_AT(struct row, calls)},
 	{NULL, "line", SCRY_CELL_NUMBER, SCRY_AT(struct row, line)},
 	{"symbol", NULL, SCRY_CELL_SYMBOL, get_symbol, SCRY_COLUMN_GREP},
@@ -38,6 +43,7 @@ static const struct scry_column columns[] = {
 };
 
 static char printed[4096];
+static const char *sort;
 static unsigned int symbols_made;
 
 /* The table as text or JSON, into `printed`; how many rows it has. */
@@ -46,7 +52,7 @@ static uint64_t show(const char *pattern, uint64_t top, int (*open)(struct scry_
 	FILE *out = fmemopen(printed, sizeof(printed), "w");
 	struct scry_doc doc = {.view = "test", .schema = 1, .out = out};
 	struct scry_table table = {SCRY_COLUMNS(columns), SCRY_ROWS(rows, 4), .view = &symbols_made,
-				   .top = top};
+				   .top = top, .sort = sort};
 	struct scry_grep grep;
 	uint64_t shown;
 
@@ -105,12 +111,40 @@ static void grepped(void **state)
 	assert_int_equal(show("65535", 0, scry_out_text_open), 0); /* not a column of --grep */
 }
 
+/* The order of lines, as they are printed. */
+static void is_order(const char *key, const char *want)
+{
+	struct scry_buf got = {0};
+
+	sort = key;
+	show(NULL, 0, scry_out_json_open);
+	for (const char *at = printed; (at = strstr(at, "\"line\": ")) != NULL; at++)
+		scry_buf_printf(&got, "%s%ld", got.len ? " " : "", strtol(at + 8, NULL, 10));
+	assert_string_equal(scry_buf_str(&got), want);
+	scry_buf_done(&got);
+	sort = NULL;
+}
+
+static void sorted(void **state)
+{
+	is_order(NULL, "1 65535 3 4");
+	is_order("line", "65535 4 3 1");
+	is_order("growth", "65535 3 4 1"); /* signed; what is equal stays */
+	is_order("known", "1 65535 3 4");  /* unknown: the last two */
+	is_order("place", "1 65535 3 4");  /* a text */
+	sort = "line";
+	assert_int_equal(show(NULL, 1, scry_out_text_open), 1); /* the first of all */
+	has("app::run()");
+	sort = NULL;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(cells),
 		cmocka_unit_test(left_out),
 		cmocka_unit_test(grepped),
+		cmocka_unit_test(sorted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
