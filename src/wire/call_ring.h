@@ -49,6 +49,9 @@
 #define SCRY_CALL_RUBY_FRAMES 512u
 #define SCRY_CALL_RUBY 6u
 #define SCRY_CALL_RUBY_WORDS 4u
+/* A signal is delivered to the thread: tsc, number. The keeper's word alone. */
+#define SCRY_CALL_SIGNAL 7u
+#define SCRY_CALL_SIGNAL_WORDS 3u
 #define SCRY_CALL_TEXT_MAX 4096u /* bytes of a string */
 #define SCRY_CALL_MORE_MAX 516u	 /* words of a record's parts */
 

@@ -65,6 +65,11 @@ struct scry_ev_called { /* of the CALL with that number in this process, which f
 	uint64_t call;
 };
 
+struct scry_ev_signal { /* delivered to thread tid at time_ns */
+	uint32_t pid;
+	uint32_t signal;
+};
+
 struct scry_ev_return { /* of the CALL with that number in this process; more follows likewise */
 	uint32_t function;
 	uint32_t pid;

@@ -188,3 +188,65 @@ EOF
 	"$SCRY" report --view calls-sums "$T/x.scry" >"$T/sums"
 	grep -q "^outer took most: .* in 3 calls, the longest " "$T/sums"
 }
+
+@test "lines of signals: who gets them, in order with the calls, by both engines and with -S; and of exec" {
+	need_root "the tracepoint signal_deliver"
+	cat >"$T/signals.c" <<'EOC'
+#include <pthread.h>
+#include <signal.h>
+#include <ctype.h>
+#include <unistd.h>
+static void on(int s) { toupper(s); }
+static void *run(void *arg) { kill(getpid(), 0); pthread_kill(pthread_self(), SIGUSR2); return arg; }
+int main(int argc, char **argv) {
+	pthread_t t;
+	if (argc > 1) { execl(argv[0], argv[0], (char *)NULL); }
+	signal(SIGUSR1, on); signal(SIGUSR2, on); signal(SIGRTMIN + 2, on); signal(SIGALRM, SIG_IGN);
+	toupper(1); kill(getpid(), SIGUSR1); toupper(2); kill(getpid(), SIGALRM); kill(getpid(), SIGRTMIN + 2); toupper(3);
+	pthread_create(&t, NULL, run, NULL); pthread_join(t, NULL);
+	kill(getpid(), SIGTERM);
+}
+EOC
+	cc -O0 -fno-builtin -o "$T/signals" "$T/signals.c" -lpthread
+	cat >"$T/want" <<'EOL'
+toupper(1)
+--- SIGUSR1 (User defined signal 1) ---
+toupper(10)
+toupper(2)
+--- SIGRTMIN+2 (Real-time signal 2) ---
+toupper(36)
+toupper(3)
+--- SIGUSR2 (User defined signal 2) ---
+toupper(12)
+--- SIGTERM (Terminated) ---
++++ killed by SIGTERM +++
+EOL
+	for how in --engine=hooks --engine=breakpoint -S; do
+		"$SCRY" calls -q $how -x toupper -- "$T/signals" >"$T/lines" 3>&- || [ $? -eq 143 ]
+		sed -E 's/^\[pid [0-9]+\] //; s/^(toupper\([0-9]+\)).*/\1/; /SYS_/d; /^<\.\.\./d' "$T/lines" | diff "$T/want" -
+		[ "$(sed -nE 's/^\[pid ([0-9]+)\] .*SIGUSR2.*/\1/p' "$T/lines")" -ne "$(sed -nE 's/^\[pid ([0-9]+)\] .*SIGTERM \(.*/\1/p' "$T/lines")" ]
+	done
+	"$SCRY" calls -q -x toupper --force -o "$T/x.scry" -- "$T/signals" again >"$T/scry.out" 3>&- || [ $? -eq 143 ]
+	"$SCRY" report "$T/x.scry" >"$T/lines"
+	[ "$(sed -n 1p "$T/lines")" = "--- Called exec() ---" ]
+	[ "$(grep -c '^\(\[pid [0-9]*\] \)\?--- SIG' "$T/lines")" -eq 4 ]
+	"$SCRY" calls -q -x toupper --json -- "$T/signals" >"$T/o.json" 3>&- || [ $? -eq 143 ]
+	[ "$(grep -c '^{"pid"' "$T/o.json")" -eq 6 ]
+}
+
+@test "signals of others have no lines, and who may not see them reads why" {
+	need_root "becoming somebody who may not"
+	command -v setpriv >/dev/null || skip "no setpriv"
+	echo "call 1" >"$T/in"
+	(while :; do kill -URG "$BASHPID"; sleep 0.001; done) 3>&- &
+	other=$!
+	"$SCRY" calls -x work_fold -- "$TARGETS/target_caller_lazy" <"$T/in" >"$T/lines" 2>"$T/scry.err" 3>&-
+	kill "$other"
+	no grep -q "SIGURG" "$T/lines"
+	no grep -q "signals have no lines" "$T/scry.err"
+	chmod 777 "$T"
+	run setpriv --reuid=65534 --regid=65534 --clear-groups "$SCRY" calls -x work_fold -- "$TARGETS/target_caller_lazy" <"$T/in"
+	[ "$status" -eq 126 ] && skip "the build cannot be run by others"
+	[ "$status" -eq 0 ]
+	[[ $output == *"signals have no lines: the tracepoint signal_deliver cannot be read"* ]]
+}
