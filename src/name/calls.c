@@ -392,6 +392,23 @@ static int write_call(struct scry_calls *c, const struct told *rec, uint64_t cal
 	return write_text(c, &head, &ev, sizeof(ev));
 }
 
+/* A call whose return is not followed, and that. */
+static int write_alone(struct scry_calls *c, const struct told *rec, uint64_t call)
+{
+	const struct scry_event head = {.time_ns = scry_stream_time(c->stream, rec->tsc),
+					.tid = rec->tid,
+					.type = SCRY_EVENT_RETURN};
+	const struct scry_ev_return ev = {.function = c->opts.first_function +
+						      scry_call_hook(rec->words[0]),
+					  .pid = c->opts.pid,
+					  .call = call,
+					  .how = SCRY_RETURN_ALONE};
+	int r = write_call(c, rec, call);
+
+	c->stats.alone++;
+	return r ? r : scry_writer_payload(c->opts.writer, &head, &ev, sizeof(ev));
+}
+
 /* Who makes the call that is told next. */
 static int write_called(struct scry_calls *c, const struct told *rec, uint64_t call)
 {
@@ -421,7 +438,7 @@ static int begin_call(struct scry_calls *c, const struct told *rec)
 	uint32_t i;
 	int r = 0;
 
-	if (scry_map_get(&c->open, slot, &below) && !(head & SCRY_CALL_TAIL)) {
+	if (scry_map_get(&c->open, slot, &below) && !(head & (SCRY_CALL_TAIL | SCRY_CALL_ALONE))) {
 		r = end_calls(c, slot, &left);
 		below = 0;
 	}
@@ -430,6 +447,10 @@ static int begin_call(struct scry_calls *c, const struct told *rec)
 	c->is_met[scry_call_hook(head)] = true;
 	c->stats.calls++;
 	c->last_call++;
+	if (head & SCRY_CALL_ALONE) {
+		r = r ? r : write_called(c, rec, c->last_call);
+		return r ? r : write_alone(c, rec, c->last_call);
+	}
 	i = new_call(c);
 	if (i && scry_map_put(&c->open, slot, i) == 0) {
 		c->calls[i - 1] = (struct open_call){.call = c->last_call,

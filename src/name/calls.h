@@ -81,6 +81,7 @@ struct scry_calls_stats {
 	uint64_t calls;
 	uint64_t left;	  /* by longjmp or an exception */
 	uint64_t open;	  /* have neither returned nor been left */
+	uint64_t alone;	  /* whose return is not followed */
 	uint64_t strange; /* returns of calls that were not told */
 	uint64_t bad;	  /* runs of words that made no sense */
 };

@@ -178,7 +178,7 @@ static void end_line(struct lines *l, const struct scry_call_image *image,
 	scry_call_put_rest(
 		&(struct scry_call_out){.text = &l->buf, .elements = l->opts->calls.elements},
 		image, f, need_comma);
-	if ((l->opts->calls.durations || l->opts->calls.slow_ns) && ret->how != SCRY_RETURN_LEFT) {
+	if ((l->opts->calls.durations || l->opts->calls.slow_ns) && ret->how == SCRY_RETURN_DONE) {
 		scry_buf_append(&l->buf, " <", 2);
 		scry_call_put_seconds(&l->buf, ret->duration_ns);
 		scry_buf_append(&l->buf, ">", 1);
@@ -210,7 +210,7 @@ static struct scry_cell stack_cell(const struct lines *l, const struct scry_map 
 static int push(struct lines *l, const struct scry_call_image *image,
 		const struct scry_call_function *f)
 {
-	static const char *const states[] = {"returned", "left", "unfinished"};
+	static const char *const states[] = {"returned", "left", "alone", "unfinished"};
 	const struct scry_event *event = image->call;
 	const struct scry_ev_call *call = (const void *)(event + 1);
 	const struct scry_ev_return *ret = image->ret ? (const void *)(image->ret + 1) : NULL;
@@ -221,7 +221,7 @@ static int push(struct lines *l, const struct scry_call_image *image,
 	const struct scry_call_out out = {.values = &values, .elements = elements},
 				   result_out = {.values = &result, .elements = elements};
 	static const struct scry_doc_value null = {.kind = SCRY_VALUE_NULL};
-	unsigned int state = !ret ? 2 : ret->how == SCRY_RETURN_LEFT;
+	unsigned int state = !ret ? 3 : ret->how < 2 ? ret->how : 2;
 	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH], ruby[SCRY_NATIVE_DEPTH];
 	uint32_t flags = scry_call_part_flags(image);
 	const char *error = ret ? scry_call_error(f, ret) : NULL;
@@ -441,7 +441,7 @@ static int on_return(struct lines *l, const struct scry_event *event)
 	if (depth && *depth && !--*depth)
 		scry_map_remove(&l->depth, o->event->tid, NULL);
 	if (l->is_whole) {
-		if ((!l->opts->calls.slow_ns || (ret->how != SCRY_RETURN_LEFT &&
+		if ((!l->opts->calls.slow_ns || (ret->how == SCRY_RETURN_DONE &&
 						 ret->duration_ns >= l->opts->calls.slow_ns)) &&
 		    is_where(l, &image, f))
 			r = tell_whole(l, &image, f);

@@ -250,3 +250,63 @@ EOL
 	[ "$status" -eq 0 ]
 	[[ $output == *"signals have no lines: the tracepoint signal_deliver cannot be read"* ]]
 }
+
+@test "functions whose return may not be followed are told when they are entered, and do what they did" {
+	cat >"$T/alone.c" <<'EOC'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+static jmp_buf back;
+static ucontext_t from, to;
+static char stack[1 << 16];
+static void there(void) { puts("there"); swapcontext(&to, &from); }
+static void *leave(void *arg) { pthread_exit((char *)arg + 7); }
+int main(void) {
+	volatile int n = 0;
+	pthread_t t; void *r; int s; pid_t p;
+	if (setjmp(back) < 3) { n++; longjmp(back, n); }
+	printf("jumped %d\n", n);
+	printf("next %d\n", dlsym(RTLD_NEXT, "puts") == dlsym(RTLD_DEFAULT, "puts"));
+	printf("opened %d", dlopen("libm.so.6", RTLD_NOW) != NULL);
+	printf(" %d\n", dlopen("libnone.so", RTLD_NOW) != NULL);
+	if (!(p = vfork())) _exit(5);
+	waitpid(p, &s, 0); printf("child %d\n", WEXITSTATUS(s));
+	getcontext(&to); to.uc_stack.ss_sp = stack; to.uc_stack.ss_size = sizeof(stack); to.uc_link = &from;
+	makecontext(&to, there, 0); swapcontext(&from, &to);
+	pthread_create(&t, NULL, leave, NULL); pthread_join(t, &r); printf("left %ld\n", (long)r);
+}
+EOC
+	cc -O1 -o "$T/alone" "$T/alone.c"
+	"$T/alone" >"$T/want"
+	for filter in "" "-x dl*+*setjmp+*longjmp+vfork+*context+pthread_exit"; do # by slots, and by entries
+		"$SCRY" calls -q $filter --args=full --objects=never --force -o "$T/x.scry" -- "$T/alone" >"$T/got" 3>&-
+		diff "$T/want" "$T/got"
+		"$SCRY" report --objects=never "$T/x.scry" >"$T/lines"
+		grep -qF 'dlsym(0xffffffffffffffff, "puts") = ? <no return>' "$T/lines"
+		grep -qF 'dlopen("libm.so.6", 0x2) = ? <no return>' "$T/lines"
+		grep -qE 'pthread_exit\(0x7\) = \? <no return>' "$T/lines"
+		[ "$(grep -cE '(setjmp|longjmp|vfork|swapcontext|getcontext)\(.*\) = \? <no return>$' "$T/lines")" -ge 8 ]
+		"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
+		json_is "$T/o.json" 'rows.find { |r| r["function"] == "dlsym" }.values_at("calls", "alone", "returned", "unfinished", "total_ns") == [2, 2, 0, 0, 0]'
+		"$SCRY" report --view calls-hist "$T/x.scry" | grep -qE '^[0-9]+ more functions were entered whose return is not followed'
+	done
+}
+
+@test "a followed function that ends in a call of dlsym: RTLD_NEXT means its object" {
+	cat >"$T/next.c" <<'EOC'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+__attribute__((noinline)) void *find(const char *name) { return dlsym(RTLD_NEXT, name); }
+int main(void) { printf("%d\n", find("puts") != NULL); }
+EOC
+	cc -O2 -o "$T/next" "$T/next.c"
+	[ "$("$SCRY" calls -q -x find --force -o "$T/x.txt" -- "$T/next" 3>&-)" -eq 1 ]
+	[ "$("$SCRY" calls -q -x find -x dlsym --force -o "$T/x.txt" -- "$T/next" 3>&-)" -eq 1 ]
+	[ "$("$SCRY" patch time -q find --force -o "$T/x.json" -- "$T/next" 3>&-)" -eq 1 ]
+}

@@ -39,7 +39,10 @@
 static int renewed(struct scry_hooks *fresh, void *arg)
 {
 	struct scry_calls_watch *t = arg;
-	int r = scry_loading_refuse(t->watch, fresh);
+	int r;
+
+	fresh->takes_entries = true;
+	r = scry_loading_refuse(t->watch, fresh);
 
 	/* It may be traced for the case that it is a wrapper (keeper.c): threads have to be held
 	 * now. */
@@ -62,6 +65,7 @@ static int want_all(struct scry_hooks *h, void *arg)
 
 	t->guards = 0;
 	h->waits = !h->objects.is_static || cli->is_default;
+	h->takes_entries = true;
 	h->renewed = renewed;
 	h->renewed_arg = t;
 	if (r == 0)
@@ -69,6 +73,8 @@ static int want_all(struct scry_hooks *h, void *arg)
 	t->first = h->request_count;
 	if (r == 0)
 		r = scry_calls_requests_want(cli, h);
+	if (r == 0)
+		r = scry_shadow_guard(h);
 	if (r == 0)
 		r = scry_calling_want(h);
 	if (r == 0)
