@@ -64,7 +64,8 @@ SCRY_INTO_CALLERS uint64_t scry_call_entered(const uint64_t *slot, const uint64_
 	w = scry_thread_buffer_reserve(t, room);
 	if (likely(w)) {
 		tsc = scry_thread_buffer_stamp(t, &w);
-		head = scry_call_head((uint64_t)slot, args, hook) | (is_tail ? SCRY_CALL_TAIL : 0);
+		head = scry_call_head((uint64_t)slot, args, hook) | (is_tail ? SCRY_CALL_TAIL : 0) |
+		       (cookie & SCRY_CALL_IS_ALONE ? SCRY_CALL_ALONE : 0);
 		for (uint32_t i = 0; i < args; i++)
 			w[2 + i] = arguments[i];
 		room = 2 + args;

@@ -27,6 +27,20 @@ scry_agent_timed:
 	ret
 	.size	scry_agent_timed, . - scry_agent_timed
 
+	.globl	scry_agent_asked
+	.protected scry_agent_asked
+.type	scry_agent_asked, @function
+/* The same at the entry of a function that looks at its caller. */
+scry_agent_asked:
+	endbr64
+	keep
+	lea	96(%rsp), %rdi
+	mov	88(%rsp), %rsi
+	call	scry_agent_asked_by
+	give_back
+	ret
+	.size	scry_agent_asked, . - scry_agent_asked
+
 	.globl	scry_agent_locked
 	.protected scry_agent_locked
 .type	scry_agent_locked, @function

@@ -21,6 +21,7 @@ struct scry_agent_thread scry_agent_call_rows[SCRY_THREADS] SCRY_WIPED SCRY_OWN_
 #define SYS_SECCOMP 317
 
 void scry_agent_entered(uint64_t *slot, uint64_t cookie, uint64_t bx);
+void scry_agent_asked_by(uint64_t *slot, uint64_t cookie);
 void scry_agent_returned(uint64_t *slot);
 const void *scry_agent_unwound(uint64_t pc, uint64_t *bases,
 			       const void *(*original)(uint64_t, uint64_t *));
@@ -165,6 +166,30 @@ static __attribute__((noinline)) void guard(const uint64_t *arguments, uint64_t 
 		scry_calling_forbid();
 }
 
+/* Entered by a tail call of a function that is followed, it would find the thunk for its caller:
+ * dlsym looks there for the object that RTLD_NEXT means. The other's return is not seen then. */
+static void show_caller(uint64_t *slot)
+{
+	if (unlikely(is_thunk(*slot)))
+		*slot = scry_agent_shadow.originals[(*slot - scry_agent.following.thunks) /
+						    SCRY_SHADOW_THUNK_BYTES];
+}
+
+void scry_agent_asked_by(uint64_t *slot, uint64_t cookie)
+{
+	show_caller(cookie & SCRY_SHADOW_RED_ZONE ? slot + 16 : slot);
+}
+
+/* Of a function whose return address stays: it is told, not followed. */
+static __attribute__((noinline)) void entered_alone(uint64_t *slot, const uint64_t *arguments,
+						    uint64_t cookie)
+{
+	uint64_t saved[SCRY_PLAN_SAVED_MAX];
+
+	show_caller(slot);
+	scry_call_entered(slot, arguments, cookie, 0, saved);
+}
+
 void scry_agent_entered(uint64_t *slot, uint64_t cookie, uint64_t bx)
 {
 	struct scry_shadow *s = &scry_agent_shadow;
@@ -185,6 +210,10 @@ void scry_agent_entered(uint64_t *slot, uint64_t cookie, uint64_t bx)
 		return;
 	if (cookie & SCRY_SHADOW_RED_ZONE)
 		slot += 16;
+	if (unlikely(cookie & SCRY_CALL_IS_ALONE) && s->head.records) {
+		entered_alone(slot, arguments, cookie);
+		return;
+	}
 	word = *slot;
 	is_pending = is_thunk(word); /* a tail call: both return at once */
 	if (!is_pending)

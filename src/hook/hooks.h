@@ -57,7 +57,7 @@ struct scry_hook {
 	struct scry_x86_window window;
 	uint8_t code[64]; /* the function's first bytes */
 	size_t size, avail;
-	bool spares_red_zone, frees_rax, is_ifunc; /* see hook/stub.h */
+	bool spares_red_zone, frees_rax, is_ifunc, is_alone; /* hook/stub.h; scry_shadow_refuse */
 	uint8_t jump; /* bytes of the jump at the entry: 5, or 2 that lead to `pad` */
 	uint64_t pad; /* 5 bytes of filler */
 	uint8_t pad_old[5];
@@ -97,15 +97,15 @@ struct scry_hooks {
 	struct scry_functions functions;
 	struct scry_text **texts; /* by object; NULL: not read */
 	struct scry_hook *rows;	  /* by address, once planned */
-	size_t count, room;
+	size_t count, room, request_count, refused;
 	char **requests;
 	struct scry_hook_to *request_to;
-	size_t request_count, refused;
 	size_t first_edit, edit_count; /* in the journal, while on */
 	bool is_on;
-	bool waits;	/* set by the caller: SYMBOL@LIB may name what is loaded later */
-	bool is_unused; /* nobody runs the code to be changed: no stop is needed */
-	bool is_strict; /* slots are changed in the stop too */
+	bool waits;	    /* set by the caller: SYMBOL@LIB may name what is loaded later */
+	bool takes_entries; /* the same: scry_shadow_refuse marks is_alone */
+	bool is_unused;	    /* nobody runs the code to be changed: no stop is needed */
+	bool is_strict;	    /* slots are changed in the stop too */
 	/* or NULL: `fresh` was loaded and planned; may fill in and refuse. 0: on */
 	int (*renewed)(struct scry_hooks *fresh, void *arg);
 	void *renewed_arg;

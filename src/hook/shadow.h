@@ -37,6 +37,9 @@ int scry_shadow_record(struct scry_inject *inj, uint32_t string_max);
  * static program. Where there is none nothing is wanted, unless the set waits for libraries. After
  * scry_shadow_check. 0 or -errno with a sentence. */
 int scry_shadow_want(struct scry_hooks *h);
+/* After the user's functions are wanted: functions that look at their caller, dlsym and dlopen,
+ * find it when a followed function ends in a tail call to them. 0 or -errno with a sentence. */
+int scry_shadow_guard(struct scry_hooks *h);
 /* [start, end) of the one of a static program; 0, 0: none. */
 void scry_shadow_unwinder(struct scry_hooks *h, uint64_t ret[2]);
 
@@ -78,7 +81,9 @@ bool scry_shadow_is_needed(const struct scry_inject *inj);
  */
 int scry_shadow_check(struct scry_hooks *h);
 /* After scry_hooks_plan: takes the way from rows whose return cannot be followed, with the reason.
- * 0, or -ENOTSUP with a sentence: none is left, or an unwinder cannot be hooked. */
+ * With takes_entries functions that look at their caller, return twice or never return keep their
+ * way and are is_alone. 0, or -ENOTSUP with a sentence: none is left, or an unwinder cannot be
+ * hooked. */
 int scry_shadow_refuse(struct scry_hooks *h);
 /* During the watch: why it must end, because of what was loaded since; NULL: it may go on. Reads
  * the list of mappings. */

@@ -12,10 +12,12 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "hook/renew.h"
 #include "hook/shadow.h"
 
 struct reason {
 	const char *name, *why;
+	bool is_plain; /* at its entry it is a function like others: it may be seen there */
 };
 
 static const char twice[] = "it returns twice, or keeps its return address for later";
@@ -23,83 +25,85 @@ static const char never[] = "it leaves by another way than it came";
 static const char asks[] = "it looks at its caller";
 
 static const struct reason functions[] = {
-	{"setjmp", twice},
-	{"_setjmp", twice},
-	{"__sigsetjmp", twice},
-	{"sigsetjmp", twice},
-	{"vfork", twice},
-	{"__vfork", twice},
-	{"__libc_vfork", twice},
-	{"getcontext", twice},
-	{"__getcontext", twice},
-	{"swapcontext", twice},
-	{"__swapcontext", twice},
-	{"setcontext", never},
-	{"__setcontext", never},
-	{"__start_context", never},
-	{"longjmp", never},
-	{"_longjmp", never},
-	{"siglongjmp", never},
-	{"__libc_longjmp", never},
-	{"__libc_siglongjmp", never},
-	{"__longjmp", never},
-	{"____longjmp_chk", never},
-	{"__longjmp_chk", never},
-	{"__cxa_throw", never},
-	{"__cxa_rethrow", never},
-	{"__cxa_end_catch", asks},
-	{"_Unwind_*", asks},
-	{"uw_*", asks},
-	{"__frame_state_for", asks},
-	{"pthread_exit", never},
-	{"__pthread_exit", never},
-	{"__pthread_unwind*", never},
-	{"clone", twice},
-	{"__clone", twice},
-	{"clone3", twice},
-	{"__clone3", twice},
-	{"__clone_internal", twice},
-	{"_start", never},
-	{"_dl_start_user", never},
-	{"_dl_runtime_resolve*", never},
-	{"_dl_runtime_profile*", never},
-	{"_dl_tlsdesc*", asks},
-	{"__restore_rt", never},
-	{"restore_rt", never},
-	{"__x86_return_thunk", never},
-	{"__x86_indirect_*", never},
-	{"__morestack*", twice},
-	{"mcount", asks},
-	{"__fentry__", asks},
-	{"_mcount", asks},
-	{"__cyg_profile_func_*", asks},
-	{"dlopen", asks},
-	{"dlmopen", asks},
-	{"dlsym", asks},
-	{"dlvsym", asks},
-	{"___dlopen", asks},
-	{"___dlsym", asks},
-	{"___dlvsym", asks},
-	{"___dlmopen", asks},
-	{"__libc_dlopen_mode", asks},
-	{"dl_iterate_phdr", asks},
-	{"__dl_iterate_phdr", asks},
-	{"_dl_find_object", asks},
-	{"_dl_sym", asks},
-	{"_dl_vsym", asks},
-	{"_dl_open", asks},
-	{"backtrace", asks},
-	{"__backtrace", asks},
-	{"__stack_chk_fail", never},
+	{"setjmp", twice, true},
+	{"_setjmp", twice, true},
+	{"__sigsetjmp", twice, true},
+	{"sigsetjmp", twice, true},
+	{"vfork", twice, true},
+	{"__vfork", twice, true},
+	{"__libc_vfork", twice, true},
+	{"getcontext", twice, true},
+	{"__getcontext", twice, true},
+	{"swapcontext", twice, true},
+	{"__swapcontext", twice, true},
+	{"setcontext", never, true},
+	{"__setcontext", never, true},
+	{"__start_context", never, false},
+	{"longjmp", never, true},
+	{"_longjmp", never, true},
+	{"siglongjmp", never, true},
+	{"__libc_longjmp", never, true},
+	{"__libc_siglongjmp", never, true},
+	{"__longjmp", never, false},
+	{"____longjmp_chk", never, true},
+	{"__longjmp_chk", never, true},
+	{"__cxa_throw", never, true},
+	{"__cxa_rethrow", never, true},
+	{"__cxa_end_catch", asks, true},
+	{"_Unwind_*", asks, false},
+	{"uw_*", asks, false},
+	{"__frame_state_for", asks, false},
+	{"pthread_exit", never, true},
+	{"__pthread_exit", never, true},
+	{"__pthread_unwind*", never, false},
+	{"clone", twice, true},
+	{"__clone", twice, true},
+	{"clone3", twice, false},
+	{"__clone3", twice, false},
+	{"__clone_internal", twice, false},
+	{"_start", never, false},
+	{"_dl_start_user", never, false},
+	{"_dl_runtime_resolve*", never, false},
+	{"_dl_runtime_profile*", never, false},
+	{"_dl_tlsdesc*", asks, false},
+	{"__restore_rt", never, false},
+	{"restore_rt", never, false},
+	{"__x86_return_thunk", never, false},
+	{"__x86_indirect_*", never, false},
+	{"__morestack*", twice, false},
+	{"mcount", asks, false},
+	{"__fentry__", asks, false},
+	{"_mcount", asks, false},
+	{"__cyg_profile_func_*", asks, false},
+	{"dlopen", asks, true},
+	{"dlmopen", asks, true},
+	{"dlsym", asks, true},
+	{"dlvsym", asks, true},
+	{"___dlopen", asks, true},
+	{"___dlsym", asks, true},
+	{"___dlvsym", asks, true},
+	{"___dlmopen", asks, true},
+	{"__libc_dlopen_mode", asks, false},
+	{"dl_iterate_phdr", asks, true},
+	{"__dl_iterate_phdr", asks, true},
+	{"_dl_find_object", asks, false},
+	{"_dl_sym", asks, false},
+	{"_dl_vsym", asks, false},
+	{"_dl_open", asks, false},
+	{"backtrace", asks, true},
+	{"__backtrace", asks, true},
+	{"__stack_chk_fail", never, true},
 };
 
 #define UNWINDS "it walks stacks by itself, and would stumble over a followed return"
 #define MOVES "it copies stacks, and with them the returns that are being followed"
 static const struct reason objects[] = {
-	{"libunwind", UNWINDS},	    {"libjvm", UNWINDS},       {"libcoreclr", UNWINDS},
-	{"libmono", UNWINDS},	    {"libnode", UNWINDS},      {"libv8", UNWINDS},
-	{"libluajit", UNWINDS},	    {"libbacktrace", UNWINDS}, {"_greenlet", MOVES},
-	{"continuation.so", MOVES}, {"libasan", UNWINDS},      {"libtsan", UNWINDS},
+	{"libunwind", UNWINDS, false},	{"libjvm", UNWINDS, false},
+	{"libcoreclr", UNWINDS, false}, {"libmono", UNWINDS, false},
+	{"libnode", UNWINDS, false},	{"libv8", UNWINDS, false},
+	{"libluajit", UNWINDS, false},	{"libbacktrace", UNWINDS, false},
+	{"_greenlet", MOVES, false},	{"continuation.so", MOVES, false},
+	{"libasan", UNWINDS, false},	{"libtsan", UNWINDS, false},
 };
 
 static const char *file_name(const char *path)
@@ -241,6 +245,21 @@ int scry_shadow_want(struct scry_hooks *h)
 	return r;
 }
 
+int scry_shadow_guard(struct scry_hooks *h)
+{
+	static const char *const names[] = {"dlsym@*", "dlvsym@*", "dlopen@*", "dlmopen@*"};
+	const struct scry_hook_to to = {.kind = SCRY_HOOK_CALL,
+					.way = SCRY_WAY_ENTRY,
+					.handler = "scry_agent_asked",
+					.is_exported = !h->objects.is_static,
+					.is_guard = true};
+	int r = 0;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && r == 0; i++)
+		r = scry_hooks_guard(h, names[i], &to);
+	return r;
+}
+
 int scry_shadow_check(struct scry_hooks *h)
 {
 	const char *who;
@@ -311,16 +330,27 @@ static void take_way(struct scry_hooks *h, struct scry_hook *row, const char *wh
 }
 
 /* Why a function called so is not followed, or NULL. */
-static const char *name_refusal(const char *name, bool has_type)
+static const struct reason *name_refusal(const char *name, bool has_type)
 {
 	for (size_t k = 0; k < sizeof(functions) / sizeof(*functions); k++) {
 		bool is_glob = strpbrk(functions[k].name, "*?[") != NULL;
 
 		if (is_glob ? has_type && fnmatch(functions[k].name, name, 0) == 0
 			    : strcmp(functions[k].name, name) == 0)
-			return functions[k].why;
+			return &functions[k];
 	}
 	return NULL;
+}
+
+/* What is not plain by one of its names is not by the others. */
+static void refuse_row(struct scry_hooks *h, struct scry_hook *row, const struct reason *why)
+{
+	if (!h->takes_entries || !why->is_plain) {
+		take_way(h, row, why->why);
+	} else if (row->way) {
+		row->is_alone = true;
+		row->why = why->why;
+	}
 }
 
 struct naming {
@@ -334,15 +364,15 @@ static int refuse_if_named(const struct scry_function *function, uint8_t type, v
 	bool has_type = type == STT_FUNC || type == STT_GNU_IFUNC;
 	struct naming *n = arg;
 	uint64_t known;
-	const char *why;
+	const struct reason *why;
 
 	if ((!has_type && type != STT_NOTYPE) || !scry_map_get(&n->rows, function->address, &known))
 		return 0;
 	why = name_refusal(function->name, has_type);
 	for (size_t i = 0; why && i < n->h->count; i++)
-		if (n->h->rows[i].to.kind == SCRY_HOOK_CALL &&
+		if (n->h->rows[i].to.kind == SCRY_HOOK_CALL && !n->h->rows[i].to.is_guard &&
 		    n->h->rows[i].address == function->address)
-			take_way(n->h, &n->h->rows[i], why);
+			refuse_row(n->h, &n->h->rows[i], why);
 	return 0;
 }
 
@@ -400,8 +430,11 @@ int scry_shadow_refuse(struct scry_hooks *h)
 	for (size_t i = 0; i < h->count; i++) {
 		struct scry_hook *row = &h->rows[i];
 
-		if (row->to.is_guard)
+		if (row->to.is_guard) {
+			if (row->to.kind == SCRY_HOOK_CALL)
+				row->to.cookie = row->spares_red_zone ? SCRY_SHADOW_RED_ZONE : 0;
 			continue;
+		}
 		if (row->to.kind == SCRY_HOOK_REPLACE) {
 			if (row->way != SCRY_WAY_ENTRY)
 				return refuse(h, row->module,

@@ -40,7 +40,7 @@ static int number_all(struct times *t, struct scry_hooks *h)
 		struct scry_hook *row = &h->rows[i];
 		int n;
 
-		if (row->to.kind != SCRY_HOOK_CALL || !row->way)
+		if (row->to.kind != SCRY_HOOK_CALL || !row->way || row->to.is_guard)
 			continue;
 		n = scry_patch_number(&t->functions, row,
 				      t->room ? t->room : SCRY_SHADOW_HOOKS_MAX);
@@ -84,6 +84,8 @@ static int want(struct scry_hooks *h, void *arg)
 	t->first = h->request_count;
 	for (int i = 0; i < opts->spec_count && r == 0; i++)
 		r = scry_hooks_want(h, opts->specs[i], &to);
+	if (r == 0)
+		r = scry_shadow_guard(h);
 	return r == 0 && h->waits ? scry_calling_want(h) : r;
 }
 

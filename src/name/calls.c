@@ -10,6 +10,8 @@
 #include "base/map.h"
 #include "name/sql.h"
 
+#define SIGNALS (1ull << 32) /* beside a thread's number: its signals */
+
 struct open_call {
 	uint64_t call, tsc;
 	uint32_t function;
@@ -131,6 +133,7 @@ static size_t special_words(const uint64_t *words, size_t count)
 	size_t n = words[0] == SCRY_CALL_TIME	  ? 2
 		   : words[0] == SCRY_CALL_CALLED ? SCRY_CALL_CALLED_WORDS
 		   : words[0] == SCRY_CALL_RUBY	  ? SCRY_CALL_RUBY_WORDS
+		   : words[0] == SCRY_CALL_SIGNAL ? SCRY_CALL_SIGNAL_WORDS
 						  : 0;
 
 	if (words[0] == SCRY_CALL_STACK && count >= SCRY_CALL_STACK_HEAD &&
@@ -167,8 +170,8 @@ static void define(struct scry_calls *c, const uint64_t *words, size_t count)
 
 static size_t size_of(const struct scry_calls *c, const uint64_t *words, size_t count)
 {
-	return words[0] <= SCRY_CALL_RUBY ? special_words(words, count)
-					  : record_words(c, words, count);
+	return words[0] <= SCRY_CALL_SIGNAL ? special_words(words, count)
+					    : record_words(c, words, count);
 }
 
 static void scan(void *arg, struct scry_stream_scan *scan)
@@ -202,6 +205,18 @@ int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, 
 							   .has_ended = true,
 							   .words = words,
 							   .count = count});
+}
+
+int scry_calls_signal(struct scry_calls *c, uint32_t tid, uint64_t tsc, uint32_t number)
+{
+	const uint64_t words[SCRY_CALL_SIGNAL_WORDS] = {SCRY_CALL_SIGNAL, tsc, number};
+
+	return scry_stream_add(
+		c->stream, &(struct scry_stream_words){.thread = SCRY_STREAM_TOLD(SIGNALS | tid),
+						       .tid = tid,
+						       .has_ended = true,
+						       .words = words,
+						       .count = SCRY_CALL_SIGNAL_WORDS});
 }
 
 int scry_calls_insert(struct scry_calls *c, const struct scry_calls_event *event)
@@ -377,6 +392,23 @@ static int write_call(struct scry_calls *c, const struct emitted *rec, uint64_t 
 	return write_text(c, &head, &ev, sizeof(ev));
 }
 
+/* A call whose return is not followed, and that. */
+static int write_alone(struct scry_calls *c, const struct emitted *rec, uint64_t call)
+{
+	const struct scry_event head = {.time_ns = scry_stream_time(c->stream, rec->tsc),
+					.tid = rec->tid,
+					.type = SCRY_EVENT_RETURN};
+	const struct scry_ev_return ev = {.function = c->opts.first_function +
+						      scry_call_hook(rec->words[0]),
+					  .pid = c->opts.pid,
+					  .call = call,
+					  .how = SCRY_RETURN_ALONE};
+	int r = write_call(c, rec, call);
+
+	c->stats.alone++;
+	return r ? r : scry_writer_payload(c->opts.writer, &head, &ev, sizeof(ev));
+}
+
 /* Who makes the call that is told next. */
 static int write_called(struct scry_calls *c, const struct emitted *rec, uint64_t call)
 {
@@ -406,7 +438,7 @@ static int begin_call(struct scry_calls *c, const struct emitted *rec)
 	uint32_t i;
 	int r = 0;
 
-	if (scry_map_get(&c->open, slot, &below) && !(head & SCRY_CALL_TAIL)) {
+	if (scry_map_get(&c->open, slot, &below) && !(head & (SCRY_CALL_TAIL | SCRY_CALL_ALONE))) {
 		r = end_calls(c, slot, &left);
 		below = 0;
 	}
@@ -415,6 +447,10 @@ static int begin_call(struct scry_calls *c, const struct emitted *rec)
 	c->is_met[scry_call_hook(head)] = true;
 	c->stats.calls++;
 	c->last_call++;
+	if (head & SCRY_CALL_ALONE) {
+		r = r ? r : write_called(c, rec, c->last_call);
+		return r ? r : write_alone(c, rec, c->last_call);
+	}
 	i = new_call(c);
 	if (i && scry_map_put(&c->open, slot, i) == 0) {
 		c->calls[i - 1] = (struct open_call){.call = c->last_call,
@@ -451,12 +487,24 @@ static int keep_parts(struct scry_calls *c, const struct emitted *rec)
 	return 0;
 }
 
+static int write_signal(struct scry_calls *c, const struct emitted *rec)
+{
+	const struct scry_event head = {.time_ns = scry_stream_time(c->stream, rec->tsc),
+					.tid = rec->tid,
+					.type = SCRY_EVENT_SIGNAL};
+	const struct scry_ev_signal ev = {.pid = c->opts.pid, .signal = (uint32_t)rec->words[2]};
+
+	return scry_writer_payload(c->opts.writer, &head, &ev, sizeof(ev));
+}
+
 static int write_record(struct scry_calls *c, const struct emitted *rec)
 {
 	const uint64_t *words = rec->words;
 	const struct ending done = {
 		.tsc = rec->tsc, .tid = rec->tid, .result = words[2], .how = SCRY_RETURN_DONE};
 
+	if (words[0] == SCRY_CALL_SIGNAL)
+		return write_signal(c, rec);
 	if (words[0] == SCRY_CALL_CALLED) {
 		scry_map_put(&c->called, words[3], words[2]);
 		return 0;

@@ -59,6 +59,9 @@ struct scry_stream *scry_calls_stream(struct scry_calls *c);
 /* Whole records that somebody else tells of a thread, in its order. */
 int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, size_t count);
 
+/* A signal that was delivered, in order beside what anybody else tells of the thread. */
+int scry_calls_signal(struct scry_calls *c, uint32_t tid, uint64_t tsc, uint32_t number);
+
 /* A call that something else than the agent has seen, as if a thread had told it: its entry, with
  * `count` values, or its return from the call that stands on the slot. */
 struct scry_calls_event {
@@ -78,6 +81,7 @@ struct scry_calls_stats {
 	uint64_t calls;
 	uint64_t left;	  /* by longjmp or an exception */
 	uint64_t open;	  /* have neither returned nor been left */
+	uint64_t alone;	  /* whose return is not followed */
 	uint64_t strange; /* returns of calls that were not told */
 	uint64_t bad;	  /* runs of words that made no sense */
 };

@@ -257,6 +257,10 @@ static const struct scry_field fields_scry_ev_called[] = {
 	FIELD(scry_ev_called, stack, "stack", STACK),
 	FIELD(scry_ev_called, call, "call", NUMBER),
 };
+static const struct scry_field fields_scry_ev_signal[] = {
+	FIELD(scry_ev_signal, pid, "pid", NUMBER),
+	FIELD(scry_ev_signal, signal, "signal", NUMBER),
+};
 static const struct scry_field fields_scry_ev_return[] = {
 	FIELD(scry_ev_return, function, "function", NUMBER),
 	FIELD(scry_ev_return, pid, "pid", NUMBER),

@@ -2,57 +2,41 @@
  * One ring for each processor, into which the two tracepoints of all threads write. What is read is
  * put in order of time; what is newer than the beginning of the reading waits, as of a thread that
  * has changed processors its end might have been read and its beginning not.
- *
- * tracefs need not be mounted: it is opened by itself (fsmount(2)), where we may.
  */
 #include "sys/syscalls.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include <x86intrin.h>
 
 #include "base/err.h"
 #include "sys/container.h"
+#include "sys/tracepoints.h"
 
-#define PAGE 4096u
 #define RING_BYTES (1u << 20)
 #define LAG_NS 100000u /* until one that is being written is there */
 #define CPUS_MAX 1024
-#define READINGS 5
 #define RECORD_MAX 256
-
-struct ring {
-	struct perf_event_mmap_page *head;
-	int fd; /* whose it is */
-};
-
-struct reading {
-	uint64_t tsc, ns;
-};
 
 struct scry_syscalls {
 	pid_t pid;
 	bool with_children;
 	int tracefs;
-	uint64_t enter, leave; /* ids */
-	struct ring *rings;    /* by processor */
+	uint64_t enter, leave;	       /* ids */
+	struct scry_event_ring *rings; /* by processor */
 	int cpus;
 	int *fds;
 	size_t fd_count;
 	struct scry_syscall *calls; /* not given yet; tsc is still ns */
 	size_t count, room;
-	struct reading before; /* of the clocks */
+	struct scry_stamp before;
 	uint64_t lost;
 };
 
@@ -65,85 +49,6 @@ static const char *const names[] = {
 const char *scry_syscall_name(uint32_t number)
 {
 	return number < sizeof(names) / sizeof(*names) ? names[number] : NULL;
-}
-
-static uint64_t raw_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-/* Of several, the one with the least time in between. */
-static struct reading read_clocks(void)
-{
-	struct reading best = {0};
-	uint64_t least = UINT64_MAX;
-
-	for (int i = 0; i < READINGS; i++) {
-		uint64_t first = __rdtsc(), ns = raw_ns(), last = __rdtsc();
-
-		if (last - first < least) {
-			least = last - first;
-			best = (struct reading){first + (last - first) / 2, ns};
-		}
-	}
-	return best;
-}
-
-/* Between two readings. */
-static uint64_t tsc_of(const struct reading *a, const struct reading *b, uint64_t ns)
-{
-	double rate = b->ns > a->ns ? (double)(b->tsc - a->tsc) / (double)(b->ns - a->ns) : 1;
-
-	return a->tsc + (uint64_t)(int64_t)((double)(int64_t)(ns - a->ns) * rate);
-}
-
-static int open_tracefs(void)
-{
-	static const char *const places[] = {"/sys/kernel/tracing", "/sys/kernel/debug/tracing"};
-	int fd = -1, fs;
-
-	for (size_t i = 0; i < 2 && fd < 0; i++) {
-		fd = open(places[i], O_PATH | O_DIRECTORY | O_CLOEXEC);
-		if (fd >= 0 && faccessat(fd, "events/raw_syscalls", R_OK, 0) < 0) {
-			close(fd);
-			fd = -1;
-		}
-	}
-	if (fd >= 0)
-		return fd;
-	fs = fsopen("tracefs", FSOPEN_CLOEXEC);
-	if (fs < 0)
-		return -1;
-	if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
-		fd = fsmount(fs, FSMOUNT_CLOEXEC, 0);
-	close(fs);
-	return fd;
-}
-
-/* Text of a file there, or NULL. */
-static const char *read_text(const struct scry_syscalls *s, const char *path, char *ret,
-			     size_t room)
-{
-	int fd = openat(s->tracefs, path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, ret, room - 1);
-
-	if (fd >= 0)
-		close(fd);
-	if (n <= 0)
-		return NULL;
-	ret[n] = '\0';
-	return ret;
-}
-
-static uint64_t id_of(const struct scry_syscalls *s, const char *event)
-{
-	char path[128], text[32];
-
-	snprintf(path, sizeof(path), "events/raw_syscalls/%s/id", event);
-	return read_text(s, path, text, sizeof(text)) ? strtoull(text, NULL, 10) : 0;
 }
 
 static int not_permitted(int error)
@@ -173,7 +78,6 @@ static int open_event(struct scry_syscalls *s, uint64_t id, pid_t tid, int cpu)
 		.watermark = 1,
 		.wakeup_watermark = RING_BYTES / 2,
 	};
-	struct ring *ring = &s->rings[cpu];
 	int fd = (int)syscall(SYS_perf_event_open, &attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 
 	if (fd < 0 && errno == EINVAL && !s->with_children) { /* before Linux 5.13 */
@@ -183,15 +87,7 @@ static int open_event(struct scry_syscalls *s, uint64_t id, pid_t tid, int cpu)
 	if (fd < 0)
 		return -errno;
 	s->fds[s->fd_count++] = fd;
-	if (ring->head)
-		return ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, ring->fd) < 0 ? -errno : 0;
-	ring->head = mmap(NULL, PAGE + RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (ring->head == MAP_FAILED) {
-		ring->head = NULL;
-		return -errno;
-	}
-	ring->fd = fd;
-	return 0;
+	return scry_event_ring_join(&s->rings[cpu], fd, RING_BYTES);
 }
 
 static int open_thread(struct scry_syscalls *s, pid_t tid)
@@ -252,12 +148,14 @@ int scry_syscalls_open(pid_t pid, bool with_children, struct scry_syscalls **ret
 	s->with_children = with_children;
 	s->cpus = cpus < CPUS_MAX ? (int)cpus : CPUS_MAX;
 	s->rings = calloc((size_t)s->cpus, sizeof(*s->rings));
-	s->tracefs = open_tracefs();
-	s->before = read_clocks();
+	s->tracefs = scry_tracefs_open();
+	s->before = scry_stamp_read();
 	r = s->rings ? 0 : -ENOMEM;
 	if (r == 0) {
-		s->enter = s->tracefs < 0 ? 0 : id_of(s, "sys_enter");
-		s->leave = s->tracefs < 0 ? 0 : id_of(s, "sys_exit");
+		s->enter =
+			s->tracefs < 0 ? 0 : scry_tracefs_id(s->tracefs, "raw_syscalls/sys_enter");
+		s->leave =
+			s->tracefs < 0 ? 0 : scry_tracefs_id(s->tracefs, "raw_syscalls/sys_exit");
 		r = s->enter && s->leave
 			    ? open_threads(s)
 			    : scry_fail(-ENOTSUP,
@@ -277,8 +175,7 @@ void scry_syscalls_close(struct scry_syscalls *s)
 	if (!s)
 		return;
 	for (int i = 0; s->rings && i < s->cpus; i++)
-		if (s->rings[i].head)
-			munmap(s->rings[i].head, PAGE + RING_BYTES);
+		scry_event_ring_done(&s->rings[i]);
 	for (size_t i = 0; i < s->fd_count; i++)
 		close(s->fds[i]);
 	if (s->tracefs >= 0)
@@ -333,54 +230,40 @@ static int keep(struct scry_syscalls *s, const struct sample *sample)
 	return 0;
 }
 
-/* The record at `tail`, wrapped or not. */
-static void copy_record(const struct ring *ring, uint64_t tail, void *ret, size_t size)
-{
-	const char *data = (const char *)ring->head + PAGE;
-	size_t at = tail % RING_BYTES, first = RING_BYTES - at < size ? RING_BYTES - at : size;
-
-	memcpy(ret, data + at, first);
-	memcpy((char *)ret + first, data, size - first);
-}
-
 struct fork { /* PERF_RECORD_FORK */
 	struct perf_event_header header;
 	uint32_t pid, parent, tid, parent_tid;
 	uint64_t time;
 };
 
-static int read_ring(struct scry_syscalls *s, const struct scry_syscalls_take *how,
-		     const struct ring *ring)
+union record {
+	struct perf_event_header header;
+	struct sample sample;
+	struct fork fork;
+	uint64_t words[RECORD_MAX / 8];
+};
+
+struct read { /* of the rings */
+	struct scry_syscalls *syscalls;
+	const struct scry_syscalls_take *how;
+	union record record;
+};
+
+static int on_record(void *arg)
 {
-	uint64_t head = __atomic_load_n(&ring->head->data_head, __ATOMIC_ACQUIRE);
-	uint64_t tail = ring->head->data_tail;
-	int r = 0;
+	struct read *read = arg;
+	const union record *record = &read->record;
+	struct scry_syscalls *s = read->syscalls;
 
-	while (tail < head && r == 0) {
-		union {
-			struct perf_event_header header;
-			struct sample sample;
-			struct fork fork;
-			uint64_t words[RECORD_MAX / 8];
-		} record = {0};
-
-		copy_record(ring, tail, &record.header, sizeof(record.header));
-		if (record.header.size < sizeof(record.header))
-			break;
-		copy_record(ring, tail, &record,
-			    record.header.size < RECORD_MAX ? record.header.size : RECORD_MAX);
-		if (record.header.type == PERF_RECORD_LOST)
-			s->lost += record.words[2];
-		else if (record.header.type == PERF_RECORD_FORK && how->born &&
-			 record.fork.pid != record.fork.parent)
-			how->born(how->arg, record.fork.pid);
-		else if (record.header.type == PERF_RECORD_SAMPLE &&
-			 (s->with_children || record.sample.pid == (uint32_t)s->pid))
-			r = keep(s, &record.sample);
-		tail += record.header.size;
-	}
-	__atomic_store_n(&ring->head->data_tail, tail, __ATOMIC_RELEASE);
-	return r;
+	if (record->header.type == PERF_RECORD_LOST)
+		s->lost += record->words[2];
+	else if (record->header.type == PERF_RECORD_FORK && read->how->born &&
+		 record->fork.pid != record->fork.parent)
+		read->how->born(read->how->arg, record->fork.pid);
+	else if (record->header.type == PERF_RECORD_SAMPLE &&
+		 (s->with_children || record->sample.pid == (uint32_t)s->pid))
+		return keep(s, &record->sample);
+	return 0;
 }
 
 static int by_time(const void *left, const void *right)
@@ -394,36 +277,37 @@ static int by_time(const void *left, const void *right)
 
 int scry_syscalls_look(struct scry_syscalls *s, const struct scry_syscalls_take *how)
 {
+	struct read read = {.syscalls = s, .how = how};
 	int r = 0;
 
 	for (int i = 0; i < s->cpus && r == 0; i++)
-		if (s->rings[i].head)
-			r = read_ring(s, how, &s->rings[i]);
+		r = scry_event_ring_read(&s->rings[i], &read.record.header, sizeof(read.record),
+					 on_record, &read);
 	return r;
 }
 
 int scry_syscalls_take(struct scry_syscalls *s, const struct scry_syscalls_take *how,
 		       uint64_t *ret_tsc)
 {
-	uint64_t until = raw_ns() - LAG_NS;
-	struct reading now;
+	uint64_t until = scry_stamp_ns() - LAG_NS;
+	struct scry_stamp now;
 	size_t n = 0;
 	int r = scry_syscalls_look(s, how), e;
 
-	now = read_clocks();
+	now = scry_stamp_read();
 	if (s->count)
 		qsort(s->calls, s->count, sizeof(*s->calls), by_time);
 	for (; n < s->count && (how->is_last || s->calls[n].tsc <= until); n++) {
 		struct scry_syscall call = s->calls[n];
 
-		call.tsc = tsc_of(&s->before, &now, call.tsc);
+		call.tsc = scry_stamp_tsc(&s->before, &now, call.tsc);
 		e = how->give(how->arg, &call);
 		r = r ? r : e;
 	}
 	s->count -= n;
 	if (s->count)
 		memmove(s->calls, s->calls + n, s->count * sizeof(*s->calls));
-	*ret_tsc = tsc_of(&s->before, &now, until);
+	*ret_tsc = scry_stamp_tsc(&s->before, &now, until);
 	return r;
 }
 
@@ -488,7 +372,7 @@ void scry_syscall_form(const struct scry_syscalls *s, uint32_t number, char ret[
 	for (int i = 0; i < 2 && name && !text; i++) { /* "newstat" for stat */
 		snprintf(path, sizeof(path), "events/syscalls/sys_enter_%s%s/format",
 			 i ? "new" : "", name);
-		text = read_text(s, path, buf, sizeof(buf));
+		text = scry_tracefs_text(s->tracefs, path, buf, sizeof(buf));
 	}
 	if (text)
 		read_form(text, ret);

@@ -4,6 +4,7 @@
  * a line "<... NAME resumed>" follows. With --slow, and in JSON, each call is told once it is over.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -177,7 +178,7 @@ static void end_line(struct lines *l, const struct scry_call_image *image,
 	scry_call_put_rest(
 		&(struct scry_call_out){.text = &l->buf, .elements = l->opts->calls.elements},
 		image, f, need_comma);
-	if ((l->opts->calls.durations || l->opts->calls.slow_ns) && ret->how != SCRY_RETURN_LEFT) {
+	if ((l->opts->calls.durations || l->opts->calls.slow_ns) && ret->how == SCRY_RETURN_DONE) {
 		scry_buf_append(&l->buf, " <", 2);
 		scry_call_put_seconds(&l->buf, ret->duration_ns);
 		scry_buf_append(&l->buf, ">", 1);
@@ -209,7 +210,7 @@ static struct scry_cell stack_cell(const struct lines *l, const struct scry_map 
 static int push(struct lines *l, const struct scry_call_image *image,
 		const struct scry_call_function *f)
 {
-	static const char *const states[] = {"returned", "left", "unfinished"};
+	static const char *const states[] = {"returned", "left", "alone", "unfinished"};
 	const struct scry_event *event = image->call;
 	const struct scry_ev_call *call = (const void *)(event + 1);
 	const struct scry_ev_return *ret = image->ret ? (const void *)(image->ret + 1) : NULL;
@@ -220,7 +221,7 @@ static int push(struct lines *l, const struct scry_call_image *image,
 	const struct scry_call_out out = {.values = &values, .elements = elements},
 				   result_out = {.values = &result, .elements = elements};
 	static const struct scry_doc_value null = {.kind = SCRY_VALUE_NULL};
-	unsigned int state = !ret ? 2 : ret->how == SCRY_RETURN_LEFT;
+	unsigned int state = !ret ? 3 : ret->how < 2 ? ret->how : 2;
 	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH], ruby[SCRY_NATIVE_DEPTH];
 	uint32_t flags = scry_call_part_flags(image);
 	const char *error = ret ? scry_call_error(f, ret) : NULL;
@@ -440,7 +441,7 @@ static int on_return(struct lines *l, const struct scry_event *event)
 	if (depth && *depth && !--*depth)
 		scry_map_remove(&l->depth, o->event->tid, NULL);
 	if (l->is_whole) {
-		if ((!l->opts->calls.slow_ns || (ret->how != SCRY_RETURN_LEFT &&
+		if ((!l->opts->calls.slow_ns || (ret->how == SCRY_RETURN_DONE &&
 						 ret->duration_ns >= l->opts->calls.slow_ns)) &&
 		    is_where(l, &image, f))
 			r = tell_whole(l, &image, f);
@@ -493,6 +494,43 @@ static int tell_unfinished(struct lines *l)
 	return r;
 }
 
+/* "--- SIGUSR1 (User defined signal 1) ---", in text. */
+static void tell_signal(struct lines *l, const struct scry_event *event)
+{
+	const struct scry_ev_signal *s = (const void *)(event + 1);
+	const int number = s->signal < _NSIG ? (int)s->signal : 0;
+	const char *name = sigabbrev_np(number), *text = sigdescr_np(number);
+
+	if (l->opts->pid && l->opts->pid != s->pid)
+		return;
+	cut_line(l);
+	meet(l, event->tid);
+	begin_line(l, event->time_ns, event->tid, 0);
+	if (name && text)
+		scry_buf_printf(&l->buf, "--- SIG%s (%s) ---\n", name, text);
+	else if (number >= SIGRTMIN)
+		scry_buf_printf(&l->buf, "--- SIGRTMIN+%d (Real-time signal %d) ---\n",
+				number - SIGRTMIN, number - SIGRTMIN);
+	else
+		scry_buf_printf(&l->buf, "--- signal %u ---\n", s->signal);
+	print(l);
+}
+
+/* A process that is known runs another program, in text. */
+static void tell_exec(struct lines *l, const struct scry_event *event)
+{
+	const struct scry_ev_process *p = (const void *)(event + 1);
+	uint64_t known;
+
+	if (!scry_map_get(&l->functions.programs, p->pid, &known) ||
+	    (l->opts->pid && l->opts->pid != p->pid))
+		return;
+	cut_line(l);
+	begin_line(l, event->time_ns, p->pid, 0);
+	scry_buf_printf(&l->buf, "--- Called exec() ---\n");
+	print(l);
+}
+
 /* "+++ exited (status 0) +++", in text. */
 static void tell_exit(struct lines *l, const struct scry_event *event)
 {
@@ -532,6 +570,8 @@ static int read_all(struct lines *l, struct scry_data_quality *quality)
 		scry_data_quality_event(quality, event);
 		if (event->type == SCRY_EVENT_PROCESS && !l->first_pid)
 			l->first_pid = ((const struct scry_ev_process *)(event + 1))->pid;
+		if (event->type == SCRY_EVENT_PROCESS && !l->is_whole)
+			tell_exec(l, event);
 		if (event->type == SCRY_EVENT_PROCESS)
 			scry_call_functions_program(&l->functions, (const void *)(event + 1));
 		if (event->type == SCRY_EVENT_FUNCTION)
@@ -545,6 +585,8 @@ static int read_all(struct lines *l, struct scry_data_quality *quality)
 			r = on_call(l, event);
 		if (event->type == SCRY_EVENT_RETURN)
 			r = on_return(l, event);
+		if (event->type == SCRY_EVENT_SIGNAL && !l->is_whole)
+			tell_signal(l, event);
 		if (event->type == SCRY_EVENT_TOTALS && !l->is_whole)
 			tell_exit(l, event);
 		if (event->type == SCRY_EVENT_CALL || event->type == SCRY_EVENT_RETURN)

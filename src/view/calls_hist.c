@@ -32,7 +32,7 @@ struct hist {
 	struct scry_map by_name; /* symbol and module -> row + 1 */
 	struct row *rows;
 	size_t count, room;
-	uint64_t calls, returned, left;
+	uint64_t calls, returned, left, alone;
 };
 
 static uint32_t step_of(uint64_t ns)
@@ -95,6 +95,10 @@ static int on_return(struct hist *h, const struct scry_ev_return *ret)
 		h->left++;
 		return 0;
 	}
+	if (ret->how != SCRY_RETURN_DONE) {
+		h->alone++;
+		return 0;
+	}
 	row = row_of(h, &f->ev);
 	if (!row)
 		return scry_fail(-ENOMEM, "no memory for %zu functions", h->count);
@@ -152,7 +156,7 @@ static void push(const struct hist *h, struct scry_doc *doc)
 		{"calls", "calls", SCRY_CELL_COUNT, NULL, 0},
 		{"", NULL, SCRY_CELL_TEXT, NULL, 0},
 	};
-	const uint64_t ended = h->returned + h->left,
+	const uint64_t ended = h->returned + h->left + h->alone,
 		       open = h->calls > ended ? h->calls - ended : 0;
 
 	scry_doc_table(doc, columns, sizeof(columns) / sizeof(columns[0]));
@@ -164,6 +168,10 @@ static void push(const struct hist *h, struct scry_doc *doc)
 		scry_doc_remark(doc, "%llu more %s left by an exception or longjmp",
 				(unsigned long long)h->left,
 				h->left == 1 ? "call was" : "calls were");
+	if (h->alone)
+		scry_doc_remark(doc, "%llu more %s entered whose return is not followed",
+				(unsigned long long)h->alone,
+				h->alone == 1 ? "function was" : "functions were");
 	if (open)
 		scry_doc_remark(doc, "%llu more %s not seen to end", (unsigned long long)open,
 				open == 1 ? "call was" : "calls were");

@@ -171,7 +171,7 @@ const char *scry_call_error(const struct scry_call_function *f, const struct scr
 					       NULL, "ERESTART_RESTARTBLOCK"}; /* from 512 on */
 	const uint64_t error = -ret->result;
 
-	if (!f || !f->is_kernel || ret->how == SCRY_RETURN_LEFT || !error || error > ERROR_MAX)
+	if (!f || !f->is_kernel || ret->how != SCRY_RETURN_DONE || !error || error > ERROR_MAX)
 		return NULL;
 	return error >= 512 && error - 512 < sizeof(restarts) / sizeof(restarts[0])
 		       ? restarts[error - 512]
@@ -192,6 +192,8 @@ void scry_call_put_rest(const struct scry_call_out *out, const struct scry_call_
 	scry_buf_append(buf, ") = ", 4);
 	if (ret->how == SCRY_RETURN_LEFT)
 		scry_buf_append(buf, "? <left>", 8);
+	else if (ret->how != SCRY_RETURN_DONE)
+		scry_buf_append(buf, "? <no return>", 13);
 	else
 		scry_call_show_result(image, proto, out);
 	error = scry_call_error(f, ret);

@@ -28,7 +28,7 @@
 struct sum {
 	uint32_t symbol, module;
 	uint32_t place; /* 0: not known */
-	uint64_t calls, returned, left;
+	uint64_t calls, returned, left, alone;
 	uint64_t total_ns, max_ns;
 	uint32_t histogram[STEPS]; /* of ns */
 };
@@ -47,7 +47,7 @@ struct sums {
 	struct scry_ev_stack *places; /* from 1: a frame of that line */
 	uint32_t place_count, place_room;
 	size_t count, room;
-	uint64_t total_ns, calls;
+	uint64_t total_ns, calls, alone;
 };
 
 static uint32_t step_of(uint64_t ns)
@@ -163,6 +163,11 @@ static int add(struct sums *s, const struct scry_event *event)
 		row->left++;
 		return 0;
 	}
+	if (ret->how != SCRY_RETURN_DONE) {
+		row->alone++;
+		s->alone++;
+		return 0;
+	}
 	row->returned++;
 	row->total_ns += ret->duration_ns;
 	s->total_ns += ret->duration_ns;
@@ -245,7 +250,7 @@ GET(get_p99, took(row, row->returned ? quantile(row, 990) : 0))
 GET(get_max, took(row, row->max_ns))
 GET(get_function, scry_functions_string(view->reader, row->symbol))
 GET(get_library, scry_functions_string(view->reader, row->module))
-GET(get_unfinished, scry_cell_number(row->calls - row->returned - row->left))
+GET(get_unfinished, scry_cell_number(row->calls - row->returned - row->left - row->alone))
 GET(get_file, scry_functions_string(view->reader, place_of(view, row)->file_str))
 GET(get_line, scry_cell_known(place_of(view, row)->line, place_of(view, row)->line != 0))
 GET(get_method, scry_functions_string(view->reader, place_of(view, row)->method_str))
@@ -264,6 +269,7 @@ static const struct scry_column columns[] = {
 	{NULL, "library", SCRY_CELL_TEXT, get_library, 0},
 	{NULL, "returned", SCRY_CELL_NUMBER, NUMBER(returned)},
 	{NULL, "left", SCRY_CELL_NUMBER, NUMBER(left)},
+	{NULL, "alone", SCRY_CELL_NUMBER, NUMBER(alone)},
 	{NULL, "unfinished", SCRY_CELL_NUMBER, get_unfinished, 0},
 	{NULL, "file", SCRY_CELL_TEXT, get_file, 0},
 	{NULL, "line", SCRY_CELL_NUMBER, get_line, 0},
@@ -322,6 +328,12 @@ static void push(struct sums *s, struct scry_doc *doc)
 	scry_table_push(&table, doc);
 	if (!s->count)
 		scry_doc_remark(doc, "no call was seen");
+	if (s->alone)
+		scry_doc_remark(doc,
+				"%llu %s of functions whose return is not followed: no time is "
+				"known",
+				(unsigned long long)s->alone,
+				s->alone == 1 ? "call was" : "calls were");
 }
 
 static int read_all(struct sums *s, struct scry_data_quality *quality)

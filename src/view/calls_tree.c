@@ -163,7 +163,7 @@ static void on_return(struct tree *t, const struct scry_event *event)
 		return;
 	unstack(t, (uint32_t)i);
 	n = &t->nodes[t->open[i - 1].node - 1];
-	if (ret->how != SCRY_RETURN_LEFT) {
+	if (ret->how == SCRY_RETURN_DONE) {
 		t->returned++;
 		n->returned++;
 		n->total_ns += ret->duration_ns;

@@ -324,7 +324,7 @@ static enum scry_call_where_answer look(const struct step *s, const struct scry_
 	struct scry_call_values values = {0};
 	const struct scry_call_out out = {.values = &values};
 	enum scry_call_where_answer a = SCRY_WHERE_UNKNOWN;
-	bool need_comma = false, has_returned = ret && ret->how != SCRY_RETURN_LEFT;
+	bool need_comma = false, has_returned = ret && ret->how == SCRY_RETURN_DONE;
 
 	if (s->subject == DURATION)
 		return has_returned ? compare(&(struct scry_doc_value){.kind = SCRY_VALUE_UNSIGNED,

@@ -13,7 +13,8 @@
  * The slot, where the return address lies, is what an entry and its return have in common. An entry
  * with SCRY_CALL_TAIL was reached by a tail call: it returns together with those that stand on the
  * same slot, in one return record. Without it, what still stands on the slot was left by longjmp or
- * an exception. From time to time a TIME record of two words comes, which says nothing more.
+ * an exception. One with SCRY_CALL_ALONE has no return, and leaves the slot as it is. From time to
+ * time a TIME record of two words comes, which says nothing more.
  *
  * A part is a piece of memory or of registers, as it was: struct scry_call_part, then its bytes,
  * padded with zeros to 8. Recordings hold them as they are.
@@ -30,7 +31,8 @@
 #define SCRY_CALL_RETURN 7u /* in the place of a number of arguments */
 #define SCRY_CALL_MORE (1u << 17)
 #define SCRY_CALL_TAIL (1u << 18)
-#define SCRY_CALL_TIME 1u /* a whole word 0: no slot is 0 */
+#define SCRY_CALL_ALONE (1u << 19) /* an entry whose return is not followed */
+#define SCRY_CALL_TIME 1u	   /* a whole word 0: no slot is 0 */
 /* Whole words too. Before the entry on `slot`: tsc, number of its stack, slot; before that, once:
  * 0, number, how many, return addresses as agent/walk.h has them. */
 #define SCRY_CALL_CALLED 2u
@@ -49,6 +51,9 @@
 #define SCRY_CALL_RUBY_FRAMES 512u
 #define SCRY_CALL_RUBY 6u
 #define SCRY_CALL_RUBY_WORDS 4u
+/* A signal is delivered to the thread: tsc, number. The keeper's word alone. */
+#define SCRY_CALL_SIGNAL 7u
+#define SCRY_CALL_SIGNAL_WORDS 3u
 #define SCRY_CALL_TEXT_MAX 4096u /* bytes of a string */
 #define SCRY_CALL_MORE_MAX 516u	 /* words of a record's parts */
 
@@ -98,6 +103,8 @@ static inline uint32_t scry_call_hook(uint64_t head)
 /* free, and what a VM calls before it is taken down: agent/lines.h. */
 #define SCRY_CALL_IS_FREE (1u << 27)
 #define SCRY_CALL_IS_DOWN (1u << 28)
+/* Its return address stays as it is: it is told when it is entered, and no more. */
+#define SCRY_CALL_IS_ALONE (1u << 29)
 #define SCRY_CALL_GUARDS \
 	(SCRY_CALL_IS_PRCTL | SCRY_CALL_IS_SYSCALL | SCRY_CALL_IS_FREE | SCRY_CALL_IS_DOWN)
 static inline uint32_t scry_call_cookie(uint32_t hook, uint32_t args, int has_plan)

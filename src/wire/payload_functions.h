@@ -65,6 +65,11 @@ struct scry_ev_called { /* of the CALL with that number in this process, which f
 	uint64_t call;
 };
 
+struct scry_ev_signal { /* delivered to thread tid at time_ns */
+	uint32_t pid;
+	uint32_t signal;
+};
+
 struct scry_ev_return { /* of the CALL with that number in this process; more follows likewise */
 	uint32_t function;
 	uint32_t pid;
@@ -77,6 +82,7 @@ struct scry_ev_return { /* of the CALL with that number in this process; more fo
 enum scry_return_how {
 	SCRY_RETURN_DONE,
 	SCRY_RETURN_LEFT, /* by longjmp or an exception, some time before: no result, no duration */
+	SCRY_RETURN_ALONE, /* it is not followed: told with the call, no result, no duration */
 };
 
 struct scry_ev_lock {  /* before its first WAIT */

@@ -188,3 +188,125 @@ EOF
 	"$SCRY" report --view calls-sums "$T/x.scry" >"$T/sums"
 	grep -q "^outer took most: .* in 3 calls, the longest " "$T/sums"
 }
+
+@test "lines of signals: who gets them, in order with the calls, by both engines and with -S; and of exec" {
+	need_root "the tracepoint signal_deliver"
+	cat >"$T/signals.c" <<'EOC'
+#include <pthread.h>
+#include <signal.h>
+#include <ctype.h>
+#include <unistd.h>
+static void on(int s) { toupper(s); }
+static void *run(void *arg) { kill(getpid(), 0); pthread_kill(pthread_self(), SIGUSR2); return arg; }
+int main(int argc, char **argv) {
+	pthread_t t;
+	if (argc > 1) { execl(argv[0], argv[0], (char *)NULL); }
+	signal(SIGUSR1, on); signal(SIGUSR2, on); signal(SIGRTMIN + 2, on); signal(SIGALRM, SIG_IGN);
+	toupper(1); kill(getpid(), SIGUSR1); toupper(2); kill(getpid(), SIGALRM); kill(getpid(), SIGRTMIN + 2); toupper(3);
+	pthread_create(&t, NULL, run, NULL); pthread_join(t, NULL);
+	kill(getpid(), SIGTERM);
+}
+EOC
+	cc -O0 -fno-builtin -o "$T/signals" "$T/signals.c" -lpthread
+	cat >"$T/want" <<'EOL'
+toupper(1)
+--- SIGUSR1 (User defined signal 1) ---
+toupper(10)
+toupper(2)
+--- SIGRTMIN+2 (Real-time signal 2) ---
+toupper(36)
+toupper(3)
+--- SIGUSR2 (User defined signal 2) ---
+toupper(12)
+--- SIGTERM (Terminated) ---
++++ killed by SIGTERM +++
+EOL
+	for how in --engine=hooks --engine=breakpoint -S; do
+		"$SCRY" calls -q $how -x toupper -- "$T/signals" >"$T/lines" 3>&- || [ $? -eq 143 ]
+		sed -E 's/^\[pid [0-9]+\] //; s/^(toupper\([0-9]+\)).*/\1/; /SYS_/d; /^<\.\.\./d' "$T/lines" | diff "$T/want" -
+		[ "$(sed -nE 's/^\[pid ([0-9]+)\] .*SIGUSR2.*/\1/p' "$T/lines")" -ne "$(sed -nE 's/^\[pid ([0-9]+)\] .*SIGTERM \(.*/\1/p' "$T/lines")" ]
+	done
+	"$SCRY" calls -q -x toupper --force -o "$T/x.scry" -- "$T/signals" again >"$T/scry.out" 3>&- || [ $? -eq 143 ]
+	"$SCRY" report "$T/x.scry" >"$T/lines"
+	[ "$(sed -n 1p "$T/lines")" = "--- Called exec() ---" ]
+	[ "$(grep -c '^\(\[pid [0-9]*\] \)\?--- SIG' "$T/lines")" -eq 4 ]
+	"$SCRY" calls -q -x toupper --json -- "$T/signals" >"$T/o.json" 3>&- || [ $? -eq 143 ]
+	[ "$(grep -c '^{"pid"' "$T/o.json")" -eq 6 ]
+}
+
+@test "signals of others have no lines, and who may not see them reads why" {
+	need_root "becoming somebody who may not"
+	command -v setpriv >/dev/null || skip "no setpriv"
+	echo "call 1" >"$T/in"
+	(while :; do kill -URG "$BASHPID"; sleep 0.001; done) 3>&- &
+	other=$!
+	"$SCRY" calls -x work_fold -- "$TARGETS/target_caller_lazy" <"$T/in" >"$T/lines" 2>"$T/scry.err" 3>&-
+	kill "$other"
+	no grep -q "SIGURG" "$T/lines"
+	no grep -q "signals have no lines" "$T/scry.err"
+	chmod 777 "$T"
+	run setpriv --reuid=65534 --regid=65534 --clear-groups "$SCRY" calls -x work_fold -- "$TARGETS/target_caller_lazy" <"$T/in"
+	[ "$status" -eq 126 ] && skip "the build cannot be run by others"
+	[ "$status" -eq 0 ]
+	[[ $output == *"signals have no lines: the tracepoint signal_deliver cannot be read"* ]]
+}
+
+@test "functions whose return may not be followed are told when they are entered, and do what they did" {
+	cat >"$T/alone.c" <<'EOC'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+static jmp_buf back;
+static ucontext_t from, to;
+static char stack[1 << 16];
+static void there(void) { puts("there"); swapcontext(&to, &from); }
+static void *leave(void *arg) { pthread_exit((char *)arg + 7); }
+int main(void) {
+	volatile int n = 0;
+	pthread_t t; void *r; int s; pid_t p;
+	if (setjmp(back) < 3) { n++; longjmp(back, n); }
+	printf("jumped %d\n", n);
+	printf("next %d\n", dlsym(RTLD_NEXT, "puts") == dlsym(RTLD_DEFAULT, "puts"));
+	printf("opened %d", dlopen("libm.so.6", RTLD_NOW) != NULL);
+	printf(" %d\n", dlopen("libnone.so", RTLD_NOW) != NULL);
+	if (!(p = vfork())) _exit(5);
+	waitpid(p, &s, 0); printf("child %d\n", WEXITSTATUS(s));
+	getcontext(&to); to.uc_stack.ss_sp = stack; to.uc_stack.ss_size = sizeof(stack); to.uc_link = &from;
+	makecontext(&to, there, 0); swapcontext(&from, &to);
+	pthread_create(&t, NULL, leave, NULL); pthread_join(t, &r); printf("left %ld\n", (long)r);
+}
+EOC
+	cc -O1 -o "$T/alone" "$T/alone.c"
+	"$T/alone" >"$T/want"
+	for filter in "" "-x dl*+*setjmp+*longjmp+vfork+*context+pthread_exit"; do # by slots, and by entries
+		"$SCRY" calls -q $filter --args=full --objects=never --force -o "$T/x.scry" -- "$T/alone" >"$T/got" 3>&-
+		diff "$T/want" "$T/got"
+		"$SCRY" report --objects=never "$T/x.scry" >"$T/lines"
+		grep -qF 'dlsym(0xffffffffffffffff, "puts") = ? <no return>' "$T/lines"
+		grep -qF 'dlopen("libm.so.6", 0x2) = ? <no return>' "$T/lines"
+		grep -qE 'pthread_exit\(0x7\) = \? <no return>' "$T/lines"
+		[ "$(grep -cE '(setjmp|longjmp|vfork|swapcontext|getcontext)\(.*\) = \? <no return>$' "$T/lines")" -ge 8 ]
+		"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
+		json_is "$T/o.json" 'rows.find { |r| r["function"] == "dlsym" }.values_at("calls", "alone", "returned", "unfinished", "total_ns") == [2, 2, 0, 0, 0]'
+		"$SCRY" report --view calls-hist "$T/x.scry" | grep -qE '^[0-9]+ more functions were entered whose return is not followed'
+	done
+}
+
+@test "a followed function that ends in a call of dlsym: RTLD_NEXT means its object" {
+	cat >"$T/next.c" <<'EOC'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+__attribute__((noinline)) void *find(const char *name) { return dlsym(RTLD_NEXT, name); }
+int main(void) { printf("%d\n", find("puts") != NULL); }
+EOC
+	cc -O2 -o "$T/next" "$T/next.c"
+	[ "$("$SCRY" calls -q -x find --force -o "$T/x.txt" -- "$T/next" 3>&-)" -eq 1 ]
+	[ "$("$SCRY" calls -q -x find -x dlsym --force -o "$T/x.txt" -- "$T/next" 3>&-)" -eq 1 ]
+	[ "$("$SCRY" patch time -q find --force -o "$T/x.json" -- "$T/next" 3>&-)" -eq 1 ]
+}

@@ -20,6 +20,7 @@
 #include "instrument/calls/children.h"
 #include "instrument/calls/functions.h"
 #include "instrument/calls/requests.h"
+#include "instrument/calls/signals.h"
 #include "instrument/patch.h"
 #include "watch/loading.h"
 #include "watch/ask.h"
@@ -38,7 +39,10 @@
 static int renewed(struct scry_hooks *fresh, void *arg)
 {
 	struct scry_calls_watch *t = arg;
-	int r = scry_loading_refuse(t->watch, fresh);
+	int r;
+
+	fresh->takes_entries = true;
+	r = scry_loading_refuse(t->watch, fresh);
 
 	/* It may be traced for the case that it is a wrapper (keeper.c): threads have to be held
 	 * now. */
@@ -61,6 +65,7 @@ static int want_all(struct scry_hooks *h, void *arg)
 
 	t->guards = 0;
 	h->waits = !h->objects.is_static || cli->is_default;
+	h->takes_entries = true;
 	h->renewed = renewed;
 	h->renewed_arg = t;
 	if (r == 0)
@@ -68,6 +73,8 @@ static int want_all(struct scry_hooks *h, void *arg)
 	t->first = h->request_count;
 	if (r == 0)
 		r = scry_calls_requests_want(cli, h);
+	if (r == 0)
+		r = scry_shadow_guard(h);
 	if (r == 0)
 		r = scry_calling_want(h);
 	if (r == 0)
@@ -163,6 +170,8 @@ static int prepare(struct scry_watch *w)
 	}
 	if (r == 0 && cli->system_calls)
 		r = scry_calls_kernel_open(w->proc.pid, w->opts->follow, &t->kernel);
+	if (r == 0 && cli->signals)
+		scry_calls_signals_open(t);
 	w->near = r == 0 && t->hooks.count ? t->hooks.rows[0].address : t->hooks.objects.brk;
 	return r;
 }
@@ -349,6 +358,7 @@ static int drain_breaks(struct scry_watch *w, struct scry_calls_watch *t)
 	uint64_t now = scry_stream_look(scry_calls_stream(t->calls));
 	int r, e;
 
+	scry_calls_signals_take(t, t->is_left || w->target_gone, &now);
 	look_at_stacks(w, t);
 	r = tell_functions(w, t);
 	e = scry_calls_merge(t->calls, now);
@@ -528,6 +538,7 @@ static int drain(struct scry_watch *w)
 				     &taken);
 	e = t->kernel ? take_syscalls(w, t, &taken.watermark) : 0;
 	r = r ? r : e;
+	scry_calls_signals_take(t->root ? t->root : t, is_last(w, t), &taken.watermark);
 	if (t->is_of_root && !t->is_left && t->root->kernel_until < taken.watermark)
 		taken.watermark = t->root->kernel_until;
 	look_at_stacks(w, t);
@@ -648,6 +659,7 @@ static int finish(struct scry_watch *w)
 				      : "%u functions were watched, and none was called; the first "
 					"of them: %s",
 			t->count, scry_demangle_shown(t->functions[0].symbol).text);
+	scry_calls_signals_note(t);
 	if (!t->root)
 		scry_calls_requests_note(w->opts->instrument_opts, &t->hooks, t->first);
 	return r < 0 ? r : 0;
@@ -673,6 +685,7 @@ static void done(struct scry_watch *w)
 		return;
 	scry_thread_buffers_free(t->buffers);
 	scry_calls_kernel_close(t->kernel);
+	scry_calls_signals_close(t);
 	scry_calls_break_free(t->breaks);
 	if (!t->root)
 		scry_hooks_close(&t->hooks);

@@ -22,6 +22,7 @@ struct scry_calls_cli {
 	int request_count;
 	bool is_default;   /* nothing was named: the known ones */
 	bool system_calls; /* too */
+	bool signals;	   /* too, where it may be */
 	uint64_t string_size;
 	uint64_t elements; /* of an array; 0: SCRY_ARRAY_SHOWN */
 	enum scry_calls_args args;

@@ -157,7 +157,7 @@ int scry_calls_functions_fill(struct scry_calls_watch *t, struct scry_hooks *h,
 		const struct scry_calls_traced *f;
 		int n;
 
-		if (row->to.kind != SCRY_HOOK_CALL || !row->way)
+		if (row->to.kind != SCRY_HOOK_CALL || !row->way || row->to.is_guard)
 			continue;
 		row->to.cookie = guard_of(t, row);
 		if (row->to.cookie & SCRY_CALL_IS_GUARD)
@@ -167,6 +167,7 @@ int scry_calls_functions_fill(struct scry_calls_watch *t, struct scry_hooks *h,
 			return n;
 		f = &t->functions[n];
 		row->to.cookie |= scry_call_cookie((uint32_t)n, f->args, f->has_plan) |
+				  (row->is_alone ? SCRY_CALL_IS_ALONE : 0) |
 				  (row->spares_red_zone ? SCRY_SHADOW_RED_ZONE : 0);
 	}
 	return 0;

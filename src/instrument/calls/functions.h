@@ -27,6 +27,7 @@ struct scry_calls_traced {		/* a function, by the number in its hook's cookie */
 };
 
 struct scry_calls_children;
+struct scry_calls_signals;
 
 struct scry_calls_watch {
 	struct scry_watch *watch;
@@ -35,6 +36,9 @@ struct scry_calls_watch {
 	struct scry_calls *calls;
 	struct scry_calls_kernel *kernel;     /* -S; NULL */
 	uint64_t kernel_until;		      /* TSC: system calls are taken up to there */
+	struct scry_calls_signals *signals;   /* signals.h; NULL: none */
+	int signals_error;		      /* why there are none; 0: not wanted */
+	bool has_own_numbers;		      /* of threads: in a pid namespace */
 	struct scry_calls_children *children; /* -S -f: children.h; NULL: none yet */
 	struct scry_calls_break *breaks;      /* the engine; NULL: hooks */
 	struct scry_call_plans plans;
