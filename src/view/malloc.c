@@ -292,7 +292,7 @@ static int push_callers(struct malloc_view *v)
 	scry_doc_table(v->doc, columns, sizeof(columns) / sizeof(columns[0]));
 	for (i = 0; i < count; i++) {
 		put_place(v, &rows[i]);
-		if (!scry_grep_matches(&grep, scry_buf_str(&v->buf))) {
+		if (!scry_malloc_places_match(&v->places, rows[i].caller, &grep, &v->buf)) {
 			left_out.by_grep++;
 		} else if (top && shown == top) {
 			left_out.by_top++;
@@ -738,6 +738,7 @@ static int push(struct malloc_view *v)
 		.process = v->process,
 		.stacks = &v->sum.stacks,
 		.reader = v->reader,
+		.has_whole_paths = v->doc->is_data,
 		.by = v->opts->stacks ? SCRY_VIEW_BY_STACK : (enum scry_view_by)v->opts->by};
 	err = scry_malloc_places_merge(&v->places);
 	if (err)

@@ -8,6 +8,7 @@
 #define SCRY_VIEW_MALLOC_PLACES_H
 
 #include "base/buf.h"
+#include "view/grep.h"
 #include "view/malloc_sum.h"
 #include "view/view.h"
 
@@ -23,7 +24,8 @@ struct scry_malloc_places {
 	const struct scry_native_frames *stacks;
 	const struct scry_reader *reader;
 	enum scry_view_by by;
-	bool has_base_names; /* objects by their names alone: each build has its directory */
+	bool has_whole_paths; /* data; else as view/gem.h shortens them */
+	bool has_base_names;  /* objects by their names alone: each build has its directory */
 };
 int scry_malloc_places_merge(const struct scry_malloc_places *p);
 
@@ -33,6 +35,11 @@ const char *scry_malloc_places_noun(const struct scry_malloc_places *p, uint64_t
 /* What a person calls it; `c`: one of those. */
 void scry_malloc_places_put(const struct scry_malloc_places *p,
 			    const struct scry_malloc_caller_sum *c, struct scry_buf *buf);
+
+/* Does --grep let it through, as `shown` by the above, or by its whole path? */
+bool scry_malloc_places_match(const struct scry_malloc_places *p,
+			      const struct scry_malloc_caller_sum *c, const struct scry_grep *grep,
+			      const struct scry_buf *shown);
 
 /* A sentence where a fifth of the bytes and more are of callers that allocate for others, and no
  * stacks say for whom. Appends nothing where there is no need for it. */
