@@ -13,7 +13,7 @@ static void describe(struct scry_ring_def *def, const struct scry_agent_place *p
 {
 	struct scry_agent_code code;
 
-	if (!scry_is_judged() || !scry_code_read(place, &code, text))
+	if (!scry_is_judged(place->pc) || !scry_code_read(place, &code, text))
 		return;
 	def->iseq = place->iseq;
 	scry_code_at(&code, place->pc, def);

@@ -3,6 +3,10 @@
  * until the layout was validated on it, and at its end, until the living were measured while their
  * memory is there.
  *
+ * Before its first code a VM makes objects too, with a frame below all others that has a pc but
+ * runs nothing. The keeper sees no code then and cannot judge; it is asked once more at the next
+ * pc.
+ *
  * The VM drops its event hooks when it is taken down, behind the program's own at_exit code. What
  * it offers for that moment is a list of functions (rb_set_end_proc), from which nothing can be
  * taken back: what is put there must not lead to us, who may be gone by then. So it is the VM's own
@@ -22,6 +26,7 @@
 
 #define NAP_NS 5000000
 #define NAPS 400
+#define JUDGE_ASKS 4 /* pcs at which it is asked to judge */
 
 static uint64_t now_tsc(void)
 {
@@ -31,7 +36,8 @@ static uint64_t now_tsc(void)
 	return (uint64_t)high << 32 | low;
 }
 
-static void wait_for_keeper(const struct scry_state_page *g, enum scry_look what)
+/* 0: it did not come. */
+static int wait_for_keeper(const struct scry_state_page *g, enum scry_look what)
 {
 	const struct scry_control *control = scry_agent.control;
 	struct scry_objects_account *c = &scry_account_of(control)->objects;
@@ -42,27 +48,35 @@ static void wait_for_keeper(const struct scry_state_page *g, enum scry_look what
 	__atomic_store_n(&c->looks_asked, asked, __ATOMIC_RELEASE);
 	for (int i = 0; i < NAPS; i++) {
 		looked = __atomic_load_n(&c->looks_done, __ATOMIC_ACQUIRE);
-		if (looked == asked || !__atomic_load_n(&g->wanted, __ATOMIC_RELAXED) ||
-		    now_tsc() > __atomic_load_n(&control->lease_tsc, __ATOMIC_RELAXED))
-			return;
-		if (scry_calling_nap(&c->looks_done, looked, NAP_NS) == -1 &&
-		    scry_calling_is_over())
-			return;
+		if (looked == asked || !__atomic_load_n(&g->wanted, __ATOMIC_RELAXED))
+			return 1;
+		if (now_tsc() > __atomic_load_n(&control->lease_tsc, __ATOMIC_RELAXED) ||
+		    (scry_calling_nap(&c->looks_done, looked, NAP_NS) == -1 &&
+		     scry_calling_is_over()))
+			return 0;
 	}
+	return 0;
 }
 
-int scry_is_judged(void)
+int scry_is_judged(uint64_t pc)
 {
 	struct scry_agent_ruby *r = &scry_agent_vm.ruby;
+	struct scry_agent_objects *o = &scry_agent_objects;
+	struct scry_objects_account *c;
 
 	if (likely(!r->judge_first))
 		return 1;
-	if (r->judge_first == 1 &&
-	    !__atomic_load_n(&scry_account_of(scry_agent.control)->objects.judged,
-			     __ATOMIC_ACQUIRE))
-		wait_for_keeper(scry_agent.state_page, SCRY_LOOK_JUDGE);
-	r->judge_first = 2; /* waited for once: what the keeper has not judged it does not take */
-	if (__atomic_load_n(&scry_account_of(scry_agent.control)->objects.judged, __ATOMIC_ACQUIRE))
+	c = &scry_account_of(scry_agent.control)->objects;
+	if (r->judge_first == 1 && pc != o->judged_at &&
+	    !__atomic_load_n(&c->judged, __ATOMIC_ACQUIRE)) {
+		int came = wait_for_keeper(scry_agent.state_page, SCRY_LOOK_JUDGE);
+
+		o->judged_at = pc;
+		c->judge_missed += !came;
+		if (!came || ++o->judge_asks == JUDGE_ASKS)
+			r->judge_first = 2; /* what it has not judged it does not take */
+	}
+	if (__atomic_load_n(&c->judged, __ATOMIC_ACQUIRE))
 		r->judge_first = 0;
 	return scry_agent.state_page->wanted != 0;
 }

@@ -21,6 +21,8 @@ struct scry_agent_objects {
 	uint32_t generation;		      /* part of every key: a new one forgets all */
 	struct scry_data_object anchor, last; /* compaction.c, last.c */
 	uint64_t asked_last;		      /* whose size was asked last: what it owns */
+	uint64_t judged_at; /* the pc at which the keeper was asked to judge last */
+	uint64_t judge_asks;
 	uint64_t major_gc_count; /* the Symbol; 0: this VM cannot say which GCs are full */
 	uint64_t compact_count;	 /* another: compactions; 0: they are followed */
 	uint64_t compactions;	 /* when the hook was put on */
@@ -112,9 +114,9 @@ int64_t scry_sample_step(const struct scry_state_page *g, uint64_t object);
 void scry_data_object(struct scry_data_object *d, uint64_t (*size)(const void *),
 		      void (*compact)(void *));
 void scry_data_object_off(struct scry_data_object *d);
-/* last.c: before the first code is described in a VM that scry has started; waits. 0: refused, and
+/* last.c: before code at `pc` is described in a VM that scry has started; waits. 0: refused, and
  * nothing is read along the layout any more */
-int scry_is_judged(void);
+int scry_is_judged(uint64_t pc);
 /* last.c: what the VM asks such an object for its size; while it boots: look when it ends */
 uint64_t scry_asked_for_size(const void *data);
 void scry_last_look_on(void);

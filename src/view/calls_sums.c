@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "view/calls_line.h"
 #include "view/functions.h"
+#include "view/gem.h"
 #include "view/grep.h"
 #include "view/data_quality.h"
 #include "view/native_frames.h"
@@ -215,8 +216,8 @@ static struct scry_cell place_cell(const struct sums *s, const struct scry_ev_st
 	if (!at->id)
 		return scry_cell_unknown();
 	scry_buf_clear(buf);
-	scry_buf_printf(buf, "%s:%u%s%s", file ? file : "?", at->line, method ? "  " : "",
-			method ? method : "");
+	scry_buf_printf(buf, "%s:%u%s%s", file ? scry_gem_path(file) : "?", at->line,
+			method ? "  " : "", method ? method : "");
 	return scry_cell_text(scry_buf_str(buf), buf->len);
 }
 

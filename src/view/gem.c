@@ -3,6 +3,8 @@
  */
 #include "view/gem.h"
 
+#include "base/buf.h"
+
 #include <ctype.h>
 #include <stdbool.h>
 #include <string.h>
@@ -169,8 +171,12 @@ const char *scry_gem_path(const char *path)
 {
 	static const char *const folders[] = {"/vendor_ruby/", "/site_ruby/"};
 	size_t length;
-	const char *at = installed_gem(path, &length);
+	const char *at;
 
+	if (path[0] == '<' ||
+	    path[0] == '(') /* <internal:PATH>, (eval at PATH:1): words around it */
+		return path;
+	at = installed_gem(path, &length);
 	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]) && !at; i++) {
 		size_t version;
 
@@ -181,4 +187,10 @@ const char *scry_gem_path(const char *path)
 			at += version + 1;
 	}
 	return at && *at ? at : path;
+}
+
+void scry_gem_put_path(const char *path, struct scry_buf *buf)
+{
+	path = scry_gem_path(path);
+	scry_buf_append(buf, path, strlen(path));
 }

@@ -19,11 +19,16 @@
 
 #include <stddef.h>
 
+struct scry_buf;
+
 /* The name, not NUL terminated, and its length. It lies in `path` or is a literal; never NULL. */
 const char *scry_gem_name(const char *path, size_t *ret_length);
 
 /* The part of the path that people need: of a file of a gem, from its name and version on
  * ("activesupport-6.1.7/lib/..."); of one of Debian's packages, from its folder on; else all. */
 const char *scry_gem_path(const char *path);
+
+/* Appends that part, for people; data has the whole path. Control characters are the caller's. */
+void scry_gem_put_path(const char *path, struct scry_buf *buf);
 
 #endif

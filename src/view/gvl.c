@@ -378,8 +378,10 @@ void scry_gvl_put_row(const struct scry_gvl_view *g, uint32_t what, struct scry_
 	move_to_caller(g, &frame); /* of data it is a whole stack */
 	file = scry_name_text(&g->names, frame.file);
 	method = scry_name_text(&g->names, frame.method);
-	if (file.length)
+	if (file.length && g->doc->is_data)
 		scry_buf_append(b, file.bytes, file.length);
+	else if (file.length)
+		scry_gem_put_path(file.bytes, b);
 	if (frame.line)
 		scry_buf_printf(b, ":%u", frame.line);
 	if (method.length)

@@ -290,7 +290,7 @@ static void push_rows(struct malloc_view *v, const struct scry_malloc_caller_sum
 		{NULL, "module", SCRY_CELL_TEXT, get_module, 0},
 		{NULL, "symbol", SCRY_CELL_SYMBOL, get_symbol, 0},
 		{NULL, "offset", SCRY_CELL_NUMBER, get_offset, 0},
-		{NULL, "file", SCRY_CELL_TEXT, get_file, 0},
+		{NULL, "file", SCRY_CELL_TEXT, get_file, SCRY_COLUMN_GREP}, /* whole */
 		{NULL, "line", SCRY_CELL_NUMBER, get_line, 0},
 		{NULL, "method", SCRY_CELL_TEXT, get_method, 0},
 		{NULL, "frames", SCRY_CELL_FRAMES, get_frames, 0},
@@ -650,6 +650,7 @@ static int push(struct malloc_view *v)
 		.process = v->process,
 		.stacks = &v->sum.stacks,
 		.reader = v->reader,
+		.has_whole_paths = v->doc->is_data,
 		.by = v->opts->stacks ? SCRY_VIEW_BY_STACK : (enum scry_view_by)v->opts->by};
 	err = scry_malloc_places_merge(&v->places);
 	if (err)

@@ -109,6 +109,7 @@ static int read_side(struct diff *d, int at)
 		.stacks = &sum->stacks,
 		.reader = reader,
 		.by = d->opts->stacks ? SCRY_VIEW_BY_STACK : (enum scry_view_by)d->opts->by,
+		.has_whole_paths = d->doc->is_data,
 		.has_base_names = true};
 	if (!d->places[at].process || !d->places[at].process->calls)
 		return scry_fail(-EINVAL, "'%s' has no call of malloc",
@@ -124,6 +125,7 @@ static int add_side(struct diff *d, int at)
 {
 	const struct scry_malloc_places *places = &d->places[at];
 	struct scry_buf key = {0};
+	const char *file;
 	uint32_t id;
 	int err = 0;
 
@@ -135,6 +137,8 @@ static int add_side(struct diff *d, int at)
 		scry_buf_clear(&key);
 		scry_buf_printf(&key, "%d ", c->name.file_str != 0);
 		scry_malloc_places_put(places, c, &key);
+		file = scry_reader_string(places->reader, c->name.file_str, NULL);
+		scry_buf_printf(&key, " %s", file ? file : "");
 		err = scry_intern_put(&d->keys, key.data, key.len, &id);
 		if (err)
 			break;
@@ -227,7 +231,7 @@ static const struct scry_column all_columns[] = {
 	{NULL, "temporary_to", SCRY_CELL_COUNT, AT(1, temporary)},
 	{NULL, "module", SCRY_CELL_TEXT, get_module, 0},
 	{NULL, "symbol", SCRY_CELL_SYMBOL, get_symbol, 0},
-	{NULL, "file", SCRY_CELL_TEXT, get_file, 0},
+	{NULL, "file", SCRY_CELL_TEXT, get_file, SCRY_COLUMN_GREP},
 	{NULL, "line", SCRY_CELL_NUMBER, get_line, 0},
 	{NULL, "method", SCRY_CELL_TEXT, get_method, 0},
 	/* the last one: the title is what the places are */

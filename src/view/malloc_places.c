@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/intern.h"
 #include "base/text.h"
+#include "view/gem.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -95,6 +96,7 @@ void scry_malloc_places_put(const struct scry_malloc_places *p,
 {
 	const char *file = scry_reader_string(p->reader, c->name.file_str, NULL);
 	const char *method = scry_reader_string(p->reader, c->name.method_str, NULL);
+	const char *path = file && !p->has_whole_paths ? scry_gem_path(file) : file;
 
 	if (!c->name.caller && !file && c->allocated &&
 	    c->allocated == p->process->functions[SCRY_MALLOC_OLDER])
@@ -104,11 +106,11 @@ void scry_malloc_places_put(const struct scry_malloc_places *p,
 	else if (!file)
 		put_native(p, &c->name, buf);
 	else if (p->by == SCRY_VIEW_BY_FILE)
-		scry_buf_printf(buf, "%s", file);
+		scry_buf_printf(buf, "%s", path);
 	else if (p->by == SCRY_VIEW_BY_METHOD)
-		scry_buf_printf(buf, "%s (%s)", method ? method : "?", file);
+		scry_buf_printf(buf, "%s (%s)", method ? method : "?", path);
 	else
-		scry_buf_printf(buf, "%s:%u %s", file, c->name.line, method ? method : "");
+		scry_buf_printf(buf, "%s:%u %s", path, c->name.line, method ? method : "");
 }
 
 /* What makes two callers the same place; as text, for names may be told twice. */
@@ -116,13 +118,14 @@ static void put_key(const struct scry_malloc_places *p, const struct scry_malloc
 		    struct scry_buf *buf)
 {
 	const struct scry_ev_caller *n = &c->name;
-	const char *module = scry_reader_string(p->reader, n->module_str, NULL);
+	const char *path =
+		scry_reader_string(p->reader, n->file_str ? n->file_str : n->module_str, NULL);
 
 	scry_buf_clear(buf);
 	scry_buf_printf(buf, "%d ", n->file_str != 0);
 	scry_malloc_places_put(p, c, buf);
-	if (!n->file_str && module) /* the whole path */
-		scry_buf_printf(buf, " %s", module);
+	if (path) /* the whole */
+		scry_buf_printf(buf, " %s", path);
 }
 
 static void add_held(struct scry_malloc_held *sum, const struct scry_malloc_held *held)

@@ -8,6 +8,7 @@
 #define SCRY_VIEW_MALLOC_PLACES_H
 
 #include "base/buf.h"
+#include "view/grep.h"
 #include "view/malloc_sum.h"
 #include "view/view.h"
 
@@ -23,7 +24,8 @@ struct scry_malloc_places {
 	const struct scry_native_frames *stacks;
 	const struct scry_reader *reader;
 	enum scry_view_by by;
-	bool has_base_names; /* objects by their names alone: each build has its directory */
+	bool has_whole_paths; /* data; else as view/gem.h shortens them */
+	bool has_base_names;  /* objects by their names alone: each build has its directory */
 };
 int scry_malloc_places_merge(const struct scry_malloc_places *p);
 

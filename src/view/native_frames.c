@@ -224,7 +224,9 @@ static void put_line(const struct scry_ev_stack *f, const struct scry_reader *re
 	const char *file = scry_reader_string(reader, f->file_str, &file_length);
 	const char *method = scry_reader_string(reader, f->method_str, &length);
 
-	scry_text_escape(buf, file ? file : "?", file ? file_length : 1);
+	if (file)
+		file_length -= (size_t)(scry_gem_path(file) - file);
+	scry_text_escape(buf, file ? scry_gem_path(file) : "?", file ? file_length : 1);
 	if (f->line)
 		scry_buf_printf(buf, ":%u", f->line);
 	scry_buf_append(buf, "  ", method ? 2 : 0);

@@ -104,7 +104,8 @@ struct scry_cell scry_object_live_error_cell(const struct scry_object_counts *co
 	return scry_object_error_cell(counts, counts->live_variance, counts->live_samples);
 }
 
-void scry_object_place(const struct scry_object_row *row, bool with_line, struct scry_buf *buf)
+static void put_place(const struct scry_object_row *row, bool with_line, bool is_whole,
+		      struct scry_buf *buf)
 {
 	struct scry_cell file = scry_name_text(row->names, row->file);
 
@@ -113,9 +114,14 @@ void scry_object_place(const struct scry_object_row *row, bool with_line, struct
 	else if (file.is_unknown)
 		scry_buf_append(buf, unknown, sizeof(unknown) - 1);
 	else
-		scry_buf_append(buf, file.bytes, file.length);
+		scry_buf_printf(buf, "%s", is_whole ? file.bytes : scry_gem_path(file.bytes));
 	if (row->line && with_line)
 		scry_buf_printf(buf, ":%d", (int)row->line);
+}
+
+void scry_object_place(const struct scry_object_row *row, bool with_line, struct scry_buf *buf)
+{
+	put_place(row, with_line, false, buf);
 }
 
 static uint32_t gem_of(struct scry_object_tables *tables, uint32_t file)
@@ -142,6 +148,22 @@ static const char *text_of(const struct scry_object_row *row, uint32_t id)
 	return text ? text : "";
 }
 
+/* By its path as it is shown, or the whole. */
+static bool is_grepped(const struct scry_object_row *row, struct wanted *wanted)
+{
+	struct scry_cell class = scry_object_class(row);
+	bool is = false;
+
+	for (int is_whole = 0; is_whole < 2 && !is; is_whole++) {
+		scry_buf_clear(&wanted->line);
+		put_place(row, true, is_whole, &wanted->line);
+		scry_buf_append(&wanted->line, "\n", 1);
+		scry_buf_append(&wanted->line, class.bytes, class.length);
+		is = scry_grep_matches_row(&wanted->grep, &wanted->line);
+	}
+	return is;
+}
+
 /* False, and counted, when --grep or --filter leave the row out. */
 static bool is_wanted(struct scry_object_list *list, const struct scry_object_row *row,
 		      struct wanted *wanted)
@@ -152,13 +174,8 @@ static bool is_wanted(struct scry_object_list *list, const struct scry_object_ro
 		[SCRY_ROW_FILTER_METHOD] = text_of(row, row->method),
 		[SCRY_ROW_FILTER_GEM] = row->line ? text_of(row, row->gem) : "",
 	};
-	struct scry_cell class = scry_object_class(row);
 
-	scry_buf_clear(&wanted->line);
-	scry_object_place(row, true, &wanted->line);
-	scry_buf_append(&wanted->line, "\n", 1);
-	scry_buf_append(&wanted->line, class.bytes, class.length);
-	if (!scry_grep_matches_row(&wanted->grep, &wanted->line)) {
+	if (!is_grepped(row, wanted)) {
 		list->grepped += row->counts.allocated;
 		return false;
 	}

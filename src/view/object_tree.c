@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/text.h"
+#include "view/gem.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -68,7 +69,7 @@ void scry_object_frame_text(const struct scry_object_tables *tables, uint32_t id
 	if (file.is_unknown)
 		scry_buf_printf(buf, frame.line ? "(unknown)" : "(no Ruby frame)");
 	else
-		scry_buf_append(buf, file.bytes, file.length);
+		scry_gem_put_path(file.bytes, buf);
 	if (frame.line)
 		scry_buf_printf(buf, ":%d", (int)frame.line);
 	if (!method.is_unknown) {

@@ -409,10 +409,8 @@ static struct scry_cell frames_cell(struct stacks *v, uint32_t stack)
 /* Without the folders that a gem lies in. */
 static void put_path(const struct scry_cell *file, struct scry_buf *buf)
 {
-	const char *path = file->bytes ? scry_gem_path(file->bytes) : NULL;
-
-	if (path)
-		scry_buf_append(buf, path, file->length - (size_t)(path - file->bytes));
+	if (file->bytes)
+		scry_gem_put_path(file->bytes, buf);
 }
 
 static void put_place(const struct stacks *v, const struct place *p, struct scry_buf *buf)

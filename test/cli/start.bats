@@ -127,3 +127,43 @@ entry() { echo "$XDG_CACHE_HOME"/scry/layout-*; }
 	SCRY_NO_CACHE=1 "$SCRY" objects -d 300ms -o "$T/o.json" -- "$RUBY" --disable-gems -e 't = Time.now; Object.new while Time.now - t < 2' >"$T/out" 2>&1
 	json_is "$T/o.json" 'w = r["data_quality"]["watched_ns"]; w >= 290_000_000 && r["totals"]["allocated"] > 1000'
 }
+
+# kept_watch WHEN CODE: by a kept layout, with a keeper that is stopped before main, until WHEN.
+kept_watch() {
+	local keeper program status=0
+
+	rm -f "$T/keeper"
+	"$SCRY" objects --top 0 -o "$T/o.json" --force -- env LD_PRELOAD="$TARGETS/libstop_keeper.so" \
+		KEEPER_FILE="$T/keeper" "$RUBY_FILE" --disable=gems -e "$2" 2>"$T/err" &
+	PID=$!
+	wait_for 20 test -s "$T/keeper"
+	read -r keeper program <"$T/keeper"
+	wait_for 20 "$1" "$program" || { kill -CONT "$keeper"; return 1; }
+	kill -CONT "$keeper"
+	wait "$PID" || status=$?
+	[ "$status" -eq 3 ] || { cat "$T/err"; return 1; }
+}
+is_over() { ! [ -e /proc/"$1"/stat ] || [[ "$(sed 's/.*) //' /proc/"$1"/stat)" == Z* ]]; }
+waits() { is_over "$1" || [[ "$(cat /proc/"$1"/syscall)" == "202 "* ]]; } # in a futex
+
+@test "a program with a kept layout that nobody judged in time: nothing is counted, the layout stays" {
+	watch
+	before="$(stat -c '%i %y' "$(entry)")"
+	kept_watch is_over "$MADE"
+	json_is "$T/o.json" '!r["honesty"]["is_complete"] && r["totals"]["allocated"] == 0 &&
+		r["notes"].any? { |n| n =~ /nothing is counted; scry had no processor while it waited; fix: again/ }'
+	[ "$(stat -c '%i %y' "$(entry)")" = "$before" ]
+	watch
+	is_right
+}
+
+# Before its code a VM makes objects with a frame that runs nothing: no layout can be judged then.
+@test "a short program waits until its layout was judged at its first code" {
+	watch
+	before="$(stat -c '%i %y' "$(entry)")"
+	for _ in 1 2 3 4; do
+		kept_watch waits 'Object.new; exit 3'
+		json_is "$T/o.json" 'r["honesty"]["is_complete"] && r["rows"].any? { |x| x["class"] == "Object" && x["line"] == 1 && x["allocated"] == 1 }'
+	done
+	[ "$(stat -c '%i %y' "$(entry)")" = "$before" ]
+}

@@ -99,6 +99,10 @@ static void paths(void **state)
 		{"/usr/lib/ruby/vendor_ruby/3.1.0/ox.rb", "ox.rb"},
 		{"/usr/lib/ruby/3.1.0/set.rb", "/usr/lib/ruby/3.1.0/set.rb"},
 		{"/srv/app.rb", "/srv/app.rb"},
+		{"<internal:/usr/lib/ruby/vendor_ruby/rubygems/r.rb>",
+		 "<internal:/usr/lib/ruby/vendor_ruby/rubygems/r.rb>"},
+		{"(eval at /srv/gems/erb-4.0/lib/erb.rb:3)",
+		 "(eval at /srv/gems/erb-4.0/lib/erb.rb:3)"},
 		{"/usr/lib/ruby/vendor_ruby/", "/usr/lib/ruby/vendor_ruby/"},
 		{"", ""},
 	};

@@ -48,9 +48,11 @@ void scry_objects_note_all(struct scry_watch *w, const struct scry_objects_watch
 				"the program was idle: the watch took hold %.1f s after scry came",
 				(double)(o->armed_ns - w->began_ns) / 1e9);
 	if (o->unbelieved)
-		scry_watch_note(w, "the program ended before its layout, which was kept from an "
-				   "earlier run, could be validated on it: nothing is counted; the "
-				   "next run learns it anew");
+		scry_watch_note(w,
+				"the program ended before its layout, which was kept from an "
+				"earlier run, could be validated on it: nothing is counted; %s",
+				o->is_missed ? "scry had no processor while it waited; fix: again"
+					     : "the next run learns it anew");
 	if (scry_objects_ractors_unseen(&o->ractors, o->ruby, t))
 		scry_objects_ractors_say(&o->ractors, w, t);
 	if (t->untracked)

@@ -443,13 +443,15 @@ static int take(struct scry_watch *w, struct scry_objects_watch *o)
 }
 
 /* The program ends, or has. What it made before its layout could be judged on it is believed where
- * its own program's child has taught that. */
+ * its own program's child has taught that. Where it waited to be judged and scry had no processor,
+ * that says nothing about a kept layout; else one that nobody could judge is not kept. */
 static void settle(struct scry_watch *w, struct scry_objects_watch *o)
 {
 	if (belief(w) == NOT_YET && !o->ruby->unjudged && o->held.count)
 		release(w, o);
 	o->unbelieved = o->booting && o->ruby->unjudged && scry_objects_is_armed(w);
-	if (o->unbelieved)
+	o->is_missed = o->unbelieved && scry_account_of(w->inj->control)->objects.judge_missed;
+	if (o->unbelieved && !o->is_missed)
 		scry_ruby_drop(o->ruby);
 	scry_objects_held_drop(&o->held);
 }
@@ -493,7 +495,7 @@ static void look(struct scry_watch *w, struct scry_objects_watch *o)
 		return;
 	if (what == SCRY_LOOK_JUDGE) {
 		check_booted(w, o);
-		o->judge_ns = scry_ring_let_go(&o->ring);
+		o->judge_ns += scry_ring_let_go(&o->ring);
 		return;
 	}
 	if (is_to_be_found(o))

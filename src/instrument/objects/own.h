@@ -46,6 +46,7 @@ struct scry_objects_watch {
 	bool is_damaged;	       /* the ring made no sense */
 	bool refused;		       /* the live check failed: the report says so */
 	bool unbelieved;	       /* it was not made: nothing is counted */
+	bool is_missed;		       /* ... as scry came too late */
 	struct scry_objects_held held; /* until it is made */
 	uint64_t judge_ns;	       /* for so long the program waited for it */
 	uint64_t blind;		       /* compactions not followed, by the agent's count */
