@@ -347,6 +347,16 @@ static uint64_t unguarded(const struct scry_fibers_report *r)
 	return count;
 }
 
+/* Stacks whose ends are known, and of which a core lacks what would say how deep they were. */
+static uint64_t use_unknown(const struct scry_fibers_report *r)
+{
+	uint64_t count = 0;
+
+	for (size_t i = 0; i < r->group_count; i++)
+		count += r->groups[i].sized - r->groups[i].used_count;
+	return count;
+}
+
 static uint64_t left_out(const struct scry_fibers_report *r)
 {
 	uint64_t count = 0;
@@ -380,6 +390,10 @@ static void push_doubts(const struct scry_fibers_report *r, struct scry_doc *doc
 	push_count(
 		doc, buf, unguarded(r), "fibers",
 		"have no guard below their stack: an overflow goes into other memory in silence");
+	push_count(doc, buf, use_unknown(r), "stacks",
+		   r->core ? "are not in the core, or not down to their end: how much of them was "
+			     "used is not known"
+			   : "could not be measured: how much of them was used is not known");
 	push_count(doc, buf, r->several, "stacks",
 		   "have several saved contexts that fit: which one is theirs is not known");
 	push_count(doc, buf, r->unled, "stacks",
@@ -440,6 +454,8 @@ static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc
 		 data(r->mapped_bytes)},
 		{"used_bytes", "bytes of these were ever used", SCRY_CELL_COUNT, 0,
 		 data(r->used_bytes)},
+		{"use_unknown", "stacks whose use is not known", SCRY_CELL_COUNT, 0,
+		 data(use_unknown(r))},
 		{"resident_bytes", "bytes of these are in memory", SCRY_CELL_COUNT, 0,
 		 data(r->there_bytes)},
 		{"unguarded", "have no guard below their stack", SCRY_CELL_COUNT, 0,

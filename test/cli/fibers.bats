@@ -332,6 +332,22 @@ dies() {
 	[ "$(in_state fibers)" = 9 ]
 }
 
+@test "of stacks that a core lacks it is not known how much was used" {
+	local low offset
+	dies abort
+	"$SCRY" fibers --core "$CORE" --json --all >"$T/fibers.json"
+	json_is "$T/fibers.json" "r['totals']['use_unknown'] == 0 && r['fibers'].all? { |x| x['used_bytes'] > 0 }"
+	low=$(json "$T/fibers.json" "r['fibers'].map { |x| x['low'].hex }.sort[1].to_s(16)")
+	offset=$(readelf -lW "$CORE" | awk -v low="$low" '$1 == "LOAD" && index($3, low) { print $2; exit }')
+	truncate -s $((offset + 8192)) "$CORE" # the lowest stack is whole, the second one lacks its upper end
+	"$SCRY" fibers --core "$CORE" --json --all >"$T/cut.json"
+	json_is "$T/cut.json" "x = r['fibers'].sort_by { |y| y['low'].hex }; x.size == 9 && x[0]['used_bytes'] > 0 && x[1..].all? { |y| y['used_bytes'].nil? && y['left_bytes'].nil? }"
+	json_is "$T/cut.json" "r['totals']['use_unknown'] == 8 && r['notes'].any? { |x| x.start_with?('8 stacks are not in the core') }"
+	json_is "$T/cut.json" "rows.sum { |x| x['used_bytes'].to_i } == r['totals']['used_bytes'] && rows.any? { |x| x['used_max_bytes'].nil? }"
+	"$SCRY" fibers --core "$CORE" --all >"$T/cut.txt"
+	[ "$(sed -n '/each of them/,$p' "$T/cut.txt" | grep -c '^0x.* - *-  ')" = 8 ]
+}
+
 @test "a core that gdb has made says what it lacks" {
 	command -v gcore >/dev/null || skip "no gcore: install gdb"
 	standing fibers_scry 20 64
