@@ -280,6 +280,12 @@ static void put_notes(struct show *s)
 	if (has_greenlet(&f->maps))
 		note(s, "it has greenlets: one that waits has no stack, its part was copied into "
 			"the heap, and is not shown here");
+	if (f->served.count)
+		note(s,
+		     "the server of the file '%s' that it has mapped (%zu mappings) does not "
+		     "answer: of these only what is in memory is known, so fibers and names may "
+		     "be missing",
+		     f->served.first, f->served.count);
 	if (f->space.core && f->space.core->cut)
 		note(s, "the core was cut off: %llu bytes are not there",
 		     (unsigned long long)f->space.core->cut);

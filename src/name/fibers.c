@@ -523,6 +523,10 @@ int scry_fibers_open(const struct scry_space *space, uint64_t most_ns, struct sc
 	err = scry_space_mem(space, &f->mem);
 	if (!err)
 		err = scry_space_maps(space, &f->maps);
+	if (!err && !space->core) {
+		scry_served_look(space->pid, &f->maps, &f->served);
+		f->mem.served = f->served.count ? &f->served : NULL;
+	}
 	if (!err)
 		err = scry_pages_open(&f->pages, space, &f->mem);
 	f->native = err ? NULL : scry_modules_of(space);
@@ -555,6 +559,7 @@ void scry_fibers_close(struct scry_fibers *f)
 	scry_modules_free(f->native);
 	scry_pages_close(&f->pages);
 	scry_mem_close(&f->mem);
+	scry_served_done(&f->served);
 	scry_maps_done(&f->maps);
 	scry_intern_done(&f->names);
 	scry_intern_done(&f->stacks);

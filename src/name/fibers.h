@@ -18,6 +18,7 @@
 #include "name/fiber_marks.h"
 #include "name/fiber_walk.h"
 #include "sys/modules.h"
+#include "sys/served.h"
 #include "vm/ruby_symbol.h"
 
 #define SCRY_FIBERS_MAX (1u << 21)
@@ -103,6 +104,7 @@ struct scry_fibers {
 	struct scry_space space;
 	struct scry_mem mem;
 	struct scry_maps maps;
+	struct scry_served served; /* files that cannot be read now */
 	struct scry_pages pages;
 	struct scry_unwinder *unwinder;
 	struct scry_modules *native;

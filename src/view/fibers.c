@@ -387,9 +387,8 @@ static void push_doubts(const struct scry_fibers_report *r, struct scry_doc *doc
 		push_count(doc, buf, r->threads_running, "threads",
 			   "ran meanwhile: where is not known, so as many of the fibers of kind "
 			   "ucontext and boost that are called suspended may be running");
-	push_count(
-		doc, buf, unguarded(r), "fibers",
-		"have no guard below their stack: an overflow goes into other memory in silence");
+	push_count(doc, buf, unguarded(r), "fibers",
+		   "have no guard below the stack: an overflow goes into other memory in silence");
 	push_count(doc, buf, use_unknown(r), "stacks",
 		   r->core ? "are not in the core, or not down to their end: how much of them was "
 			     "used is not known"
