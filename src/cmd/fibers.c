@@ -348,6 +348,11 @@ static int take(struct show *s, uint64_t took_ns)
 	r->has_nearest = f->nearest.has_one;
 	if (r->has_nearest)
 		r->nearest = take_row(f, f->nearest.fiber);
+	if (f->nearest_vm.has_one && f->nearest_vm.fiber < f->count) {
+		r->nearest_vm = take_row(f, f->nearest_vm.fiber);
+		r->vm_left_bytes = f->nearest_vm.left_bytes;
+		r->vm_size_bytes = f->nearest_vm.size_bytes;
+	}
 	r->threads = sums->threads;
 	r->threads_running = sums->threads_running;
 	r->thread_stacks = sums->thread_stacks;
@@ -358,6 +363,8 @@ static int take(struct show *s, uint64_t took_ns)
 	r->stale = sums->stale;
 	r->several = sums->several;
 	r->unled = sums->unled;
+	r->freed = sums->freed;
+	r->unchecked = sums->unchecked;
 	r->unlisted = sums->unlisted;
 	r->lost = sums->lost + f->marks.lost;
 	r->unjudged = f->budget.unjudged;

@@ -161,7 +161,8 @@ static void keep(struct scry_fibers *f, const struct scry_fiber *fiber)
 	if (fiber->has_used && f->groups[fiber->group].state < SCRY_FIBER_ENDED &&
 	    f->groups[fiber->group].kind != SCRY_FIBER_OTHER &&
 	    (!f->nearest.has_one || fiber->left_bytes < f->nearest.left_bytes))
-		f->nearest = (struct scry_fibers_nearest){fiber->left_bytes, f->count, true};
+		f->nearest = (struct scry_fibers_nearest){
+			.left_bytes = fiber->left_bytes, .fiber = f->count, .has_one = true};
 	f->all[f->count++] = *fiber;
 }
 
@@ -554,6 +555,7 @@ void scry_fibers_close(struct scry_fibers *f)
 		scry_symbols_done(&f->symbols);
 	scry_ruby_free(f->ruby);
 	scry_fiber_walker_done(&f->walker);
+	scry_fiber_blocks_done(&f->blocks);
 	scry_fiber_marks_done(&f->marks);
 	scry_unwinder_close(f->unwinder);
 	scry_modules_free(f->native);

@@ -276,6 +276,35 @@ static int push_places(const struct scry_fibers_report *r, struct scry_doc *doc,
 	return 0;
 }
 
+static void put_who(const struct scry_fibers_row *n, struct scry_buf *buf)
+{
+	if (n->name)
+		scry_text_quote(buf, n->name, strlen(n->name));
+	else
+		scry_buf_printf(buf, "one at 0x%llx", (unsigned long long)n->low);
+}
+
+static void push_nearest_vm(const struct scry_fibers_report *r, struct scry_doc *doc,
+			    struct scry_buf *buf)
+{
+	if (!r->vm_size_bytes)
+		return;
+	scry_buf_printf(buf, "nearest to a SystemStackError: ");
+	put_who(&r->nearest_vm, buf);
+	scry_buf_printf(buf, ", which has ");
+	scry_text_size(buf, r->vm_left_bytes);
+	scry_buf_printf(buf, " of the ");
+	scry_text_size(buf, r->vm_size_bytes);
+	scry_buf_printf(buf, " of its Ruby stack left, in ");
+	put_place(&r->groups[r->nearest_vm.group], buf);
+	push_note(doc, buf);
+}
+
+static bool is_ruby(const struct scry_fibers_report *r, const struct scry_fibers_row *n)
+{
+	return strcmp(r->groups[n->group].kind, "ruby") == 0;
+}
+
 static void push_nearest(const struct scry_fibers_report *r, struct scry_doc *doc,
 			 struct scry_buf *buf)
 {
@@ -283,11 +312,8 @@ static void push_nearest(const struct scry_fibers_report *r, struct scry_doc *do
 
 	if (!r->has_nearest)
 		return;
-	scry_buf_printf(buf, "nearest to the end of its stack: ");
-	if (n->name)
-		scry_text_quote(buf, n->name, strlen(n->name));
-	else
-		scry_buf_printf(buf, "one at 0x%llx", (unsigned long long)n->low);
+	scry_buf_printf(buf, "nearest to the end of its %sstack: ", is_ruby(r, n) ? "native " : "");
+	put_who(n, buf);
 	scry_buf_printf(buf, ", which has used ");
 	scry_text_size(buf, n->used_bytes);
 	scry_buf_printf(buf, " and has ");
@@ -398,6 +424,12 @@ static void push_doubts(const struct scry_fibers_report *r, struct scry_doc *doc
 	push_count(doc, buf, r->unled, "stacks",
 		   "have saved contexts that nothing in its memory leads to: what was given back "
 		   "looks so; not counted");
+	push_count(doc, buf, r->freed, "stacks",
+		   "with saved contexts were given back to malloc, and are not counted");
+	push_count(
+		doc, buf, r->unchecked, "fibers",
+		"have stacks of malloc, of which it cannot be told whether they were given back: "
+		"a thread ran meanwhile, or the heap could not be read");
 	push_count(
 		doc, buf, r->unmanned, "threads",
 		"of its Ruby wait without a thread of the system's (M:N): their stacks, and fibers "
@@ -426,6 +458,16 @@ static struct scry_cell data(uint64_t number)
 
 	cell.is_blank = scry_log_level() <= 0;
 	return cell;
+}
+
+/* The pool of a Ruby does not say which. */
+static const char *spares_are(const struct scry_fibers_report *r)
+{
+	for (size_t i = 0; i < r->group_count; i++)
+		if (strcmp(r->groups[i].kind, "ruby") == 0)
+			return "stacks are kept for new fibers, or have fibers whose thread has "
+			       "ended";
+	return "stacks are kept for new fibers";
 }
 
 static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc)
@@ -467,7 +509,7 @@ static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc
 		 scry_cell_number(r->on_fibers)},
 		{"thread_stacks", "stacks are threads' own, or kept for threads", SCRY_CELL_COUNT,
 		 0, data(r->thread_stacks)},
-		{"spare_stacks", "stacks are kept for new fibers", SCRY_CELL_COUNT, 0,
+		{"spare_stacks", spares_are(r), SCRY_CELL_COUNT, 0,
 		 scry_cell_number(r->spare_stacks)},
 		{"spare_bytes", "bytes of memory in these", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(r->spare_bytes)},
@@ -479,6 +521,10 @@ static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc
 		 data(r->several)},
 		{"unreferenced", "stacks are referenced from nowhere", SCRY_CELL_COUNT, 0,
 		 data(r->unled)},
+		{"freed", "stacks with contexts were given back to malloc", SCRY_CELL_COUNT, 0,
+		 data(r->freed)},
+		{"unchecked", "stacks of malloc may have been given back", SCRY_CELL_COUNT, 0,
+		 data(r->unchecked)},
 		{"senseless", "entries of a table of fibers make no sense", SCRY_CELL_COUNT, 0,
 		 data(r->bad)},
 		{"unreadable", "places of such a table could not be read", SCRY_CELL_COUNT, 0,
@@ -710,6 +756,7 @@ int scry_fibers_push(const struct scry_fibers_report *r, struct scry_doc *doc)
 		doc->ops->note(doc, r->lack, strlen(r->lack));
 	err = push_places(r, doc, &buf);
 	push_nearest(r, doc, &buf);
+	push_nearest_vm(r, doc, &buf);
 	push_doubts(r, doc, &buf);
 	scry_buf_done(&buf);
 	if (err)

@@ -69,6 +69,19 @@ ucontext_is_as_told() { # KIND PROGRAM
 	ucontext_is_as_told guarded fibers_ucontext_static
 }
 
+@test "contexts whose stacks were given back to malloc are no fibers; if that cannot be told, it is said" {
+	standing fibers_ucontext 30 64 heap freed
+	looks
+	[ "$(waits wait_shallow)" = "$(told shallow)" ]
+	[ "$(waits wait_deep)" = 0 ]
+	[ "$(in_state freed)" = "$(told deep)" ]
+	[ "$(in_state unchecked)" = 0 ]
+	standing fibers_ucontext 30 64 heap spin
+	looks
+	[ "$(in_state freed)" = 0 ]
+	json_is "$T/fibers.json" "r['totals']['unchecked'] >= $(told shallow) && r['notes'].any? { |x| x.include?('cannot be told whether they were given back') }"
+}
+
 @test "gdb sees the same frames of a context, by its registers" {
 	command -v gdb >/dev/null || skip "no gdb"
 	standing fibers_ucontext 3 64 guarded
@@ -217,6 +230,24 @@ sleep'
 	looks
 	[ "$(in_state suspended)" = 4 ]
 	[ "$(in_state ended)" = "$(($(in_state fibers) - 4))" ]
+}
+
+@test "fibers of a Ruby whose thread has ended; the one that is nearest to the end of its Ruby stack" {
+	start ended "$RUBY" -e 'GC.disable
+kept = []
+5.times { Thread.new { kept << Fiber.new { Fiber.yield }.tap(&:resume) }.join }
+def deep(n) = n == 0 ? Fiber.yield : deep(n - 1)
+def wide(n) = n == 0 ? Fiber.yield : [1].each { wide(n - 1) }
+live = [Fiber.new { deep(1000) }.tap(&:resume), Fiber.new { wide(100) }.tap(&:resume)]
+puts "pid #{$$}"
+$stdout.flush
+sleep'
+	wait_for 20 in_file "^pid" "$T/ended.out"
+	looks
+	[ "$(in_state suspended)" = 2 ]
+	"$SCRY" fibers -p "$PID" >"$T/ended.txt"
+	in_file "stacks are kept for new fibers, or have fibers whose thread has ended" "$T/ended.txt"
+	json_is "$T/fibers.json" "r['notes'].any? { |x| x.start_with?('nearest to a SystemStackError') && x.include?('Object#deep') } && r['notes'].any? { |x| x.start_with?('nearest to the end of its native stack') && x.include?('Object#wide') }"
 }
 
 @test "threads of a Ruby that wait without a thread of the system's are no fibers" {
