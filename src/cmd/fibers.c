@@ -280,6 +280,12 @@ static void put_notes(struct show *s)
 	if (has_greenlet(&f->maps))
 		note(s, "it has greenlets: one that waits has no stack, its part was copied into "
 			"the heap, and is not shown here");
+	if (f->served.count)
+		note(s,
+		     "the server of the file '%s' that it has mapped (%zu mappings) does not "
+		     "answer: of these only what is in memory is known, so fibers and names may "
+		     "be missing",
+		     f->served.first, f->served.count);
 	if (f->space.core && f->space.core->cut)
 		note(s, "the core was cut off: %llu bytes are not there",
 		     (unsigned long long)f->space.core->cut);
@@ -342,6 +348,11 @@ static int take(struct show *s, uint64_t took_ns)
 	r->has_nearest = f->nearest.has_one;
 	if (r->has_nearest)
 		r->nearest = take_row(f, f->nearest.fiber);
+	if (f->nearest_vm.has_one && f->nearest_vm.fiber < f->count) {
+		r->nearest_vm = take_row(f, f->nearest_vm.fiber);
+		r->vm_left_bytes = f->nearest_vm.left_bytes;
+		r->vm_size_bytes = f->nearest_vm.size_bytes;
+	}
 	r->threads = sums->threads;
 	r->threads_running = sums->threads_running;
 	r->thread_stacks = sums->thread_stacks;
@@ -352,6 +363,8 @@ static int take(struct show *s, uint64_t took_ns)
 	r->stale = sums->stale;
 	r->several = sums->several;
 	r->unled = sums->unled;
+	r->freed = sums->freed;
+	r->unchecked = sums->unchecked;
 	r->unlisted = sums->unlisted;
 	r->lost = sums->lost + f->marks.lost;
 	r->unjudged = f->budget.unjudged;

@@ -172,6 +172,18 @@ static struct context take_one(struct scry_fibers *f, const struct candidate *c,
 	return at;
 }
 
+/* Was it given back to malloc? A part of it may be another block already. */
+static bool is_freed(struct scry_fibers *f, uint64_t low, uint64_t last)
+{
+	const enum scry_fiber_block first = scry_fiber_block_at(f, low);
+	const enum scry_fiber_block other = scry_fiber_block_at(f, last);
+	const bool is = first == SCRY_FIBER_BLOCK_FREE || other == SCRY_FIBER_BLOCK_FREE;
+
+	f->sums.unchecked += first == SCRY_FIBER_BLOCK_UNKNOWN;
+	f->sums.freed += is;
+	return is;
+}
+
 /* `count` contexts of one stack: the one that fits; where several do, nobody knows which. */
 static void take_stack(struct scry_fibers *f, const struct candidate *c, size_t count)
 {
@@ -214,7 +226,8 @@ static void take_stack(struct scry_fibers *f, const struct candidate *c, size_t 
 		return;
 	}
 	scry_fibers_claim(f, c->bounds.top - 1);
-	scry_fibers_add(f, &best);
+	if (!is_freed(f, best.bounds.low, best.bounds.top - 1))
+		scry_fibers_add(f, &best);
 }
 
 void scry_fibers_find_contexts(struct scry_fibers *f)
@@ -529,6 +542,9 @@ static bool take_fits(struct scry_fibers *f, const struct fits *l, const struct 
 	bound(f, &of[chosen].block, &add->bounds);
 	if (scry_fibers_take_running(f, add))
 		return true;
+	if (is_freed(f, add->bounds.low ? add->bounds.low : of[chosen].block.address,
+		     add->bounds.top - 1))
+		return false;
 	add->state = SCRY_FIBER_UNKNOWN;
 	if (led == 1 || (!l->knows_leads && count == 1))
 		take_fit(f, &of[chosen], add);

@@ -20,6 +20,7 @@
 
 #define CONTEXT_BYTES 2048u /* from the execution context on: the fiber's own words */
 #define BLOCK_WORDS 7u
+#define CFP_SP 8u /* in a control frame: where its values end */
 
 struct finder {
 	struct scry_fibers *f;
@@ -62,6 +63,32 @@ static struct scry_fiber_area *area_of(const struct finder *k, uint64_t ec,
 		return NULL;
 	*ret_frames = (struct scry_fiber_bounds){stack, stack + 8 * words};
 	return area;
+}
+
+/* Bytes between the values, which grow up, and the control frames, which grow down (vm_core.h,
+ * rb_control_frame_t); of the two, more than the stack has: not known. */
+static uint64_t vm_left(const struct finder *k, uint64_t ec, struct scry_fiber_bounds frames)
+{
+	uint64_t cfp, sp;
+
+	if (scry_mem_u64(&k->f->mem, ec + k->f->ruby->layout.ec_cfp, &cfp) ||
+	    scry_mem_u64(&k->f->mem, cfp + CFP_SP, &sp) || sp < frames.low || sp > cfp ||
+	    cfp >= frames.top)
+		return UINT64_MAX;
+	return cfp - sp;
+}
+
+/* A stack of Ruby's own ends in SystemStackError, long before the native one of most. */
+static void note_vm_stack(struct finder *k, uint64_t ec, const struct scry_fiber_add *add,
+			  struct scry_fiber_bounds frames)
+{
+	struct scry_fibers_nearest *n = &k->f->nearest_vm;
+	const uint64_t left = vm_left(k, ec, frames);
+
+	if (add->state != SCRY_FIBER_SUSPENDED || left >= frames.top - frames.low ||
+	    (n->has_one && n->left_bytes <= left))
+		return;
+	*n = (struct scry_fibers_nearest){left, frames.top - frames.low, k->f->count, true};
 }
 
 enum native {
@@ -199,10 +226,13 @@ static void take_fiber(struct finder *k, uint64_t ec, const struct scry_ruby_thr
 		add.frame_count = 0;
 		add.is_cut = false;
 	}
+	note_vm_stack(k, ec, &add, frames);
 	scry_fibers_add(k->f, &add);
 }
 
-/* Stacks of the pool's size that no fiber has: it keeps them for the next one. */
+/* Stacks of the pool's size that no fiber has: it keeps them for the next one. Or a fiber has one
+ * whose thread has ended: no thread can resume it, and the VM's mark of a free stack (cont.c,
+ * struct fiber_pool_vacancy) stays in one that is used little. */
 static void take_spares(struct finder *k)
 {
 	struct scry_fibers *f = k->f;

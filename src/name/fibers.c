@@ -43,20 +43,21 @@ static struct scry_fiber_group *group_of(struct scry_fibers *f, const struct scr
 	return &f->groups[id - 1];
 }
 
-/* The lowest page of [low, top) that has contents, 0: none; and how much of it is in memory. */
-static uint64_t lowest_page(const struct scry_fibers *f, uint64_t low, uint64_t top,
-			    uint64_t *ret_there)
+/* The lowest page of [low, top) that has contents, 0: none; and how much of it is in memory. False:
+ * the pages cannot be told. */
+static bool lowest_page(const struct scry_fibers *f, struct scry_fiber_bounds of,
+			uint64_t *ret_lowest, uint64_t *ret_there)
 {
 	struct scry_page_run runs[RUNS];
+	const uint64_t low = (of.low + SCRY_PAGE - 1) / SCRY_PAGE * SCRY_PAGE;
+	const uint64_t top = (of.top + SCRY_PAGE - 1) / SCRY_PAGE * SCRY_PAGE;
 	uint64_t lowest = 0, there = 0;
 
-	low = (low + SCRY_PAGE - 1) / SCRY_PAGE * SCRY_PAGE;
-	top = (top + SCRY_PAGE - 1) / SCRY_PAGE * SCRY_PAGE;
 	for (uint64_t at = low; at < top;) {
 		ssize_t n = scry_pages_runs(&f->pages, at, top, runs, RUNS, &at);
 
 		if (n < 0)
-			break;
+			return false;
 		for (ssize_t i = 0; i < n; i++) {
 			if (runs[i].flags & SCRY_PAGE_GUARD)
 				continue;
@@ -66,40 +67,56 @@ static uint64_t lowest_page(const struct scry_fibers *f, uint64_t low, uint64_t 
 				there += runs[i].end - runs[i].start;
 		}
 	}
+	*ret_lowest = lowest;
 	*ret_there = there;
-	return lowest;
+	return true;
 }
 
-/* Size, guard, high-water mark, by the area where that is the stack, else by the pages. */
+/* How deep the stack ever was, and what of it is in memory: by the area where that is the stack,
+ * else by the pages. What a core lacks below the lowest page that it has may have been used. */
+static void measure_use(const struct scry_fibers *f, const struct scry_fiber_add *add,
+			const struct scry_fiber_area *area, struct scry_found_fiber *to)
+{
+	const struct scry_fiber_bounds machine = add->machine.top ? add->machine : add->bounds;
+	uint64_t lowest = 0, other;
+
+	if (area && area->low == to->low && area->top - to->top < SCRY_PAGE && !add->machine.top) {
+		lowest = area->lowest;
+		to->there_bytes = area->there_bytes;
+	} else {
+		if (!lowest_page(f, machine, &lowest, &to->there_bytes))
+			return;
+		if (add->machine.top)
+			lowest_page(f, add->bounds, &other, &to->there_bytes);
+	}
+	if (!lowest || lowest > machine.top)
+		lowest = machine.top;
+	if (lowest < machine.low)
+		lowest = machine.low;
+	if (scry_pages_lacks(&f->pages, machine.low, lowest))
+		return;
+	to->has_used = true;
+	to->used_bytes = machine.top - lowest;
+	to->left_bytes = lowest - machine.low;
+}
+
+/* Size, guard, high-water mark. */
 static void measure(const struct scry_fibers *f, const struct scry_fiber_add *add,
 		    struct scry_found_fiber *to)
 {
-	struct scry_fiber_bounds machine = add->machine.top ? add->machine : add->bounds;
 	const struct scry_fiber_area *area = scry_fiber_area_at(&f->marks, add->bounds.low);
-	uint64_t lowest;
 
-	to->low = add->bounds.low;
-	to->top = add->bounds.top;
 	if (!add->bounds.low || add->bounds.top <= add->bounds.low)
 		return;
+	to->low = add->bounds.low;
+	to->top = add->bounds.top;
 	if (area && area->low == to->low && area->guard_bytes) {
 		to->has_guard = true;
 		to->guard_bytes = area->guard_bytes;
 	}
 	/* a core does not tell guards that are marks within a mapping */
 	to->knows_guard = to->has_guard || !f->space.core;
-	if (area && area->low == to->low && area->top - to->top < SCRY_PAGE && !add->machine.top) {
-		lowest = area->lowest;
-		to->there_bytes = area->there_bytes;
-	} else {
-		lowest = lowest_page(f, machine.low, machine.top, &to->there_bytes);
-		if (machine.low != to->low || machine.top != to->top)
-			lowest_page(f, to->low, to->top, &to->there_bytes);
-	}
-	to->has_used = true;
-	if (lowest && lowest < machine.top)
-		to->used_bytes = machine.top - (lowest > machine.low ? lowest : machine.low);
-	to->left_bytes = machine.top - machine.low - to->used_bytes;
+	measure_use(f, add, area, to);
 }
 
 static void add_to_group(struct scry_fiber_group *g, const struct scry_found_fiber *fiber)
@@ -144,7 +161,8 @@ static void keep(struct scry_fibers *f, const struct scry_found_fiber *fiber)
 	if (fiber->has_used && f->groups[fiber->group].state < SCRY_FIBER_ENDED &&
 	    f->groups[fiber->group].kind != SCRY_FIBER_OTHER &&
 	    (!f->nearest.has_one || fiber->left_bytes < f->nearest.left_bytes))
-		f->nearest = (struct scry_fibers_nearest){fiber->left_bytes, f->count, true};
+		f->nearest = (struct scry_fibers_nearest){
+			.left_bytes = fiber->left_bytes, .fiber = f->count, .has_one = true};
 	f->all[f->count++] = *fiber;
 }
 
@@ -506,6 +524,10 @@ int scry_fibers_open(const struct scry_space *space, uint64_t most_ns, struct sc
 	err = scry_space_mem(space, &f->mem);
 	if (!err)
 		err = scry_space_maps(space, &f->maps);
+	if (!err && !space->core) {
+		scry_served_look(space->pid, &f->maps, &f->served);
+		f->mem.served = f->served.count ? &f->served : NULL;
+	}
 	if (!err)
 		err = scry_pages_open(&f->pages, space, &f->mem);
 	f->native = err ? NULL : scry_modules_of(space);
@@ -533,11 +555,13 @@ void scry_fibers_close(struct scry_fibers *f)
 		scry_symbols_done(&f->symbols);
 	scry_ruby_free(f->ruby);
 	scry_fiber_walker_done(&f->walker);
+	scry_fiber_blocks_done(&f->blocks);
 	scry_fiber_marks_done(&f->marks);
 	scry_unwinder_close(f->unwinder);
 	scry_modules_free(f->native);
 	scry_pages_close(&f->pages);
 	scry_mem_close(&f->mem);
+	scry_served_done(&f->served);
 	scry_maps_done(&f->maps);
 	scry_intern_done(&f->names);
 	scry_intern_done(&f->stacks);

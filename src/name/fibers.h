@@ -15,9 +15,11 @@
 #define SCRY_NAME_FIBERS_H
 
 #include "base/intern.h"
+#include "name/fiber_blocks.h"
 #include "name/fiber_marks.h"
 #include "name/fiber_walk.h"
 #include "sys/modules.h"
+#include "sys/served.h"
 #include "vm/ruby_symbol.h"
 
 #define SCRY_FIBERS_MAX (1u << 21)
@@ -84,18 +86,20 @@ struct scry_fibers_sums {
 	uint64_t unmanned;	  /* threads of a Ruby without one of the system */
 	uint64_t spare_stacks;	  /* of a pool: nobody has them */
 	uint64_t spare_bytes;
-	uint64_t stale;	     /* marks that are no suspended context's */
-	uint64_t several;    /* stacks with more than one context that may be theirs */
-	uint64_t unled;	     /* stacks with contexts that nobody leads to: not fibers */
-	uint64_t unlisted;   /* beyond SCRY_FIBERS_MAX: in their groups, not in `all` */
-	uint64_t lost;	     /* no memory, or no room in the groups */
-	uint64_t bad;	     /* of a registry, or of a Ruby's: did not make sense */
+	uint64_t stale;	    /* marks that are no suspended context's */
+	uint64_t several;   /* stacks with more than one context that may be theirs */
+	uint64_t unled;	    /* stacks with contexts that nobody leads to: not fibers */
+	uint64_t freed;	    /* contexts, or their stacks, that were given back to malloc: as well */
+	uint64_t unchecked; /* fibers of which this cannot be told */
+	uint64_t unlisted;  /* beyond SCRY_FIBERS_MAX: in their groups, not in `all` */
+	uint64_t lost;	    /* no memory, or no room in the groups */
+	uint64_t bad;	    /* of a registry, or of a Ruby's: did not make sense */
 	uint64_t schedulers; /* of libscryfiber */
 	uint64_t unreadable; /* places for its fibers that are not there, as in gdb's cores */
 };
 
-struct scry_fibers_nearest {	    /* to the end of its stack */
-	uint64_t left_bytes, fiber; /* index; valid when has_one */
+struct scry_fibers_nearest {			/* to the end of its stack, or of its Ruby's own */
+	uint64_t left_bytes, size_bytes, fiber; /* index; valid when has_one */
 	bool has_one;
 };
 
@@ -103,6 +107,7 @@ struct scry_fibers {
 	struct scry_space space;
 	struct scry_mem mem;
 	struct scry_maps maps;
+	struct scry_served served; /* files that cannot be read now */
 	struct scry_pages pages;
 	struct scry_unwinder *unwinder;
 	struct scry_modules *native;
@@ -115,16 +120,16 @@ struct scry_fibers {
 	struct scry_intern stacks;     /* of frames, uint64_t each */
 	struct scry_intern group_keys; /* kind, state, stack, word -> index + 1 */
 	struct scry_fiber_group *groups;
-	size_t group_room;
 	struct scry_found_fiber *all;
-	size_t count, room;
+	size_t count, room, group_room;
 	struct scry_fiber_task *tasks;
 	size_t task_count;
 	struct scry_fiber_stand *stands; /* ascending by sp */
 	size_t stand_count;
 	struct scry_fibers_sums sums;
-	struct scry_fibers_nearest nearest;
+	struct scry_fibers_nearest nearest, nearest_vm;
 	struct scry_fiber_budget budget;
+	struct scry_fiber_blocks blocks;
 	uint64_t total;	       /* fibers, with those that are not in `all` */
 	uint64_t mapped_bytes; /* of stacks with known bounds */
 	uint64_t used_bytes, there_bytes;

@@ -18,6 +18,7 @@
 #include "base/intern.h"
 #include "sys/core_notes.h"
 #include "sys/regular.h"
+#include "sys/served.h"
 
 #define FILES_MAX 4096u
 #define NOTES_MAX (256u << 20)
@@ -118,9 +119,14 @@ const struct scry_core_file *scry_core_file(const struct scry_core *core,
 /* A regular file by a name out of the core. */
 static int open_regular(const char *path, struct scry_elf **ret)
 {
-	int err = 0, fd = scry_regular_open(path);
+	int err = 0, fd = scry_served_path_answers(path) ? scry_regular_open(path) : -ETIMEDOUT;
 	char self[40];
 
+	if (fd == -ETIMEDOUT)
+		return scry_fail(fd,
+				 "cannot open '%s': the server of its file system does not "
+				 "answer",
+				 path);
 	if (fd < 0) {
 		err = fd == -ENXIO ? -ENOENT : fd;
 		return scry_fail(err, "cannot open '%s': %s", path, strerror(-err));

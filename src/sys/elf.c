@@ -29,6 +29,7 @@
 #include "base/err.h"
 #include "sys/proc.h"
 #include "sys/regular.h"
+#include "sys/served.h"
 
 #define PAGE 4096u
 #define PHDRS_MAX 64u
@@ -262,6 +263,11 @@ int scry_elf_open_mapped(pid_t pid, const struct scry_map_entry *m, struct scry_
 	if (m->inode == 0)
 		return scry_fail(-ENOENT, "the mapping at 0x%" PRIx64 " of process %d has no file",
 				 m->start, (int)pid);
+	if (!scry_served_answers(pid, m))
+		return scry_fail(-ETIMEDOUT,
+				 "cannot read '%s' of process %d: the server of its file system "
+				 "does not answer",
+				 m->path, (int)pid);
 	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid, m->start,
 		 m->end);
 	fd = scry_regular_open(path);

@@ -25,6 +25,7 @@
 #include "sys/guard.h"
 #include "sys/living.h"
 #include "sys/proc.h"
+#include "sys/served.h"
 
 #define ADDRESS_END (1ull << 47)
 #define PAGE 4096u
@@ -156,6 +157,8 @@ int scry_mem_read(const struct scry_mem *mem, uint64_t addr, void *buf, size_t s
 		return -EFAULT;
 	if (mem->image_read)
 		return mem->image_read(mem->image, addr, buf, size) ? -EFAULT : 0;
+	if (mem->served && scry_served_readable(mem->served, addr, size) != size)
+		return -EFAULT;
 	n = read_up_to(mem, addr, buf, size);
 	if (n < 0)
 		return (int)n;
@@ -172,6 +175,10 @@ ssize_t scry_mem_read_some(const struct scry_mem *mem, uint64_t addr, void *buf,
 		return -EFAULT;
 	if (size > ADDRESS_END - addr)
 		size = ADDRESS_END - addr;
+	if (mem->served)
+		size = scry_served_readable(mem->served, addr, size);
+	if (size == 0)
+		return -EFAULT;
 	n = mem->image_read ? image_some(mem, addr, buf, size) : read_up_to(mem, addr, buf, size);
 	return n == 0 ? -EFAULT : n;
 }
@@ -188,7 +195,7 @@ ssize_t scry_mem_page_heads(const struct scry_mem *mem, uint64_t addr, size_t co
 		return -EFAULT;
 	for (i = 0; i < count; i++)
 		remote[i] = (struct iovec){(void *)(uintptr_t)(addr + i * PAGE), 16};
-	if (!mem->image_read)
+	if (!mem->image_read && !mem->served)
 		n = read_vm(mem->pid, &local, 1, remote, count);
 	if (n == (ssize_t)(16 * count) && read_fd(mem, addr, &probe, 1) == 1)
 		return (ssize_t)count;
@@ -223,7 +230,8 @@ void scry_mem_gather(const struct scry_mem *mem, struct scry_mem_span *spans, si
 	size_t at = 0, n;
 
 	while (at < count) {
-		if (mem->image_read || !range_is_sane(spans[at].addr, spans[at].size)) {
+		if (mem->image_read || mem->served ||
+		    !range_is_sane(spans[at].addr, spans[at].size)) {
 			spans[at].ok = scry_mem_read(mem, spans[at].addr, spans[at].buf,
 						     spans[at].size) == 0;
 			at++;

@@ -18,6 +18,8 @@ struct scry_mem {
 	int fd;		   /* /proc/PID/mem, O_RDONLY or O_RDWR, owned; -1 for an image */
 	const void *image; /* tests: a saved image instead of a process */
 	int (*image_read)(const void *image, uint64_t addr, void *buf, size_t size);
+	/* of whose ranges only what is in memory is read, NULL: none; borrowed */
+	const struct scry_served *served;
 };
 
 /* Opens PID's memory; `writable` asks for O_RDWR (for sys/edit). 0 or -errno with a sentence. */

@@ -17,6 +17,7 @@
 #include "sys/debug_file.h"
 #include "sys/dynamic.h"
 #include "sys/elf_memory.h"
+#include "sys/served.h"
 
 #define MODULES_MAX 512u	     /* open at once; others are not looked into */
 #define SEEN_FIRST 64u		     /* files, opened at once */
@@ -58,7 +59,8 @@ struct scry_modules {
 	struct scry_space space;
 	struct scry_maps maps; /* newest look: what a target that is gone had mapped */
 	struct scry_mem mem;   /* of the program that the look was at; .pid 0: none */
-	struct place *places;  /* for each mapping */
+	struct scry_served served;
+	struct place *places; /* for each mapping */
 	struct scry_module *modules[MODULES_MAX];
 	size_t count;
 	struct scry_elf_copies copies;
@@ -96,6 +98,7 @@ static void forget(struct scry_modules *t)
 	free(t->places);
 	t->places = NULL;
 	scry_mem_close(&t->mem);
+	scry_served_done(&t->served);
 	t->mem = (struct scry_mem){.fd = -1};
 }
 
@@ -120,6 +123,9 @@ static void look(struct scry_modules *t, bool is_any_program)
 		t->maps = maps;
 		t->mem = mem;
 		t->places = places;
+		if (!t->space.core)
+			scry_served_look(t->space.pid, &t->maps, &t->served);
+		t->mem.served = t->served.count ? &t->served : NULL;
 	} else {
 		scry_maps_done(&maps);
 		scry_mem_close(&mem);
@@ -206,7 +212,7 @@ static bool stat_mapped(const struct scry_modules *t, const struct scry_map_entr
 {
 	char path[4200];
 
-	if (t->space.core)
+	if (t->space.core || !scry_served_answers(t->space.pid, m))
 		return false;
 	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)t->space.pid,
 		 m->start, m->end);

@@ -229,3 +229,18 @@ ssize_t scry_pages_runs(const struct scry_pages *p, uint64_t start, uint64_t end
 	}
 	return err ? err : (ssize_t)r.count;
 }
+
+bool scry_pages_lacks(const struct scry_pages *p, uint64_t start, uint64_t end)
+{
+	const struct scry_core_part *part =
+		p->core && start < end ? part_from(p->core, start) : NULL;
+	const struct scry_core_part *last = p->core ? p->core->parts + p->core->part_count : NULL;
+
+	if (p->core && start < end && (!part || part->start >= end))
+		return true;
+	for (; part && part < last && part->start < end; part++)
+		if (part->flags & PF_W && part->start + part->filed < part->end &&
+		    part->start + part->filed < end)
+			return true;
+	return false;
+}

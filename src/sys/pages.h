@@ -5,7 +5,8 @@
  *
  * Nothing is read of the memory itself, so nothing is swapped in, but for kernels 6.13 and 6.14, on
  * which a guard looks like a page that was swapped out: there one byte is tried.
- * In a core a page of zeros is none, and guards inside a mapping are not told.
+ * In a core a page of zeros is none, and guards inside a mapping are not told; nor is, by its runs,
+ * what it lacks.
  */
 #ifndef SCRY_SYS_PAGES_H
 #define SCRY_SYS_PAGES_H
@@ -46,5 +47,13 @@ void scry_pages_close(struct scry_pages *p); /* legal for what was never opened 
  */
 ssize_t scry_pages_runs(const struct scry_pages *p, uint64_t start, uint64_t end,
 			struct scry_page_run *ret, size_t room, uint64_t *ret_next);
+
+/*
+ * Does a core lack memory of [start, end) that the process could write? It was cut off there, or
+ * was told to leave it out (core(5), coredump_filter; madvise(2), MADV_DONTDUMP): then no run says
+ * nothing. What the kernel leaves out because nobody ever wrote to it looks the same. Never of a
+ * live process.
+ */
+bool scry_pages_lacks(const struct scry_pages *p, uint64_t start, uint64_t end);
 
 #endif

@@ -333,10 +333,26 @@ static int find_in_objects(struct scry_linkmap *lm, const struct request *q,
 	return r;
 }
 
+/* What could not be looked into: it may define it. */
+struct unread {
+	char text[512];
+};
+static struct unread unread(const struct scry_linkmap *lm)
+{
+	struct unread ret = {""};
+
+	for (size_t i = 0; i < lm->count && !ret.text[0]; i++)
+		if (lm->objects[i].open_error == -ETIMEDOUT)
+			snprintf(ret.text, sizeof(ret.text),
+				 "; '%.400s' cannot be read: its server does not answer",
+				 lm->objects[i].name);
+	return ret;
+}
+
 static int no_such(const struct scry_linkmap *lm, const char *filter)
 {
-	return scry_fail(-ENOENT, "no loaded object of process %d defines a function of '%s'",
-			 (int)lm->pid, filter + 1);
+	return scry_fail(-ENOENT, "no loaded object of process %d defines a function of '%s'%s",
+			 (int)lm->pid, filter + 1, unread(lm).text);
 }
 
 static int find(struct scry_linkmap *lm, const char *request, bool is_exported,
@@ -363,10 +379,10 @@ static int find(struct scry_linkmap *lm, const char *request, bool is_exported,
 				 "process %d has loaded no object '%s'; fix: see /proc/%d/maps",
 				 (int)lm->pid, q.library ? q.library : "", (int)lm->pid);
 	if (r == 0 && ret->hits == hits)
-		return scry_fail(-ENOENT,
-				 "no loaded object of process %d defines a function '%s'%s%s%s",
-				 (int)lm->pid, q.name, q.library ? " in " : "",
-				 q.library ? q.library : "", scry_symbols_ask(lm, request).text);
+		return scry_fail(
+			-ENOENT, "no loaded object of process %d defines a function '%s'%s%s%s%s",
+			(int)lm->pid, q.name, q.library ? " in " : "", q.library ? q.library : "",
+			scry_symbols_ask(lm, request).text, unread(lm).text);
 	return r;
 }
 

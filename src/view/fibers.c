@@ -276,6 +276,35 @@ static int push_places(const struct scry_fibers_report *r, struct scry_doc *doc,
 	return 0;
 }
 
+static void put_who(const struct scry_fibers_row *n, struct scry_buf *buf)
+{
+	if (n->name)
+		scry_text_quote(buf, n->name, strlen(n->name));
+	else
+		scry_buf_printf(buf, "one at 0x%llx", (unsigned long long)n->low);
+}
+
+static void push_nearest_vm(const struct scry_fibers_report *r, struct scry_doc *doc,
+			    struct scry_buf *buf)
+{
+	if (!r->vm_size_bytes)
+		return;
+	scry_buf_printf(buf, "nearest to a SystemStackError: ");
+	put_who(&r->nearest_vm, buf);
+	scry_buf_printf(buf, ", which has ");
+	scry_text_size(buf, r->vm_left_bytes);
+	scry_buf_printf(buf, " of the ");
+	scry_text_size(buf, r->vm_size_bytes);
+	scry_buf_printf(buf, " of its Ruby stack left, in ");
+	put_place(&r->groups[r->nearest_vm.group], buf);
+	push_note(doc, buf);
+}
+
+static bool is_ruby(const struct scry_fibers_report *r, const struct scry_fibers_row *n)
+{
+	return strcmp(r->groups[n->group].kind, "ruby") == 0;
+}
+
 static void push_nearest(const struct scry_fibers_report *r, struct scry_doc *doc,
 			 struct scry_buf *buf)
 {
@@ -283,11 +312,8 @@ static void push_nearest(const struct scry_fibers_report *r, struct scry_doc *do
 
 	if (!r->has_nearest)
 		return;
-	scry_buf_printf(buf, "nearest to the end of its stack: ");
-	if (n->name)
-		scry_text_quote(buf, n->name, strlen(n->name));
-	else
-		scry_buf_printf(buf, "one at 0x%llx", (unsigned long long)n->low);
+	scry_buf_printf(buf, "nearest to the end of its %sstack: ", is_ruby(r, n) ? "native " : "");
+	put_who(n, buf);
 	scry_buf_printf(buf, ", which has used ");
 	scry_text_size(buf, n->used_bytes);
 	scry_buf_printf(buf, " and has ");
@@ -347,6 +373,16 @@ static uint64_t unguarded(const struct scry_fibers_report *r)
 	return count;
 }
 
+/* Stacks whose ends are known, and of which a core lacks what would say how deep they were. */
+static uint64_t use_unknown(const struct scry_fibers_report *r)
+{
+	uint64_t count = 0;
+
+	for (size_t i = 0; i < r->group_count; i++)
+		count += r->groups[i].sized - r->groups[i].used_count;
+	return count;
+}
+
 static uint64_t left_out(const struct scry_fibers_report *r)
 {
 	uint64_t count = 0;
@@ -377,14 +413,23 @@ static void push_doubts(const struct scry_fibers_report *r, struct scry_doc *doc
 		push_count(doc, buf, r->threads_running, "threads",
 			   "ran meanwhile: where is not known, so as many of the fibers of kind "
 			   "ucontext and boost that are called suspended may be running");
-	push_count(
-		doc, buf, unguarded(r), "fibers",
-		"have no guard below their stack: an overflow goes into other memory in silence");
+	push_count(doc, buf, unguarded(r), "fibers",
+		   "have no guard below the stack: an overflow goes into other memory in silence");
+	push_count(doc, buf, use_unknown(r), "stacks",
+		   r->core ? "are not in the core, or not down to their end: how much of them was "
+			     "used is not known"
+			   : "could not be measured: how much of them was used is not known");
 	push_count(doc, buf, r->several, "stacks",
 		   "have several saved contexts that fit: which one is theirs is not known");
 	push_count(doc, buf, r->unled, "stacks",
 		   "have saved contexts that nothing in its memory leads to: what was given back "
 		   "looks so; not counted");
+	push_count(doc, buf, r->freed, "stacks",
+		   "with saved contexts were given back to malloc, and are not counted");
+	push_count(
+		doc, buf, r->unchecked, "fibers",
+		"have stacks of malloc, of which it cannot be told whether they were given back: "
+		"a thread ran meanwhile, or the heap could not be read");
 	push_count(
 		doc, buf, r->unmanned, "threads",
 		"of its Ruby wait without a thread of the system's (M:N): their stacks, and fibers "
@@ -415,6 +460,16 @@ static struct scry_cell data(uint64_t number)
 	return cell;
 }
 
+/* The pool of a Ruby does not say which. */
+static const char *spares_are(const struct scry_fibers_report *r)
+{
+	for (size_t i = 0; i < r->group_count; i++)
+		if (strcmp(r->groups[i].kind, "ruby") == 0)
+			return "stacks are kept for new fibers, or have fibers whose thread has "
+			       "ended";
+	return "stacks are kept for new fibers";
+}
+
 static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc)
 {
 	const uint64_t *found = r->found;
@@ -440,6 +495,8 @@ static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc
 		 data(r->mapped_bytes)},
 		{"used_bytes", "bytes of these were ever used", SCRY_CELL_COUNT, 0,
 		 data(r->used_bytes)},
+		{"use_unknown", "stacks whose use is not known", SCRY_CELL_COUNT, 0,
+		 data(use_unknown(r))},
 		{"resident_bytes", "bytes of these are in memory", SCRY_CELL_COUNT, 0,
 		 data(r->there_bytes)},
 		{"unguarded", "have no guard below their stack", SCRY_CELL_COUNT, 0,
@@ -452,7 +509,7 @@ static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc
 		 scry_cell_number(r->on_fibers)},
 		{"thread_stacks", "stacks are threads' own, or kept for threads", SCRY_CELL_COUNT,
 		 0, data(r->thread_stacks)},
-		{"spare_stacks", "stacks are kept for new fibers", SCRY_CELL_COUNT, 0,
+		{"spare_stacks", spares_are(r), SCRY_CELL_COUNT, 0,
 		 scry_cell_number(r->spare_stacks)},
 		{"spare_bytes", "bytes of memory in these", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(r->spare_bytes)},
@@ -464,6 +521,10 @@ static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc
 		 data(r->several)},
 		{"unreferenced", "stacks are referenced from nowhere", SCRY_CELL_COUNT, 0,
 		 data(r->unled)},
+		{"freed", "stacks with contexts were given back to malloc", SCRY_CELL_COUNT, 0,
+		 data(r->freed)},
+		{"unchecked", "stacks of malloc may have been given back", SCRY_CELL_COUNT, 0,
+		 data(r->unchecked)},
 		{"senseless", "entries of a table of fibers make no sense", SCRY_CELL_COUNT, 0,
 		 data(r->bad)},
 		{"unreadable", "places of such a table could not be read", SCRY_CELL_COUNT, 0,
@@ -693,6 +754,7 @@ int scry_fibers_push(const struct scry_fibers_report *r, struct scry_doc *doc)
 		doc->ops->note(doc, r->lack, strlen(r->lack));
 	err = push_places(r, doc, &buf);
 	push_nearest(r, doc, &buf);
+	push_nearest_vm(r, doc, &buf);
 	push_doubts(r, doc, &buf);
 	scry_buf_done(&buf);
 	if (err)

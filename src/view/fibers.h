@@ -60,11 +60,13 @@ struct scry_fibers_report {
 	uint64_t total, found[SCRY_VIEW_FIBER_STATES];
 	uint64_t mapped_bytes, used_bytes, there_bytes;
 	bool has_nearest;
-	struct scry_fibers_row nearest; /* to the end of its stack */
+	struct scry_fibers_row nearest;	       /* to the end of its stack */
+	struct scry_fibers_row nearest_vm;     /* to the end of a Ruby's own stack */
+	uint64_t vm_left_bytes, vm_size_bytes; /* of that; size 0: none */
 	uint64_t threads, threads_running, thread_stacks, on_fibers, unmanned;
 	uint64_t spare_stacks, spare_bytes;
-	uint64_t read_bytes, swapped_bytes, unread_bytes, stale, several, unled, unlisted, lost,
-		bad, unreadable, unjudged;
+	uint64_t read_bytes, swapped_bytes, unread_bytes, stale, several, unled, freed, unchecked,
+		unlisted, lost, bad, unreadable, unjudged;
 	uint64_t took_ns;
 	const char *lack;	  /* what it could not be seen with, for the second line; NULL */
 	const char *const *notes; /* the caller's own */

@@ -8,7 +8,6 @@
 #define SCRY_VIEW_MALLOC_PLACES_H
 
 #include "base/buf.h"
-#include "view/grep.h"
 #include "view/malloc_sum.h"
 #include "view/view.h"
 

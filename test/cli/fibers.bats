@@ -69,6 +69,19 @@ ucontext_is_as_told() { # KIND PROGRAM
 	ucontext_is_as_told guarded fibers_ucontext_static
 }
 
+@test "contexts whose stacks were given back to malloc are no fibers; if that cannot be told, it is said" {
+	standing fibers_ucontext 30 64 heap freed
+	looks
+	[ "$(waits wait_shallow)" = "$(told shallow)" ]
+	[ "$(waits wait_deep)" = 0 ]
+	[ "$(in_state freed)" = "$(told deep)" ]
+	[ "$(in_state unchecked)" = 0 ]
+	standing fibers_ucontext 30 64 heap spin
+	looks
+	[ "$(in_state freed)" = 0 ]
+	json_is "$T/fibers.json" "r['totals']['unchecked'] >= $(told shallow) && r['notes'].any? { |x| x.include?('cannot be told whether they were given back') }"
+}
+
 @test "gdb sees the same frames of a context, by its registers" {
 	command -v gdb >/dev/null || skip "no gdb"
 	standing fibers_ucontext 3 64 guarded
@@ -219,6 +232,24 @@ sleep'
 	[ "$(in_state ended)" = "$(($(in_state fibers) - 4))" ]
 }
 
+@test "fibers of a Ruby whose thread has ended; the one that is nearest to the end of its Ruby stack" {
+	start ended "$RUBY" -e 'GC.disable
+kept = []
+5.times { Thread.new { kept << Fiber.new { Fiber.yield }.tap(&:resume) }.join }
+def deep(n) = n == 0 ? Fiber.yield : deep(n - 1)
+def wide(n) = n == 0 ? Fiber.yield : [1].each { wide(n - 1) }
+live = [Fiber.new { deep(1000) }.tap(&:resume), Fiber.new { wide(100) }.tap(&:resume)]
+puts "pid #{$$}"
+$stdout.flush
+sleep'
+	wait_for 20 in_file "^pid" "$T/ended.out"
+	looks
+	[ "$(in_state suspended)" = 2 ]
+	"$SCRY" fibers -p "$PID" >"$T/ended.txt"
+	in_file "stacks are kept for new fibers, or have fibers whose thread has ended" "$T/ended.txt"
+	json_is "$T/fibers.json" "r['notes'].any? { |x| x.start_with?('nearest to a SystemStackError') && x.include?('Object#deep') } && r['notes'].any? { |x| x.start_with?('nearest to the end of its native stack') && x.include?('Object#wide') }"
+}
+
 @test "threads of a Ruby that wait without a thread of the system's are no fibers" {
 	"$RUBY" -e 'exit RUBY_VERSION >= "3.3"' || skip "no Ruby with M:N threads: 3.3 or later"
 	export RUBY_MN_THREADS=1
@@ -330,6 +361,22 @@ dies() {
 	json_is "$T/fibers.json" "x = rows.select { |y| y['state'] == 'running' }; x.size == 1 && x[0]['frames'].map { |y| y['name'] }.last(2) == %w[crash wait_and_crash] && x[0]['frames'].any? { |y| y['name'] == 'give_up' }"
 	[ "$(waits wait_shallow)" = 4 ]
 	[ "$(in_state fibers)" = 9 ]
+}
+
+@test "of stacks that a core lacks it is not known how much was used" {
+	local low offset
+	dies abort
+	"$SCRY" fibers --core "$CORE" --json --all >"$T/fibers.json"
+	json_is "$T/fibers.json" "r['totals']['use_unknown'] == 0 && r['fibers'].all? { |x| x['used_bytes'] > 0 }"
+	low=$(json "$T/fibers.json" "r['fibers'].map { |x| x['low'].hex }.sort[1].to_s(16)")
+	offset=$(readelf -lW "$CORE" | awk -v low="$low" '$1 == "LOAD" && index($3, low) { print $2; exit }')
+	truncate -s $((offset + 8192)) "$CORE" # the lowest stack is whole, the second one lacks its upper end
+	"$SCRY" fibers --core "$CORE" --json --all >"$T/cut.json"
+	json_is "$T/cut.json" "x = r['fibers'].sort_by { |y| y['low'].hex }; x.size == 9 && x[0]['used_bytes'] > 0 && x[1..].all? { |y| y['used_bytes'].nil? && y['left_bytes'].nil? }"
+	json_is "$T/cut.json" "r['totals']['use_unknown'] == 8 && r['notes'].any? { |x| x.start_with?('8 stacks are not in the core') }"
+	json_is "$T/cut.json" "rows.sum { |x| x['used_bytes'].to_i } == r['totals']['used_bytes'] && rows.any? { |x| x['used_max_bytes'].nil? }"
+	"$SCRY" fibers --core "$CORE" --all >"$T/cut.txt"
+	[ "$(sed -n '/each of them/,$p' "$T/cut.txt" | grep -c '^0x.* - *-  ')" = 8 ]
 }
 
 @test "a core that gdb has made says what it lacks" {

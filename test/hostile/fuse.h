@@ -21,6 +21,7 @@
 #define FUSE_FILE 2 /* its number; 1 is the directory */
 
 static int fuse_fd;
+static volatile int fuse_is_dead; /* it answers no more */
 static char *fuse_bytes;
 static size_t fuse_size;
 
@@ -90,6 +91,8 @@ static void *fuse_serve(void *unused)
 	for (;;) {
 		const struct fuse_in_header *in = (const struct fuse_in_header *)request;
 
+		while (fuse_is_dead)
+			pause();
 		if (read(fuse_fd, request, sizeof(request)) > 0)
 			fuse_serve_one(in, in + 1);
 		else if (errno != EINTR && errno != EAGAIN && errno != ENOENT)

@@ -4,7 +4,7 @@
 
 source "$BATS_TEST_DIRNAME/looks.bash"
 
-# served KIND ARGS...: scry ARGS at such a program, which goes on.
+# served KIND ARGS...: scry ARGS at such a program, which goes on. It ends with $ENDS.
 served() {
 	local kind=$1 rounds got=0
 	shift
@@ -15,7 +15,7 @@ served() {
 	wait_for 20 in_file "^pid" "$T/served.out"
 	timeout -s KILL 60 "$SCRY" "$@" -p "$PID" >"$T/out" 2>"$T/err" 3>&- || got=$?
 	cat "$T/out" "$T/err"
-	[ "$got" -eq 0 ]
+	[ "$got" -eq "${ENDS:-0}" ]
 	rounds=$(grep -c round "$T/served.out") || true
 	wait_for 20 more_rounds "$rounds"
 	kill -KILL "$PID"
@@ -33,5 +33,15 @@ more_rounds() {
 
 @test "a stack in a file that the program serves itself" {
 	served stack patch count work_fold -d 0.1s
+	others_go_on
+}
+
+@test "files of a server that answers no more: what is in memory is shown, and the file is named" {
+	served dead fibers --json
+	json_is "$T/out" "r['totals']['suspended'] == 1 && r['notes'].any? { |x| x.include?('/mount/lib.so') && x.include?('does not answer') }"
+	served dead patch count usleep -d 0.3s
+	in_file "^usleep has 100.0 %" "$T/out"
+	ENDS=4 served dead patch count work_fold -d 0.3s
+	in_file "no loaded object of process .* cannot be read: its server does not answer" "$T/err"
 	others_go_on
 }

@@ -4,11 +4,13 @@
  * line each thousand calls.
  *
  * code: it calls that of a copy of LIBRARY on a file system (fuse.h) in DIRECTORY.
+ * dead: the same, but the server answers nothing any more; a context of ucontext waits.
  * stack: a thread stands on a stack in a file there, whose oldest pages it has never touched.
  */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/vfs.h>
 #include <ucontext.h>
 
 #include "test/hostile/fuse.h"
@@ -51,9 +53,27 @@ static void begin_stack(void)
 	pthread_create(&id, NULL, second, NULL);
 }
 
+__attribute__((noinline)) static void wait_there(void)
+{
+	swapcontext(&on_it, &back);
+	_exit(4);
+}
+
+static void begin_context(void)
+{
+	static char stack[16 * PAGE];
+
+	getcontext(&on_it);
+	on_it.uc_stack.ss_sp = stack;
+	on_it.uc_stack.ss_size = sizeof(stack);
+	makecontext(&on_it, wait_there, 0);
+	swapcontext(&back, &on_it);
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t (*fold)(const uint64_t *, size_t) = NULL;
+	struct statfs fs;
 	void *library;
 
 	if (argc < 4 || fuse_begin(argv[2], argv[3]) < 0) {
@@ -70,6 +90,12 @@ int main(int argc, char **argv)
 	if (!fold) {
 		printf("%s\n", dlerror());
 		return 2;
+	}
+	if (!strcmp(argv[1], "dead")) {
+		begin_context();
+		sink += fold((const uint64_t[]){1, 2}, 2);
+		fuse_is_dead = 1; /* seen when it has answered once more */
+		statfs(argv[3], &fs);
 	}
 	usleep(100000);
 	printf("pid %d\n", (int)getpid());

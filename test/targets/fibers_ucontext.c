@@ -1,15 +1,15 @@
 /*
  * Contexts of <ucontext.h> that know where they wait.
  *
- *   fibers_ucontext COUNT SIZE_KIB guarded|heap|static [spin|overflow|abort]
+ *   fibers_ucontext COUNT SIZE_KIB guarded|heap|static [spin|overflow|abort|freed]
  *
  * Each of COUNT contexts descends: every third one frame deep, every third 10, the others 40, each
  * frame with 512 bytes of its own; then it waits by swapcontext. Those of the last kind wait in
  * wait_deep, the others in wait_shallow. One more has ended, one was never begun. `spin`: the last
  * context runs on, on a processor, for as long as the program does. `overflow`: one more waits in
  * wait_shallow, and goes on to overflow its guarded stack. `abort`: to crash, with a handler on a
- * stack of its own, which aborts.
- * Prints "pid N shallow A deep B ended 1 new 1", then waits for the end of its input.
+ * stack of its own, which aborts. `freed`: the stacks (heap) of those that wait deep are given
+ * back. Prints "pid N shallow A deep B ended 1 new 1", then waits for the end of its input.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -156,9 +156,13 @@ int main(int argc, char **argv)
 		if (i <= count)
 			swapcontext(&home, &f->context);
 	}
+	if (argc > 4 && strcmp(argv[4], "freed") == 0)
+		for (long i = 0; i < count; i++)
+			if (fibers[i].is_deep)
+				free(fibers[i].context.uc_stack.ss_sp);
 	printf("pid %d shallow %ld deep %ld ended 1 new 1\n", (int)getpid(), count - deep, deep);
 	fflush(stdout);
-	if (argc > 4) {
+	if (argc > 4 && strcmp(argv[4], "freed") != 0) {
 		last = &fibers[count + 2];
 		make(last, stack_of("guarded", 0, size), size);
 		makecontext(&last->context,
