@@ -1,7 +1,7 @@
 /*
  * Patches for running programs: small shared objects that `scry patch apply FILE.so -p PID` puts
  * into a process, to replace functions of it or of its libraries, or to see their calls. They stay
- * when scry has gone; `scry patch undo NAME -p PID` takes them out.
+ * after scry has ended; `scry patch undo NAME -p PID` takes them out.
  *
  *     #include <scry/patch.h>
  *
@@ -19,16 +19,16 @@
  * errno is a call, and so is fine), have thread-local variables, constructors or destructors
  * (-nostartfiles), an executable stack, or text relocations (-fPIC). scry says which it has.
  *
- * What nobody can check is yours: a handler runs in whatever thread calls the function, with the
- * locks that are held there, on the stack that is there (SCRY_BEFORE takes 3.5 KiB itself), in
- * signal handlers too if the function is called in one. It must end. It must not call the function
- * that it is the handler of but by SCRY_ORIGINAL; what it calls otherwise may come back to it. What
- * it hands to the kernel or keeps elsewhere (timers, epoll) must be gone before the undo, and the
+ * scry cannot check the following; you must. A handler runs in the thread that calls the function,
+ * with the locks that are held there, on the stack that is there (SCRY_BEFORE takes 3.5 KiB
+ * itself), and in a signal handler if the function is called in one. It must end. It may call the
+ * function that it handles only by SCRY_ORIGINAL; other calls may lead back to the handler. What it
+ * hands to the kernel or keeps elsewhere (timers, epoll) must be gone before the undo, and the
  * libraries that it calls must stay loaded.
  *
  * A function can be changed by one patch at a time. Calls that the compiler has inlined are not
  * seen. SCRY_REPLACE is refused where a caller may know the function too well: in its own object
- * gcc -O2 counts on registers that it leaves alone (-fipa-ra), unless you pass --no-ipa-ra; and in
+ * gcc -O2 relies on registers that it leaves alone (-fipa-ra), unless you pass --no-ipa-ra; and in
  * programs whose code unwinders run (C++ exceptions, cancellation with clean-ups), or that import
  * pthread_cancel (libc's own clean-ups give back the locks of its FILEs), because no unwinder knows
  * this object, unless you pass --no-exceptions.

@@ -33,7 +33,7 @@
 #define SCRY_WIPED __attribute__((section(".bss.wiped")))
 #define SCRY_OWN_PAGES __attribute__((aligned(4096))) /* of their types */
 /* On the way of each event, called from another file of its part: goes into its callers, which it
- * would not by itself, as a part is linked without knowing who else may call it. */
+ * would not by itself, as a part is linked without knowing what else may call it. */
 #define SCRY_INTO_CALLERS inline __attribute__((always_inline))
 /* Of one part, used by others: reached without a detour. */
 #define SCRY_SHARED __attribute__((visibility("hidden")))
@@ -97,9 +97,9 @@ static inline uint64_t word_at(const uint8_t *base, uint32_t offset)
 }
 
 /* child_buffer.c: the first event in a fork child, of whichever instrument. 1: it has one and
- * records from now on; 0: nobody follows, no child buffer is free, or another thread is about to
- * have one. `moved`, or NULL, is what the instrument does in the new child buffer, before anybody
- * outside can know whose that is.
+ * records from now on; 0: children are not followed, no child buffer is free, or another thread is
+ * about to have one. `moved`, or NULL, is what the instrument does in the new child buffer, before
+ * anybody outside can know whose that is.
  */
 int scry_child_buffer_claim(struct scry_state_page *g, void (*moved)(struct scry_state_page *g));
 

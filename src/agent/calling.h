@@ -3,7 +3,7 @@
  * calls (seccomp), and then one of ours could end it. So before it does, none is begun any more,
  * and those that have begun are waited for: scry_calling_forbid, which runs in front of prctl and
  * syscall(). What came by another way the keeper sees in /proc, and writes control->quiet. From
- * then on nobody waits, and nothing is read but by loads; what finds no room is counted.
+ * then on no thread waits, and nothing is read but by loads; what finds no room is counted.
  */
 #ifndef SCRY_AGENT_CALLING_H
 #define SCRY_AGENT_CALLING_H

@@ -1,5 +1,5 @@
 /*
- * Calls told one by one (agent/calls.c), for agent/shadow.c.
+ * Calls recorded one by one (agent/calls.c), for agent/shadow.c.
  */
 #ifndef SCRY_AGENT_CALLS_H
 #define SCRY_AGENT_CALLS_H
@@ -18,8 +18,8 @@ extern struct scry_agent_thread scry_agent_call_rows[SCRY_THREADS] SCRY_SHARED;
 /* From the registers that agent/shadow.S has saved up to the slot, in words: agent/keep.h. */
 #define SCRY_CALL_REGISTERS 12
 
-/* Its TSC; 0: it could not be told, and its return need not be. `saved`: what its return needs goes
- * there. */
+/* Its TSC; 0: it could not be recorded, and its return need not be. `saved`: what its return needs
+ * goes there. */
 uint64_t scry_call_entered(const uint64_t *slot, const uint64_t *arguments, uint64_t cookie,
 			   int is_tail, uint64_t *saved);
 
@@ -37,7 +37,7 @@ static inline const struct scry_call_plan *scry_call_plan_back(uint32_t hook)
 
 	return unlikely(at) && (plan->back | plan->back_rdx | plan->back_vectors) ? plan : 0;
 }
-/* Tells who calls, before scry_call_entered does the rest. */
+/* Records the caller, before scry_call_entered does the rest. */
 void scry_call_stack(const struct scry_walk_from *from);
 void scry_call_returned(const uint64_t *slot, const struct scry_call_back *backs, uint32_t count);
 

@@ -1,9 +1,10 @@
 /*
  * The Ruby stack of a followed call: its control frames as one number (wire/call_ring.h).
  *
- * A stack is the hash of its frames' pcs, and a pc is known by the generation in which it was told:
- * when code ends that was told, and others may stand at its address, a new one begins, and all is
- * told anew. What is told is kept in caches without locks; what is lost from one is told again.
+ * A stack is the hash of its frames' pcs, and a pc is known by the generation in which it was
+ * emitted: when code that was emitted ends, other code may come to its address: a new one begins,
+ * and all is emitted again. Caches without locks keep what was emitted; what one loses is emitted
+ * again.
  *
  * Read by plain loads are this thread's own execution context and frames only; code that one of its
  * frames refers to lives as long as the frame. Names are copied by the kernel: lines.h.
@@ -20,7 +21,7 @@ struct scry_agent_ruby_calls {
 	struct {
 		uint64_t check, number; /* check: of both, as they are written one by one */
 	} stacks[SCRY_RUBY_CALL_STACKS];
-	uint64_t lines[SCRY_RUBY_CALL_LINES]; /* hashes of those told */
+	uint64_t lines[SCRY_RUBY_CALL_LINES]; /* hashes of those emitted */
 	uint64_t numbers;		      /* given */
 } SCRY_OWN_PAGES;
 extern struct scry_agent_ruby_calls scry_agent_ruby_calls SCRY_SHARED;

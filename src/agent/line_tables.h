@@ -19,7 +19,7 @@ struct scry_agent_starts {
 	uint32_t codes[SCRY_LINE_STARTS]; /* the newest of its codes, + 1 */
 };
 
-/* Code as it was told last: its other lines differ by little. By the address of its iseq. */
+/* Code as it was emitted last: its other lines differ by little. By the address of its iseq. */
 #define SCRY_LINES_EMITTED 1024u
 struct scry_agent_emitted {
 	uint64_t iseq, pc;
@@ -42,8 +42,8 @@ struct scry_agent_lines {
 	uint64_t hashes[SCRY_LINES];	 /* by code */
 	uint32_t next[SCRY_LINES];	 /* by code: another one of the same start, + 1 */
 	uint32_t count;			 /* codes given */
-	uint32_t is_emitted_used;	 /* 1: somebody reads or writes `told`; others do without */
-	uint64_t generation;		 /* how often code has ended that was told */
+	uint32_t is_emitted_used; /* 1: a thread reads or writes `emitted`; others do without */
+	uint64_t generation;	  /* how often code that was emitted has ended */
 	struct scry_agent_starts starts;
 	struct scry_agent_emitted emitted[SCRY_LINES_EMITTED];
 } SCRY_OWN_PAGES;

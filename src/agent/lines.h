@@ -20,12 +20,12 @@ struct scry_line {
 	uint64_t cfp;
 };
 
-/* What is told of a line, behind the head of a record. */
+/* What is emitted of a line, behind the head of a record. */
 struct scry_line_text {
 	struct scry_ring_def def;
 	uint64_t text[SCRY_DEF_TEXT_MAX / 8];
 };
-/* How many words; 0: it is not to be told, as its end would not be seen. `path_size` 0: it could
+/* How many words; 0: it is not to be emitted, as its end would not be seen. `path_size` 0: it could
  * not be read. */
 uint32_t scry_lines_describe(struct scry_line_text *emitted, uint64_t pc, uint64_t iseq);
 
@@ -85,7 +85,7 @@ static inline int scry_lines_is(uint64_t entry, uint64_t hash)
 	return entry && !((entry ^ hash) >> SCRY_LINE_CODE_BITS);
 }
 
-/* Its code; 0: it has none, the native caller stands for it. */
+/* Its code; 0: it has none, the native caller is shown for it. */
 static inline uint32_t scry_lines_code(struct scry_agent_thread *t, uint64_t address)
 {
 	struct scry_line line = scry_lines_here(t);

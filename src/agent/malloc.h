@@ -1,5 +1,5 @@
 /*
- * Handlers of the malloc functions (malloc.c, malloc_thunk.S): what the host tells them, and where
+ * Handlers of the malloc functions (malloc.c, malloc_thunk.S): what the host gives them, and where
  * their callers are known by a number.
  */
 #ifndef SCRY_AGENT_MALLOC_H
@@ -19,7 +19,7 @@ enum scry_nothrow { /* what operator new(...) calls, to come back when there is 
 struct scry_agent_malloc {	 /* the host writes all but `is_other`, `pid` */
 	uint64_t usable;	 /* malloc_usable_size, past its hook; 0: not known */
 	uint64_t text, text_end; /* of the agent */
-	uint64_t start, end;	 /* of the allocator's object: who calls from there is part of it */
+	uint64_t start, end;	 /* of the allocator's object: callers there are part of it */
 	uint64_t free_at;	 /* glibc: its entry, which only itself calls without its PLT */
 	uint64_t nothrow[SCRY_NOTHROWS]; /* past their hooks; 0: there is none */
 	uint32_t is_glibc;		 /* the size of a block lies before it */

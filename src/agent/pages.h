@@ -23,7 +23,7 @@ void scry_pages_forget_all(void);
 /* Calls `moved` for every slot that a compaction left, in the noted pages. 0: not all are noted. */
 int scry_pages_walk(void (*moved)(void *, uint64_t from, uint64_t to), void *context);
 
-/* Where the object went, 0: it stands still, or its page is gone. */
+/* Where the object went, 0: it has not moved, or its page is gone. */
 uint64_t scry_pages_moved(uint64_t object);
 
 #endif

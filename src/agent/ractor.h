@@ -11,7 +11,7 @@
 /* Is `klass` that of a ractor, and the VM one that breaks? */
 int scry_is_ractor(uint64_t klass);
 
-/* The same of an object, by its first two words; most are told by their type. */
+/* The same of an object, by its first two words; most are known by their type. */
 static inline int scry_comes_ractor(uint64_t flags, uint64_t klass)
 {
 	return (flags & SCRY_TYPE_MASK) == SCRY_TYPE_DATA && scry_is_ractor(klass);

@@ -1,6 +1,6 @@
 /*
- * Return addresses of followed calls (wire/shadow.h), for who looks at a stack: a thunk's address
- * stands there in their place.
+ * Return addresses of followed calls (wire/shadow.h), for code that reads a stack: there a thunk's
+ * address is in their place.
  */
 #ifndef SCRY_AGENT_RETURNS_H
 #define SCRY_AGENT_RETURNS_H

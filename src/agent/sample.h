@@ -45,7 +45,7 @@ int scry_sample_next_dead(struct scry_state_page *g, uint32_t event, uint32_t *c
 /* A compaction moved the object at `from`; not 0: it is a sampled one. */
 int scry_sample_moved(struct scry_state_page *g, uint64_t from, uint64_t to);
 /* Calls `moved` for every sampled object that the compaction under way has moved. Of the others the
- * keeper is told that they are followed no longer, where the VM does not say what it has marked. */
+ * keeper learns that they are no longer followed, where the VM does not say what it has marked. */
 void scry_sample_walk(void (*moved)(void *, uint64_t from, uint64_t to), void *context);
 void scry_sample_forget_all(struct scry_state_page *g);
 

@@ -9,12 +9,12 @@
  *   scry_thread_buffer_leave(t);
  *
  * A thread is known by its thread pointer, through a small hash table on pages that a fork wipes: a
- * child finds it empty. So does who forks in a signal handler that interrupted us: the child comes
+ * child finds it empty. So does a fork in a signal handler that interrupted us: the child comes
  * back here with a row of zeros, and what it still publishes goes to tracking.none. `inside` is up
  * from enter to leave, so that nothing of the kind happens twice in one thread (a signal handler, a
- * hooked function that calls another), and so that the host knows who would come back into the
- * agent. The whole way is plain loads and stores; only who needs a segment makes atomic operations,
- * and waits when the pool is full (thread_buffer.c).
+ * hooked function that calls another), and so that the host knows which threads would come back
+ * into the agent. The whole way is plain loads and stores; only a thread that needs a segment makes
+ * atomic operations, and waits when the pool is full (thread_buffer.c).
  */
 #ifndef SCRY_AGENT_THREAD_BUFFER_H
 #define SCRY_AGENT_THREAD_BUFFER_H
@@ -36,7 +36,7 @@ uint64_t scry_thread_buffer_time(struct scry_agent_thread *t, uint64_t **at, uin
 
 /* A fork child, its state page closed, takes a child buffer if children are recorded: then 1. */
 int scry_thread_buffer_moves_in(void);
-void scry_thread_buffer_say_pid(void); /* it says who it is */
+void scry_thread_buffer_say_pid(void); /* it says which process it is */
 /* For a thread that got no buffer: counts an event of a signal handler that interrupted us. */
 void scry_thread_buffer_passed(const struct scry_agent_channel *c);
 

@@ -34,7 +34,7 @@ struct scry_agent_thread {
 	uint16_t home;	/* where it looks for a segment first */
 	uint16_t turns; /* that it took in this segment */
 	uint32_t serial;
-	uint64_t ec_word; /* lines.h: where its execution context is told; 0: not known */
+	uint64_t ec_word; /* lines.h: where its execution context was emitted; 0: not known */
 	/* walk.h */
 	uint64_t stack_low, stack_high; /* [low, high) of its stack: readable while it lives */
 	uint64_t stack_foreign;		/* a page that was found to be of another stack */
@@ -54,13 +54,13 @@ struct scry_agent_channel {
 	struct scry_thread_buffer *pool; /* the ring there */
 	struct scry_agent_thread *rows;	 /* of threads; NULL: never used */
 	uint32_t time_op; /* the instrument's record that says the whole time; 0: it needs none */
-	uint32_t is_on;	  /* the agent clears it when nobody will come back */
+	uint32_t is_on;	  /* the agent clears it when no keeper will come back */
 	/* agent */
 	uint32_t claims;   /* threads ever */
-	uint32_t given_up; /* buffer_freed + 1 when somebody had waited in vain, or might not wait:
-			      until it moves nobody waits, or looks through the pool again */
+	uint32_t given_up; /* buffer_freed + 1 when a thread had waited in vain, or might not wait:
+			      until it moves no thread waits, or looks through the pool again */
 	uint32_t all_open; /* buffer_freed + 1 when each segment was another thread's: until it
-			      moves or one is closed nobody looks through the pool again */
+			      moves or one is closed no thread looks through the pool again */
 	uint32_t pad;
 };
 

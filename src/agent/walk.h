@@ -1,9 +1,9 @@
 /*
- * Who called: the native stack of this thread, as a number.
+ * The callers: the native stack of this thread, as a number.
  *
  *   id = scry_walk_stack(t, &from, tell);
  *
- * A stack that is new is told by `tell`: a number, return addresses from the innermost on
+ * A new stack is emitted by `emit`: a number, return addresses from the innermost on
  * (wire/unwind.h: SCRY_UNWIND_EXACT), 0 at its end where what lies below is not known. Numbers hold
  * for the process and the watch.
  *
@@ -53,7 +53,7 @@ struct scry_walk_rule { /* written without a lock: `check` tells whether both ar
 };
 
 struct scry_agent_walks {
-	uint64_t stacks[SCRY_WALK_STACKS]; /* hashes, by number - 1; bit 0: it is told */
+	uint64_t stacks[SCRY_WALK_STACKS]; /* hashes, by number - 1; bit 0: it is emitted */
 	struct scry_walk_rule rules[SCRY_WALK_RULES];
 	uint32_t count; /* stacks */
 	struct scry_walker walkers[SCRY_WALKERS];
@@ -65,7 +65,7 @@ struct scry_walk_from {	      /* registers at a function's entry */
 	uint64_t bp, bx;
 };
 
-/* 0: it could not be told. */
+/* 0: it could not be recorded. */
 typedef int scry_walk_report(struct scry_agent_thread *t, uint32_t id, const uint64_t *frames,
 			     uint32_t count);
 

@@ -53,7 +53,7 @@ const struct scry_view scry_views[] = {
 	 scry_view_calls_hist, SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID, NULL},
 	{"calls-tree", "calls", "which traced functions called which", 1, false,
 	 scry_view_calls_tree, SCRY_VIEW_TAKES_PID, NULL},
-	{"gvl", "gvl", "who held a Ruby's VM lock (GVL), and who waited for it", 3, false,
+	{"gvl", "gvl", "which threads held a Ruby's VM lock (GVL), and which waited", 3, false,
 	 scry_view_gvl, FUNCTIONS | SCRY_VIEW_TAKES_BY | SCRY_VIEW_TAKES_STACKS, SCRY_SORT_GVL},
 	{"locks", "locks", "which mutexes and conditions threads waited for, and where", 3, false,
 	 scry_view_locks, FUNCTIONS, SCRY_SORT_LOCKS},
