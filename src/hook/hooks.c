@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include <x86intrin.h>
 
+#include "base/bisect.h"
 #include "base/err.h"
 #include "hook/chain.h"
 #include "hook/hidden.h"
@@ -548,16 +549,9 @@ static int list_changes(const struct scry_hooks *h, struct changes *ret)
 /* The last row whose window begins below ip, or NULL. */
 static const struct scry_hook *row_before(const struct scry_hooks *h, uint64_t ip)
 {
-	size_t low = 0, high = h->count;
+	const size_t low =
+		scry_bisect(h->count, i, h->rows[i].address + h->rows[i].window.endbr < ip);
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (h->rows[middle].address + h->rows[middle].window.endbr < ip)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	return low ? &h->rows[low - 1] : NULL;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bisect.h"
 #include "base/err.h"
 #include "hook/hooks.h"
 #include "hook/ifunc.h"
@@ -244,17 +245,9 @@ size_t scry_hook_slots(const struct scry_hooks *h, const struct scry_hook *row)
 /* Is the code at `at` displaced by a jump at some entry? Then its copy runs in its place. */
 static bool is_displaced(const struct scry_hooks *h, uint64_t at)
 {
-	size_t low = 0, high = h->count;
+	size_t low = scry_bisect(h->count, i, h->rows[i].address <= at);
 	const struct scry_hook *row;
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (h->rows[middle].address <= at)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	if (!low)
 		return false;
 	row = &h->rows[low - 1];
@@ -329,17 +322,7 @@ static bool is_usable(const struct scry_slot *s, const struct scry_hook *row)
 /* The first of the (sorted) slots of function `function`. */
 static size_t first_slot(const struct scry_slots *slots, uint32_t function)
 {
-	size_t low = 0, high = slots->count;
-
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (slots->rows[middle].function < function)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return scry_bisect(slots->count, i, slots->rows[i].function < function);
 }
 
 static const char *path_of(const struct scry_object *o)
@@ -544,16 +527,8 @@ static int plan_entries(struct scry_hooks *h)
 static bool is_needed(const struct scry_hooks *h, const struct scry_slot *slot)
 {
 	const uint64_t address = h->functions.rows[slot->function].address;
-	size_t low = 0, high = h->count;
+	size_t low = scry_bisect(h->count, i, h->rows[i].address < address);
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (h->rows[middle].address < address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	for (; low < h->count && h->rows[low].address == address; low++)
 		if (!h->rows[low].way && h->rows[low].why != go_code)
 			return true;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bisect.h"
 #include "base/err.h"
 
 static bool is_same_file(const struct scry_kept_text *k, const struct scry_object *o)
@@ -155,16 +156,8 @@ static bool is_same_caller(const struct scry_hook *row, const char *caller)
 static ssize_t find_row(const struct scry_hooks *h, size_t count, uint64_t address,
 			const char *caller)
 {
-	size_t low = 0, high = count;
+	size_t low = scry_bisect(count, i, h->rows[i].address < address);
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (h->rows[middle].address < address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	while (low < count && h->rows[low].address == address &&
 	       (h->rows[low].is_gone || h->rows[low].to.is_guard ||
 		!is_same_caller(&h->rows[low], caller)))

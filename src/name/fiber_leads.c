@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bisect.h"
 #include "base/err.h"
 
 #define CHUNK_WORDS (32u << 10)
@@ -28,16 +29,8 @@ static uint32_t hash_of(uint64_t word)
 
 static void see(struct looker *l, uint64_t at, uint64_t word)
 {
-	size_t low = 0, high = l->count;
+	const size_t low = scry_bisect(l->count, i, l->leads[i].address < word);
 
-	while (low < high) {
-		const size_t mid = low + (high - low) / 2;
-
-		if (l->leads[mid].address < word)
-			low = mid + 1;
-		else
-			high = mid;
-	}
 	if (low == l->count || l->leads[low].address != word)
 		return;
 	if (at < l->leads[low].dead_low || at >= word)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bisect.h"
 #include "base/err.h"
 #include "sys/stack.h"
 
@@ -112,16 +113,8 @@ static void take_run(struct scry_fiber_marks *m, struct scry_fiber_area *area,
 /* The first one that ends above `address`; NULL. */
 static struct scry_fiber_area *area_above(const struct scry_fiber_marks *m, uint64_t address)
 {
-	size_t low = 0, high = m->area_count;
+	const size_t low = scry_bisect(m->area_count, i, m->areas[i].top <= address);
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (m->areas[mid].top > address)
-			high = mid;
-		else
-			low = mid + 1;
-	}
 	return low < m->area_count ? &m->areas[low] : NULL;
 }
 

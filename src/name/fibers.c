@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bisect.h"
 #include "base/err.h"
 #include "base/vector.h"
 #include "name/fiber_finders.h"
@@ -336,16 +337,8 @@ bool scry_fibers_has_run(struct scry_fibers *f)
 static const struct scry_fiber_stand *stand_on(const struct scry_fibers *f,
 					       struct scry_fiber_bounds bounds)
 {
-	size_t low = 0, high = f->stand_count;
+	const size_t low = scry_bisect(f->stand_count, i, f->stands[i].sp < bounds.low);
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (f->stands[mid].sp >= bounds.low)
-			high = mid;
-		else
-			low = mid + 1;
-	}
 	return bounds.low && low < f->stand_count && f->stands[low].sp < bounds.top
 		       ? &f->stands[low]
 		       : NULL;

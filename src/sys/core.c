@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bisect.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/intern.h"
@@ -29,16 +30,8 @@
 
 static const struct scry_core_part *part_at(const struct scry_core *core, uint64_t addr)
 {
-	size_t low = 0, high = core->part_count;
+	const size_t low = scry_bisect(core->part_count, i, core->parts[i].end <= addr);
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (core->parts[mid].end > addr)
-			high = mid;
-		else
-			low = mid + 1;
-	}
 	return low < core->part_count && core->parts[low].start <= addr ? &core->parts[low] : NULL;
 }
 

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bisect.h"
 #include "base/err.h"
 #include "sys/proc.h"
 
@@ -220,17 +221,7 @@ void scry_maps_done(struct scry_maps *maps)
 /* Index of the first entry that ends above `addr`; count when none does. */
 static size_t first_above(const struct scry_maps *maps, uint64_t addr)
 {
-	size_t low = 0, high = maps->count;
-
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (maps->entries[mid].end > addr)
-			high = mid;
-		else
-			low = mid + 1;
-	}
-	return low;
+	return scry_bisect(maps->count, i, maps->entries[i].end <= addr);
 }
 
 bool scry_maps_is_shared_memory(const struct scry_map_entry *m)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bisect.h"
 #include "base/err.h"
 #include "sys/living.h"
 #include "sys/page_scan.h"
@@ -159,16 +160,8 @@ static bool is_zero(const char *page)
 /* The part of the core that ends behind `at`; NULL: none. */
 static const struct scry_core_part *part_from(const struct scry_core *core, uint64_t at)
 {
-	size_t low = 0, high = core->part_count;
+	const size_t low = scry_bisect(core->part_count, i, core->parts[i].end <= at);
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (core->parts[mid].end > at)
-			high = mid;
-		else
-			low = mid + 1;
-	}
 	return low < core->part_count ? &core->parts[low] : NULL;
 }
 

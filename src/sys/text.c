@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bisect.h"
 #include "base/err.h"
 #include "sys/fde.h"
 #include "sys/text_decode.h"
@@ -76,16 +77,8 @@ const struct scry_text_range *scry_text_range(struct scry_text *text, size_t i)
 
 const struct scry_text_range *scry_text_find(const struct scry_text *text, uint64_t addr)
 {
-	size_t low = 0, high = text->count;
+	const size_t low = scry_bisect(text->count, i, text->ranges[i].start <= addr);
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (text->ranges[mid].start <= addr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
 	return low && addr < text->ranges[low - 1].end ? &text->ranges[low - 1] : NULL;
 }
 

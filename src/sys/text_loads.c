@@ -10,6 +10,8 @@
 
 #include "sys/text_decode.h"
 
+#include "base/bisect.h"
+
 static bool is_rip_relative(const ZydisDecodedInstruction *z)
 {
 	return (z->attributes & ZYDIS_ATTRIB_HAS_MODRM) && z->raw.modrm.mod == 0 &&
@@ -26,16 +28,8 @@ struct asked {
 /* The index of `word`, or count. */
 static size_t asked_at(const struct asked *asked, uint64_t word)
 {
-	size_t low = 0, high = asked->count;
+	const size_t low = scry_bisect(asked->count, i, asked->words[i] < word);
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (asked->words[middle] < word)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	return low < asked->count && asked->words[low] == word ? low : asked->count;
 }
 

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bisect.h"
 #include "base/err.h"
 
 /* From an instruction's first byte to where a branch of 8 bits leads: 15 + 127, rounded up. */
@@ -158,16 +159,8 @@ int scry_text_guess(struct scry_text *text)
 /* The unit that `addr` is in. */
 static size_t unit_at(const struct scry_text *text, uint64_t addr)
 {
-	size_t low = 0, high = text->count;
+	const size_t low = scry_bisect(text->count, i, text->ranges[i].start <= addr);
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (text->ranges[mid].start <= addr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
 	return low && addr < text->ranges[low - 1].end ? 2 * low - 1 : 2 * low;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bisect.h"
 #include "base/err.h"
 
 #define WINDOW 4096u
@@ -40,16 +41,8 @@ void scry_unwinder_close(struct scry_unwinder *u)
 /* The entry of the function at `at`, a link-time address; 0: none. */
 static uint64_t entry_of(const struct scry_fdes *fdes, uint64_t at)
 {
-	size_t low = 0, high = fdes->count;
+	const size_t low = scry_bisect(fdes->count, i, fdes->rows[i].end <= at);
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (fdes->rows[mid].end > at)
-			high = mid;
-		else
-			low = mid + 1;
-	}
 	return low < fdes->count && fdes->rows[low].start <= at ? fdes->rows[low].start : 0;
 }
 

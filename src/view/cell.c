@@ -39,3 +39,10 @@ struct scry_cell scry_cell_buf(const struct scry_buf *buf)
 {
 	return scry_cell_text(buf->len ? buf->data : NULL, buf->len);
 }
+
+struct scry_cell scry_cell_double(double number, struct scry_doc_value *value)
+{
+	*value = (struct scry_doc_value){.kind = SCRY_VALUE_DOUBLE};
+	memcpy(&value->number, &number, sizeof(number));
+	return (struct scry_cell){.values = value, .number = 1};
+}

@@ -280,72 +280,71 @@ static void push_totals(const struct diff *d, const struct pair *all)
 
 /* ---- tables ---- */
 
-static struct scry_doc_value value_of(double number)
-{
-	struct scry_doc_value value = {.kind = SCRY_VALUE_DOUBLE};
+struct shown { /* a table, and of the row that is printed: */
+	const struct diff *d;
+	const struct table *t;
+	struct scry_doc_value values[2];
+};
 
-	memcpy(&value.number, &number, sizeof(number));
-	return value;
+static struct scry_cell ms(double seconds, struct scry_buf *buf)
+{
+	put_ms(buf, seconds);
+	return scry_cell_buf(buf);
 }
 
-enum { C_BEFORE, C_AFTER, C_CHANGE, C_NUMBER, C_THEN, C_WAITS, C_WAITS_THEN, C_WHAT, COLUMNS };
-
-static void push_pair(const struct diff *d, const struct table *t, const struct pair *p)
+static struct scry_cell change_cell(double by, struct scry_buf *buf)
 {
-	const double by = change(d, p);
-	const struct scry_doc_value before = value_of(rate(d, p, 0) * 1e9),
-				    after = value_of(rate(d, p, 1) * 1e9);
-	struct scry_buf text[3] = {0};
-	size_t length;
+	scry_buf_printf(buf, by < 0 ? "-" : "+");
+	return ms(fabs(by), buf);
+}
+
+static struct scry_cell waits_cell(const struct shown *s, const struct pair *p, int side)
+{
+	return scry_cell_known(p->of[side].waits, s->t == &s->d->threads);
+}
+
+static struct scry_cell what_cell(const struct table *t, const struct pair *p)
+{
+	size_t length = 0;
 	const char *what = scry_intern_get(&t->texts, p->text, &length);
 
-	put_ms(&text[0], rate(d, p, 0));
-	put_ms(&text[1], rate(d, p, 1));
-	scry_buf_printf(&text[2], by < 0 ? "-" : "+");
-	put_ms(&text[2], fabs(by));
-	const struct scry_cell cells[COLUMNS] = {
-		[C_BEFORE] = scry_cell_text(text[0].data, text[0].len),
-		[C_AFTER] = scry_cell_text(text[1].data, text[1].len),
-		[C_CHANGE] = scry_cell_text(text[2].data, text[2].len),
-		[C_NUMBER] = {.values = &before, .number = 1},
-		[C_THEN] = {.values = &after, .number = 1},
-		[C_WAITS] = scry_cell_known(p->of[0].waits, t == &d->threads),
-		[C_WAITS_THEN] = scry_cell_known(p->of[1].waits, t == &d->threads),
-		[C_WHAT] = scry_cell_text(what, length),
-	};
-
-	d->doc->ops->row(d->doc, cells);
-	for (int k = 0; k < 3; k++)
-		scry_buf_done(&text[k]);
+	return scry_cell_text(what, length);
 }
+
+#define GET(name, ...) SCRY_GET(name, struct pair, struct shown, __VA_ARGS__)
+
+GET(get_before, ms(rate(view->d, row, 0), buf))
+GET(get_after, ms(rate(view->d, row, 1), buf))
+GET(get_change, change_cell(change(view->d, row), buf))
+GET(get_number, scry_cell_double(rate(view->d, row, 0) * 1e9, &view->values[0]))
+GET(get_then, scry_cell_double(rate(view->d, row, 1) * 1e9, &view->values[1]))
+GET(get_waits, waits_cell(view, row, 0))
+GET(get_waits_then, waits_cell(view, row, 1))
+GET(get_what, what_cell(view->t, row))
 
 static void push_table(struct diff *d, const struct table *t, const char *title)
 {
 	const bool has_waits = t == &d->threads;
-	const struct scry_column columns[COLUMNS] = {
-		[C_BEFORE] = {has_waits ? "waited ms/s" : "others lost ms/s", NULL, SCRY_CELL_TEXT,
-			      NULL, 0},
-		[C_AFTER] = {"then", NULL, SCRY_CELL_TEXT, NULL, 0},
-		[C_CHANGE] = {"change", NULL, SCRY_CELL_TEXT, NULL, 0},
-		[C_NUMBER] = {NULL, "before_ns_per_s", SCRY_CELL_VALUE, NULL, 0},
-		[C_THEN] = {NULL, "after_ns_per_s", SCRY_CELL_VALUE, NULL, 0},
-		[C_WAITS] = {has_waits ? "waits" : NULL, "waits_before", SCRY_CELL_COUNT, NULL, 0},
-		[C_WAITS_THEN] = {has_waits ? "then" : NULL, "waits_after", SCRY_CELL_COUNT, NULL,
-				  0},
-		[C_WHAT] = {has_waits ? "thread" : "while the GVL was held", "what", SCRY_CELL_TEXT,
-			    NULL, 0},
+	const struct scry_column columns[] = {
+		{has_waits ? "waited ms/s" : "others lost ms/s", NULL, SCRY_CELL_TEXT, get_before,
+		 0},
+		{"then", NULL, SCRY_CELL_TEXT, get_after, 0},
+		{"change", NULL, SCRY_CELL_TEXT, get_change, 0},
+		{NULL, "before_ns_per_s", SCRY_CELL_VALUE, get_number, 0},
+		{NULL, "after_ns_per_s", SCRY_CELL_VALUE, get_then, 0},
+		{has_waits ? "waits" : NULL, "waits_before", SCRY_CELL_COUNT, get_waits, 0},
+		{has_waits ? "then" : NULL, "waits_after", SCRY_CELL_COUNT, get_waits_then, 0},
+		{has_waits ? "thread" : "while the GVL was held", "what", SCRY_CELL_TEXT, get_what,
+		 0},
 	};
-	uint64_t top = scry_view_top(d->opts, d->doc);
+	struct shown shown = {d, t, {{0}}};
 
 	if (!t->changed && !d->doc->is_data)
 		return;
 	d->doc->title = title;
-	scry_doc_table(d->doc, columns, COLUMNS);
-	for (size_t i = 0; i < t->changed && (!top || i < top); i++)
-		push_pair(d, t, &t->pairs[i]);
-	scry_left_out_push(
-		&(struct scry_left_out){.by_top = top && t->changed > top ? t->changed - top : 0},
-		d->doc);
+	scry_table_push(&(struct scry_table){SCRY_COLUMNS(columns), SCRY_ROWS(t->pairs, t->changed),
+					     .view = &shown, .top = scry_view_top(d->opts, d->doc)},
+			d->doc);
 	d->doc->title = NULL;
 }
 

@@ -3,6 +3,7 @@
  */
 #include "base/text.h"
 #include "view/data_quality.h"
+#include "view/table.h"
 #include "view/view.h"
 
 #include <string.h>
@@ -86,37 +87,43 @@ static void push_totals(const struct info *info, struct scry_doc *doc)
 	doc->ops->totals(doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
 }
 
-static void push_kinds(const struct info *info, struct scry_doc *doc)
+static struct scry_cell get_kind(const void *row, void *view,
+				 struct scry_buf *buf __attribute__((unused)))
 {
-	static const struct scry_column columns[] = {
-		{"chunks", "chunks", SCRY_CELL_COUNT, NULL, 0},
-		{"events", "events", SCRY_CELL_COUNT, NULL, 0},
-		{"bytes", "bytes", SCRY_CELL_COUNT, NULL, 0},
-		{"kind", "kind", SCRY_CELL_TEXT, NULL, 0},
-	};
 	static const char *const names[SCRY_READER_KINDS] = {
 		[0] = "unknown to this scry",
 		[SCRY_CHUNK_EVENTS] = "events",
 		[SCRY_CHUNK_OBJECTS] = "objects, packed",
 		[SCRY_CHUNK_MALLOC] = "malloc, packed",
 	};
+	const struct scry_reader_stats *stats = view;
+	const char *name = names[(const struct scry_reader_kind *)row - stats->kinds];
+
+	return scry_cell_string(name ? name : names[0]);
+}
+
+static bool has_chunks(const void *row, void *view __attribute__((unused)))
+{
+	return ((const struct scry_reader_kind *)row)->chunks != 0;
+}
+
+#define NUMBER(member) SCRY_AT(struct scry_reader_kind, member)
+
+static void push_kinds(const struct info *info, struct scry_doc *doc)
+{
+	static const struct scry_column columns[] = {
+		{"chunks", "chunks", SCRY_CELL_COUNT, NUMBER(chunks)},
+		{"events", "events", SCRY_CELL_COUNT, NUMBER(events)},
+		{"bytes", "bytes", SCRY_CELL_COUNT, NUMBER(bytes)},
+		{"kind", "kind", SCRY_CELL_TEXT, get_kind, 0},
+	};
 	struct scry_reader_stats stats;
-	size_t i;
 
 	scry_reader_stats(info->reader, &stats);
-	scry_doc_table(doc, columns, sizeof(columns) / sizeof(columns[0]));
-	for (i = 0; i < SCRY_READER_KINDS; i++) {
-		const char *name = names[i] ? names[i] : names[0];
-		struct scry_cell cells[] = {
-			scry_cell_number(stats.kinds[i].chunks),
-			scry_cell_number(stats.kinds[i].events),
-			scry_cell_number(stats.kinds[i].bytes),
-			scry_cell_text(name, strlen(name)),
-		};
-
-		if (stats.kinds[i].chunks)
-			doc->ops->row(doc, cells);
-	}
+	scry_table_push(&(struct scry_table){SCRY_COLUMNS(columns),
+					     SCRY_ROWS(stats.kinds, SCRY_READER_KINDS),
+					     .view = &stats, .has = has_chunks},
+			doc);
 }
 
 int scry_view_info(struct scry_reader *reader, const struct scry_view_opts *opts,

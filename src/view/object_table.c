@@ -3,104 +3,13 @@
  */
 #include "view/object_table.h"
 
-#include "base/buf.h"
+#include "view/table.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-/* One table for people and programs: titles are for the one, keys for the other. */
-enum {
-	COLUMN_PID,
-	COLUMN_FILE,
-	COLUMN_LINE,
-	COLUMN_CLASS,
-	COLUMN_METHOD,
-	COLUMN_GEM,
-	COLUMN_INTERNAL,
-	COLUMN_ALLOCATED,
-	COLUMN_ALLOCATED_ERROR,
-	COLUMN_BYTES,
-	COLUMN_LIVE,
-	COLUMN_LIVE_ERROR,
-	COLUMN_LIVE_BYTES,
-	COLUMN_OLD_LIVE,
-	COLUMN_OLD_LIVE_BYTES,
-	COLUMN_AGE,
-	COLUMN_SLOTS,
-	COLUMN_UNSIZED,
-	COLUMN_LIVE_UNSIZED,
-	COLUMN_SAMPLES,
-	COLUMN_LIVE_SAMPLES,
-	COLUMN_STACK,
-	COLUMN_TEXT_METHOD,
-	COLUMN_TEXT_PLACE,
-	COLUMN_TEXT_CLASS,
-	COLUMNS,
-};
-_Static_assert(COLUMNS <= SCRY_DOC_COLUMNS_MAX, "the table fits");
-
-static const struct scry_column all_columns[COLUMNS] = {
-	[COLUMN_PID] = {NULL, "pid", SCRY_CELL_NUMBER, NULL, 0},
-	[COLUMN_FILE] = {NULL, "file", SCRY_CELL_TEXT, NULL, 0},
-	[COLUMN_LINE] = {NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
-	[COLUMN_CLASS] = {NULL, "class", SCRY_CELL_TEXT, NULL, 0},
-	[COLUMN_METHOD] = {NULL, "method", SCRY_CELL_TEXT, NULL, 0},
-	[COLUMN_GEM] = {NULL, "gem", SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
-	[COLUMN_INTERNAL] = {NULL, "is_internal", SCRY_CELL_BOOL, NULL, 0},
-	[COLUMN_ALLOCATED] = {"allocated", "allocated", SCRY_CELL_COUNT, NULL, 0},
-	[COLUMN_ALLOCATED_ERROR] = {NULL, "allocated_error", SCRY_CELL_COUNT, NULL, 0},
-	[COLUMN_BYTES] = {"bytes", "bytes", SCRY_CELL_COUNT, NULL, 0},
-	[COLUMN_LIVE] = {"live", "live", SCRY_CELL_COUNT, NULL, 0},
-	[COLUMN_LIVE_ERROR] = {NULL, "live_error", SCRY_CELL_COUNT, NULL, 0},
-	[COLUMN_LIVE_BYTES] = {"live bytes", "live_bytes", SCRY_CELL_COUNT, NULL, 0},
-	[COLUMN_OLD_LIVE] = {NULL, "old_live", SCRY_CELL_COUNT, NULL, 0},
-	[COLUMN_OLD_LIVE_BYTES] = {NULL, "old_live_bytes", SCRY_CELL_COUNT, NULL, 0},
-	[COLUMN_AGE] = {NULL, "max_age_gcs", SCRY_CELL_COUNT, NULL, 0},
-	[COLUMN_SLOTS] = {NULL, "is_slots_only", SCRY_CELL_BOOL, NULL, 0},
-	[COLUMN_UNSIZED] = {NULL, "unsized", SCRY_CELL_COUNT, NULL, 0},
-	[COLUMN_LIVE_UNSIZED] = {NULL, "live_unsized", SCRY_CELL_COUNT, NULL, 0},
-	[COLUMN_SAMPLES] = {NULL, "samples", SCRY_CELL_COUNT, NULL, 0},
-	[COLUMN_LIVE_SAMPLES] = {NULL, "live_samples", SCRY_CELL_COUNT, NULL, 0},
-	[COLUMN_STACK] = {NULL, NULL, SCRY_CELL_FRAMES, NULL, 0},
-	[COLUMN_TEXT_METHOD] = {NULL, NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
-	[COLUMN_TEXT_PLACE] = {"file:line", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
-	[COLUMN_TEXT_CLASS] = {"class", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
-};
-
-/* What people see depends on what is asked and on what is known. */
-static void choose_columns(const struct scry_object_table *t, struct scry_column columns[COLUMNS])
+static bool is_by_line(const struct scry_object_table *t)
 {
-	int by = t->list->opts->by;
-
-	memcpy(columns, all_columns, sizeof(all_columns));
-	if (by == SCRY_VIEW_BY_CLASS || by == SCRY_VIEW_BY_GEM)
-		columns[COLUMN_TEXT_PLACE].title = NULL;
-	if (by == SCRY_VIEW_BY_FILE || by == SCRY_VIEW_BY_METHOD)
-		columns[COLUMN_TEXT_PLACE].title = "file";
-	if (by != SCRY_VIEW_BY_LINE && by != SCRY_VIEW_BY_CLASS)
-		columns[COLUMN_TEXT_CLASS].title = NULL;
-	if (by == SCRY_VIEW_BY_METHOD)
-		columns[COLUMN_TEXT_METHOD].title = "method";
-	if (by == SCRY_VIEW_BY_GEM)
-		columns[COLUMN_TEXT_METHOD].title = "gem";
-	if (t->list->has_slots && !t->has_stars) {
-		columns[COLUMN_BYTES].title = "bytes*";
-		columns[COLUMN_LIVE_BYTES].title = "live bytes*";
-	}
-	if (t->list->has_slots)
-		columns[COLUMN_UNSIZED].title = "unsized";
-	if (t->list->all.is_scaled)
-		columns[COLUMN_ALLOCATED_ERROR].title = columns[COLUMN_LIVE_ERROR].title = "+-";
-	if (t->has_ages)
-		columns[COLUMN_AGE].title = "GC age";
-	if (t->list->opts->live) {
-		columns[COLUMN_BYTES].title = columns[COLUMN_LIVE_BYTES].title = NULL;
-		columns[COLUMN_OLD_LIVE].title = "survived";
-		columns[COLUMN_OLD_LIVE_BYTES].title =
-			t->list->has_slots && !t->has_stars ? "survived bytes*" : "survived bytes";
-	}
-	if (t->list->opts->stacks)
-		columns[COLUMN_STACK].key = "frames";
+	return t->list->opts->by == SCRY_VIEW_BY_LINE;
 }
 
 /* Starred when they are too few: of `unsized` objects not all bytes are known. */
@@ -114,56 +23,59 @@ static struct scry_cell bytes_cell(const struct scry_object_table *t, uint64_t b
 	return cell;
 }
 
-static void fill_counts(const struct scry_object_table *t, const struct scry_object_row *row,
-			struct scry_cell cells[COLUMNS])
+static struct scry_cell survived_cell(const struct scry_object_table *t,
+				      const struct scry_object_counts *c)
 {
-	const struct scry_object_counts *c = &row->counts;
+	struct scry_cell cell = bytes_cell(t, c->old_live_bytes, c->live_unsized);
 
-	cells[COLUMN_ALLOCATED] = scry_cell_number(c->allocated);
-	cells[COLUMN_ALLOCATED_ERROR] =
-		scry_object_error_cell(c, c->allocated_variance, c->samples);
-	cells[COLUMN_BYTES] = bytes_cell(t, c->bytes, c->unsized);
-	cells[COLUMN_LIVE] = scry_cell_number(c->live);
-	cells[COLUMN_LIVE_ERROR] = scry_object_live_error_cell(c);
-	cells[COLUMN_LIVE_BYTES] = bytes_cell(t, c->live_bytes, c->live_unsized);
-	cells[COLUMN_OLD_LIVE] = scry_cell_known(c->old_live, t->has_full);
-	cells[COLUMN_OLD_LIVE_BYTES] = bytes_cell(t, c->old_live_bytes, c->live_unsized);
-	cells[COLUMN_OLD_LIVE_BYTES].is_unknown = !t->has_full;
-	cells[COLUMN_AGE] = scry_cell_known(c->max_age, t->has_ages && c->live);
-	cells[COLUMN_SLOTS] = scry_cell_number(c->is_slots);
-	cells[COLUMN_UNSIZED] = scry_cell_number(c->unsized);
-	cells[COLUMN_LIVE_UNSIZED] = scry_cell_number(c->live_unsized);
-	cells[COLUMN_SAMPLES] = scry_cell_known(c->samples, c->is_scaled);
-	cells[COLUMN_LIVE_SAMPLES] = scry_cell_known(c->live_samples, c->is_scaled);
+	cell.is_unknown = !t->has_full;
+	return cell;
 }
 
-static void push_row(struct scry_object_table *t, const struct scry_object_row *row,
-		     struct scry_buf *place)
+static struct scry_cell place_cell(const struct scry_object_table *t,
+				   const struct scry_object_row *row, struct scry_buf *buf)
 {
-	const struct scry_intern *names = row->names;
-	int by = t->list->opts->by;
-	bool by_line = by == SCRY_VIEW_BY_LINE;
-	struct scry_cell cells[COLUMNS];
+	const bool has_line =
+		t->list->opts->by != SCRY_VIEW_BY_CLASS && (is_by_line(t) || !row->line);
 
-	scry_buf_clear(place);
-	scry_object_place(row, by != SCRY_VIEW_BY_CLASS && (by_line || !row->line), place);
-	cells[COLUMN_PID] = scry_cell_known(row->pid, row->pid);
-	cells[COLUMN_FILE] = row->line ? scry_name_text(names, row->file) : scry_cell_unknown();
-	cells[COLUMN_LINE] = scry_cell_known(row->line, by_line);
-	cells[COLUMN_CLASS] = scry_name_text(names, row->class);
-	cells[COLUMN_METHOD] = scry_name_text(names, row->method);
-	cells[COLUMN_GEM] = scry_name_text(names, row->gem);
-	cells[COLUMN_INTERNAL] = scry_cell_number(row->is_internal);
-	fill_counts(t, row, cells);
-	cells[COLUMN_STACK] = scry_object_frames(t->list->tables, row, &t->frames);
-	cells[COLUMN_TEXT_METHOD] =
-		by == SCRY_VIEW_BY_GEM ? cells[COLUMN_GEM] : cells[COLUMN_METHOD];
-	cells[COLUMN_TEXT_PLACE] = scry_cell_text(scry_buf_str(place), place->len);
-	if (by == SCRY_VIEW_BY_GEM && cells[COLUMN_GEM].is_unknown)
-		cells[COLUMN_TEXT_METHOD] = cells[COLUMN_TEXT_PLACE];
-	cells[COLUMN_TEXT_CLASS] = scry_object_class(row);
-	t->doc->ops->row(t->doc, cells);
+	scry_object_place(row, has_line, buf);
+	return scry_cell_text(scry_buf_str(buf), buf->len);
 }
+
+/* By method, or by gem: what has none is where it is. */
+static struct scry_cell method_cell(const struct scry_object_table *t,
+				    const struct scry_object_row *row, struct scry_buf *buf)
+{
+	struct scry_cell gem = scry_name_text(row->names, row->gem);
+
+	if (t->list->opts->by != SCRY_VIEW_BY_GEM)
+		return scry_name_text(row->names, row->method);
+	return gem.is_unknown ? place_cell(t, row, buf) : gem;
+}
+
+#define COUNTS(member) SCRY_AT(struct scry_object_row, counts.member)
+#define GET(name, ...) SCRY_GET(name, struct scry_object_row, struct scry_object_table, __VA_ARGS__)
+
+GET(get_pid, scry_cell_known(row->pid, row->pid))
+GET(get_file, scry_name_text(row->names, row->line ? row->file : 0))
+GET(get_line, scry_cell_known(row->line, is_by_line(view)))
+GET(get_class, scry_name_text(row->names, row->class))
+GET(get_method, scry_name_text(row->names, row->method))
+GET(get_gem, scry_name_text(row->names, row->gem))
+GET(get_error,
+    scry_object_error_cell(&row->counts, row->counts.allocated_variance, row->counts.samples))
+GET(get_bytes, bytes_cell(view, row->counts.bytes, row->counts.unsized))
+GET(get_live_error, scry_object_live_error_cell(&row->counts))
+GET(get_live_bytes, bytes_cell(view, row->counts.live_bytes, row->counts.live_unsized))
+GET(get_old_live, scry_cell_known(row->counts.old_live, view->has_full))
+GET(get_old_live_bytes, survived_cell(view, &row->counts))
+GET(get_age, scry_cell_known(row->counts.max_age, view->has_ages && row->counts.live))
+GET(get_samples, scry_cell_known(row->counts.samples, row->counts.is_scaled))
+GET(get_live_samples, scry_cell_known(row->counts.live_samples, row->counts.is_scaled))
+GET(get_frames, scry_object_frames(view->list->tables, row, &view->frames))
+GET(get_shown_method, method_cell(view, row, buf))
+GET(get_place, place_cell(view, row, buf))
+GET(get_shown_class, scry_object_class(row))
 
 struct scry_object_table scry_object_table_of(const struct scry_object_list *list,
 					      struct scry_doc *doc)
@@ -183,19 +95,62 @@ void scry_object_table_done(struct scry_object_table *t)
 	t->frames = (struct scry_frame_row){0};
 }
 
+/* What people see depends on what is asked and on what is known. */
 uint64_t scry_object_table_push(struct scry_object_table *t, size_t count)
 {
-	struct scry_column columns[COLUMNS];
-	struct scry_buf place = {0};
+	const struct scry_object_list *l = t->list;
+	const int by = l->opts->by;
+	const bool live = l->opts->live, stars = l->has_slots && !t->has_stars;
+	const char *error = l->all.is_scaled ? "+-" : NULL;
+	const char *method = by == SCRY_VIEW_BY_METHOD ? "method"
+			     : by == SCRY_VIEW_BY_GEM  ? "gem"
+						       : NULL;
+	const char *place = by == SCRY_VIEW_BY_LINE				   ? "file:line"
+			    : by == SCRY_VIEW_BY_FILE || by == SCRY_VIEW_BY_METHOD ? "file"
+										   : NULL;
+	const struct scry_column columns[] = {
+		{NULL, "pid", SCRY_CELL_NUMBER, get_pid, 0},
+		{NULL, "file", SCRY_CELL_TEXT, get_file, 0},
+		{NULL, "line", SCRY_CELL_NUMBER, get_line, 0},
+		{NULL, "class", SCRY_CELL_TEXT, get_class, 0},
+		{NULL, "method", SCRY_CELL_TEXT, get_method, 0},
+		{NULL, "gem", SCRY_CELL_TEXT, get_gem, 0},
+		{NULL, "is_internal", SCRY_CELL_BOOL, SCRY_AT(struct scry_object_row, is_internal)},
+		{"allocated", "allocated", SCRY_CELL_COUNT, COUNTS(allocated)},
+		{error, "allocated_error", SCRY_CELL_COUNT, get_error, 0},
+		{live	 ? NULL
+		 : stars ? "bytes*"
+			 : "bytes",
+		 "bytes", SCRY_CELL_COUNT, get_bytes, 0},
+		{"live", "live", SCRY_CELL_COUNT, COUNTS(live)},
+		{error, "live_error", SCRY_CELL_COUNT, get_live_error, 0},
+		{live	 ? NULL
+		 : stars ? "live bytes*"
+			 : "live bytes",
+		 "live_bytes", SCRY_CELL_COUNT, get_live_bytes, 0},
+		{live ? "survived" : NULL, "old_live", SCRY_CELL_COUNT, get_old_live, 0},
+		{!live	 ? NULL
+		 : stars ? "survived bytes*"
+			 : "survived bytes",
+		 "old_live_bytes", SCRY_CELL_COUNT, get_old_live_bytes, 0},
+		{t->has_ages ? "GC age" : NULL, "max_age_gcs", SCRY_CELL_COUNT, get_age, 0},
+		{NULL, "is_slots_only", SCRY_CELL_BOOL, COUNTS(is_slots)},
+		{l->has_slots ? "unsized" : NULL, "unsized", SCRY_CELL_COUNT, COUNTS(unsized)},
+		{NULL, "live_unsized", SCRY_CELL_COUNT, COUNTS(live_unsized)},
+		{NULL, "samples", SCRY_CELL_COUNT, get_samples, 0},
+		{NULL, "live_samples", SCRY_CELL_COUNT, get_live_samples, 0},
+		{NULL, l->opts->stacks ? "frames" : NULL, SCRY_CELL_FRAMES, get_frames, 0},
+		{method, NULL, SCRY_CELL_TEXT, get_shown_method, SCRY_COLUMN_ELASTIC},
+		{place, NULL, SCRY_CELL_TEXT, get_place, SCRY_COLUMN_ELASTIC},
+		{by == SCRY_VIEW_BY_LINE || by == SCRY_VIEW_BY_CLASS ? "class" : NULL, NULL,
+		 SCRY_CELL_TEXT, get_shown_class, SCRY_COLUMN_ELASTIC},
+	};
 	uint64_t objects = 0;
-	size_t i;
 
-	choose_columns(t, columns);
-	scry_doc_table(t->doc, columns, COLUMNS);
-	for (i = 0; i < count; i++) {
-		push_row(t, &t->list->rows[i], &place);
-		objects += t->list->rows[i].counts.allocated;
-	}
-	scry_buf_done(&place);
+	scry_table_push(
+		&(struct scry_table){SCRY_COLUMNS(columns), SCRY_ROWS(l->rows, count), .view = t},
+		t->doc);
+	for (size_t i = 0; i < count; i++)
+		objects += l->rows[i].counts.allocated;
 	return objects;
 }

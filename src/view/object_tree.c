@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "view/gem.h"
+#include "view/table.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 
 #define PRUNE_PERCENT 1
 #define INDENT_MAX 120u
+#define COLUMNS 6
 #define WIDE 120u /* columns of a terminal that has room for all figures */
 
 struct node {
@@ -150,46 +152,9 @@ static int build(struct tree *t)
 	return 0;
 }
 
-enum {
-	COLUMN_PERCENT,
-	COLUMN_ALLOCATED,
-	COLUMN_BYTES,
-	COLUMN_LIVE,
-	COLUMN_LIVE_BYTES,
-	COLUMN_FRAME,
-	COLUMNS
-};
-
-/* What the percentages are of stands before them. */
-static void choose_columns(const struct tree *t, struct scry_column columns[COLUMNS])
+static uint64_t tenths(const struct tree *t, uint64_t part)
 {
-	static const char *const percents[] = {
-		[SCRY_VIEW_SORT_ALLOCATED] = "% allocated",
-		[SCRY_VIEW_SORT_BYTES] = "% bytes",
-		[SCRY_VIEW_SORT_LIVE] = "% live",
-		[SCRY_VIEW_SORT_LIVE_BYTES] = "% live bytes",
-		[SCRY_VIEW_SORT_AGE] = NULL, /* ages have no sum: view.c refuses it */
-		[SCRY_VIEW_SORT_OLD_LIVE] = "% survived",
-		[SCRY_VIEW_SORT_OLD_LIVE_BYTES] = "% survived bytes",
-	};
-	bool live = t->list->opts->live, stars = t->list->has_slots && !t->list->has_sizes;
-
-	columns[COLUMN_PERCENT] =
-		(struct scry_column){percents[t->sort], NULL, SCRY_CELL_TENTHS, NULL, 0};
-	columns[COLUMN_ALLOCATED] =
-		(struct scry_column){"allocated", NULL, SCRY_CELL_COUNT, NULL, 0};
-	columns[COLUMN_BYTES] =
-		(struct scry_column){stars ? "bytes*" : "bytes", NULL, SCRY_CELL_COUNT, NULL, 0};
-	columns[COLUMN_LIVE] =
-		(struct scry_column){live ? "survived" : "live", NULL, SCRY_CELL_COUNT, NULL, 0};
-	columns[COLUMN_LIVE_BYTES] =
-		(struct scry_column){live ? (stars ? "survived bytes*" : "survived bytes")
-					  : (stars ? "live bytes*" : "live bytes"),
-				     NULL, SCRY_CELL_COUNT, NULL, 0};
-	if (t->doc->width && t->doc->width < WIDE) /* the frames need the room */
-		columns[COLUMN_BYTES].title = columns[COLUMN_LIVE_BYTES].title = NULL;
-	columns[COLUMN_FRAME] = (struct scry_column){"frame, outermost first", NULL, SCRY_CELL_TEXT,
-						     NULL, SCRY_COLUMN_ELASTIC};
+	return scry_share(part, t->total, 1000);
 }
 
 static struct scry_cell bytes_cell(const struct tree *t, uint64_t bytes, uint64_t unsized)
@@ -201,33 +166,55 @@ static struct scry_cell bytes_cell(const struct tree *t, uint64_t bytes, uint64_
 	return cell;
 }
 
-static uint64_t tenths(const struct tree *t, uint64_t part)
+static struct scry_cell frame_cell(const struct tree *t, const struct step *step,
+				   struct scry_buf *buf)
 {
-	return scry_share(part, t->total, 1000);
+	if (step->indent)
+		scry_buf_printf(buf, "%*s%s", step->indent - 2, "", step->is_branch ? "+ " : "  ");
+	scry_object_frame_text(t->list->tables, step->id, buf);
+	return scry_cell_text(scry_buf_str(buf), buf->len);
 }
 
-static void push_row(struct tree *t, const struct step *step)
+#define GET(name, ...) SCRY_GET(name, struct step, struct tree, __VA_ARGS__)
+#define OF(member) (view->nodes[row->id].counts.member)
+
+GET(get_percent, scry_cell_number(tenths(view, figure(view, row->id))))
+GET(get_allocated, scry_cell_number(OF(allocated)))
+GET(get_bytes, bytes_cell(view, OF(bytes), OF(unsized)))
+GET(get_live, scry_cell_number(view->list->opts->live ? OF(old_live) : OF(live)))
+GET(get_live_bytes, bytes_cell(view, view->list->opts->live ? OF(old_live_bytes) : OF(live_bytes),
+			       OF(live_unsized)))
+GET(get_frame, frame_cell(view, row, buf))
+
+/* What the percentages are of stands before them. */
+static void choose_columns(const struct tree *t, struct scry_column ret_columns[COLUMNS])
 {
-	const struct scry_object_counts *counts = &t->nodes[step->id].counts;
-	bool live = t->list->opts->live;
-	struct scry_cell cells[COLUMNS] = {
-		[COLUMN_PERCENT] = scry_cell_number(tenths(t, figure(t, step->id))),
-		[COLUMN_ALLOCATED] = scry_cell_number(counts->allocated),
-		[COLUMN_BYTES] = bytes_cell(t, counts->bytes, counts->unsized),
-		[COLUMN_LIVE] = scry_cell_number(live ? counts->old_live : counts->live),
-		[COLUMN_LIVE_BYTES] =
-			bytes_cell(t, live ? counts->old_live_bytes : counts->live_bytes,
-				   counts->live_unsized),
+	static const char *const percents[] = {
+		[SCRY_VIEW_SORT_ALLOCATED] = "% allocated",
+		[SCRY_VIEW_SORT_BYTES] = "% bytes",
+		[SCRY_VIEW_SORT_LIVE] = "% live",
+		[SCRY_VIEW_SORT_LIVE_BYTES] = "% live bytes",
+		[SCRY_VIEW_SORT_AGE] = NULL, /* ages have no sum: view.c refuses it */
+		[SCRY_VIEW_SORT_OLD_LIVE] = "% survived",
+		[SCRY_VIEW_SORT_OLD_LIVE_BYTES] = "% survived bytes",
+	};
+	const bool live = t->list->opts->live, stars = t->list->has_slots && !t->list->has_sizes;
+	/* else the frames need the room */
+	const bool has_bytes = !t->doc->width || t->doc->width >= WIDE;
+	const char *bytes = stars ? "bytes*" : "bytes";
+	const char *live_bytes = live	 ? (stars ? "survived bytes*" : "survived bytes")
+				 : stars ? "live bytes*"
+					 : "live bytes";
+	const struct scry_column columns[COLUMNS] = {
+		{percents[t->sort], NULL, SCRY_CELL_TENTHS, get_percent, 0},
+		{"allocated", NULL, SCRY_CELL_COUNT, get_allocated, 0},
+		{has_bytes ? bytes : NULL, NULL, SCRY_CELL_COUNT, get_bytes, 0},
+		{live ? "survived" : "live", NULL, SCRY_CELL_COUNT, get_live, 0},
+		{has_bytes ? live_bytes : NULL, NULL, SCRY_CELL_COUNT, get_live_bytes, 0},
+		{"frame, outermost first", NULL, SCRY_CELL_TEXT, get_frame, SCRY_COLUMN_ELASTIC},
 	};
 
-	scry_buf_clear(&t->line);
-	if (step->indent)
-		scry_buf_printf(&t->line, "%*s%s", step->indent - 2, "",
-				step->is_branch ? "+ " : "  ");
-	scry_object_frame_text(t->list->tables, step->id, &t->line);
-	cells[COLUMN_FRAME] = scry_cell_text(scry_buf_str(&t->line), t->line.len);
-	t->doc->ops->row(t->doc, cells);
-	t->rows++;
+	memcpy(ret_columns, columns, sizeof(columns));
 }
 
 /* Puts the children that are big enough on the pile, the biggest on top; the rest is summed. */
@@ -257,7 +244,7 @@ static void push_children(struct tree *t, const struct step *step)
 			(struct step){t->order[node->first_child + i - 1], indent, shown > 1};
 }
 
-static void push_rows(struct tree *t)
+static void push_rows(struct tree *t, const struct scry_table *table)
 {
 	struct step step = {0};
 
@@ -268,7 +255,8 @@ static void push_rows(struct tree *t)
 			return;
 		}
 		step = t->steps[--t->step_count];
-		push_row(t, &step);
+		scry_table_push_row(table, &step, t->doc);
+		t->rows++;
 		push_children(t, &step);
 	}
 	if (!t->pruned_branches)
@@ -286,12 +274,13 @@ int scry_object_tree_push(const struct scry_object_list *list, int sort, uint64_
 {
 	struct tree t = {.list = list, .doc = doc, .sort = sort, .top = top};
 	struct scry_column columns[COLUMNS];
+	const struct scry_table table = {SCRY_COLUMNS(columns), .view = &t};
 	int err = build(&t);
 
 	if (!err) {
 		choose_columns(&t, columns);
 		scry_doc_table(doc, columns, COLUMNS);
-		push_rows(&t);
+		push_rows(&t, &table);
 	}
 	scry_buf_done(&t.line);
 	free(t.nodes);

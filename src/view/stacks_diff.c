@@ -15,6 +15,7 @@
 #include "base/intern.h"
 #include "base/vector.h"
 #include "view/stacks_rows.h"
+#include "view/table.h"
 #include "view/verdict.h"
 
 #define ROWS_MAX (1u << 20)
@@ -36,6 +37,7 @@ struct diff {
 	int side; /* that is being read */
 	const struct scry_view_opts *opts;
 	struct scry_doc *doc;
+	struct scry_doc_value values[4]; /* of the row that is printed */
 };
 
 static int take(void *arg, const struct scry_buf *text, const struct scry_stacks_row *row)
@@ -197,48 +199,40 @@ static void push_totals(const struct diff *d)
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-enum {
-	C_BEFORE,
-	C_AFTER,
-	C_CHANGE,
-	C_TOTAL,
-	C_TOTAL_THEN,
-	C_NUMBERS,
-	C_WHAT = C_NUMBERS + 4,
-	COLUMNS
-};
-
-static void push_pair(const struct diff *d, const struct pair *p)
+static struct scry_cell ms(double seconds, struct scry_buf *buf)
 {
-	const double rates[4] = {rate(d, p->of[0].self_ns, 0), rate(d, p->of[1].self_ns, 1),
-				 rate(d, p->of[0].total_ns, 0), rate(d, p->of[1].total_ns, 1)};
-	const double by = rates[1] - rates[0];
-	struct scry_doc_value values[4];
-	struct scry_buf text[5] = {0};
-	struct scry_cell cells[COLUMNS];
-	size_t length;
+	put_ms(buf, seconds);
+	return scry_cell_buf(buf);
+}
+
+static struct scry_cell change_cell(double by, struct scry_buf *buf)
+{
+	scry_buf_printf(buf, by < 0 ? "-" : "+");
+	return ms(fabs(by), buf);
+}
+
+static struct scry_cell what_cell(const struct diff *d, const struct pair *p)
+{
+	size_t length = 0;
 	const char *what = scry_intern_get(&d->texts, p->text, &length);
 
-	for (int i = 0; i < 4; i++) {
-		const double ns = rates[i] * 1e9;
-
-		values[i] = (struct scry_doc_value){.kind = SCRY_VALUE_DOUBLE};
-		memcpy(&values[i].number, &ns, sizeof(ns));
-		cells[C_NUMBERS + i] = (struct scry_cell){.values = &values[i], .number = 1};
-	}
-	put_ms(&text[C_BEFORE], rates[0]);
-	put_ms(&text[C_AFTER], rates[1]);
-	scry_buf_printf(&text[C_CHANGE], by < 0 ? "-" : "+");
-	put_ms(&text[C_CHANGE], fabs(by));
-	put_ms(&text[C_TOTAL], rates[2]);
-	put_ms(&text[C_TOTAL_THEN], rates[3]);
-	for (int i = 0; i < 5; i++)
-		cells[i] = scry_cell_text(scry_buf_str(&text[i]), text[i].len);
-	cells[C_WHAT] = scry_cell_text(what, length);
-	d->doc->ops->row(d->doc, cells);
-	for (int i = 0; i < 5; i++)
-		scry_buf_done(&text[i]);
+	return scry_cell_text(what, length);
 }
+
+#define GET(name, ...) SCRY_GET(name, struct pair, struct diff, __VA_ARGS__)
+#define SELF(side) rate(view, row->of[side].self_ns, side)
+#define TOTAL(side) rate(view, row->of[side].total_ns, side)
+
+GET(get_before, ms(SELF(0), buf))
+GET(get_after, ms(SELF(1), buf))
+GET(get_change, change_cell(SELF(1) - SELF(0), buf))
+GET(get_total, ms(TOTAL(0), buf))
+GET(get_total_then, ms(TOTAL(1), buf))
+GET(get_self_before, scry_cell_double(SELF(0) * 1e9, &view->values[0]))
+GET(get_self_after, scry_cell_double(SELF(1) * 1e9, &view->values[1]))
+GET(get_total_before, scry_cell_double(TOTAL(0) * 1e9, &view->values[2]))
+GET(get_total_after, scry_cell_double(TOTAL(1) * 1e9, &view->values[3]))
+GET(get_what, what_cell(view, row))
 
 static void push_table(struct diff *d)
 {
@@ -246,29 +240,24 @@ static void push_table(struct diff *d)
 			   : d->opts->by == SCRY_VIEW_BY_GEM	? "gem"
 			   : d->opts->by == SCRY_VIEW_BY_THREAD ? "thread"
 								: "method";
-	const struct scry_column columns[COLUMNS] = {
-		{"own ms/s", NULL, SCRY_CELL_TEXT, NULL, 0},
-		{"then", NULL, SCRY_CELL_TEXT, NULL, 0},
-		{"change", NULL, SCRY_CELL_TEXT, NULL, 0},
-		{"with callees", NULL, SCRY_CELL_TEXT, NULL, 0},
-		{"then", NULL, SCRY_CELL_TEXT, NULL, 0},
-		{NULL, "self_before_ns_per_s", SCRY_CELL_VALUE, NULL, 0},
-		{NULL, "self_after_ns_per_s", SCRY_CELL_VALUE, NULL, 0},
-		{NULL, "total_before_ns_per_s", SCRY_CELL_VALUE, NULL, 0},
-		{NULL, "total_after_ns_per_s", SCRY_CELL_VALUE, NULL, 0},
-		{what, "what", SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
+	const struct scry_column columns[] = {
+		{"own ms/s", NULL, SCRY_CELL_TEXT, get_before, 0},
+		{"then", NULL, SCRY_CELL_TEXT, get_after, 0},
+		{"change", NULL, SCRY_CELL_TEXT, get_change, 0},
+		{"with callees", NULL, SCRY_CELL_TEXT, get_total, 0},
+		{"then", NULL, SCRY_CELL_TEXT, get_total_then, 0},
+		{NULL, "self_before_ns_per_s", SCRY_CELL_VALUE, get_self_before, 0},
+		{NULL, "self_after_ns_per_s", SCRY_CELL_VALUE, get_self_after, 0},
+		{NULL, "total_before_ns_per_s", SCRY_CELL_VALUE, get_total_before, 0},
+		{NULL, "total_after_ns_per_s", SCRY_CELL_VALUE, get_total_after, 0},
+		{what, "what", SCRY_CELL_TEXT, get_what, SCRY_COLUMN_ELASTIC},
 	};
-	uint64_t top = scry_view_top(d->opts, d->doc);
 
-	if (!d->changed && !d->doc->is_data)
-		return;
-	scry_doc_table(d->doc, columns, COLUMNS);
-	for (size_t i = 0; i < d->changed && (!top || i < top); i++)
-		push_pair(d, &d->pairs[i]);
-	if (top && d->changed > top)
-		scry_doc_remark(d->doc, "%zu more row%s changed; --top 0 shows them",
-				d->changed - (size_t)top,
-				d->changed - (size_t)top == 1 ? " has" : "s have");
+	if (d->changed || d->doc->is_data)
+		scry_table_push(&(struct scry_table){SCRY_COLUMNS(columns),
+						     SCRY_ROWS(d->pairs, d->changed), .view = d,
+						     .top = scry_view_top(d->opts, d->doc)},
+				d->doc);
 }
 
 static int read_side(struct diff *d, const struct scry_diff_side *side, int at)

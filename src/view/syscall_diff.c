@@ -32,6 +32,7 @@ struct diff {
 	bool is_by_run; /* both watched a program from its start to its end: counts are compared */
 	const struct scry_view_opts *opts;
 	struct scry_doc *doc;
+	struct scry_doc_value values[2]; /* of the row that is printed */
 };
 
 static int no_memory(void)
@@ -147,61 +148,57 @@ static void judge(const struct diff *d, size_t changed)
 	scry_buf_done(&b);
 }
 
-static struct scry_doc_value value_of(double number)
+static struct scry_cell rate_cell(const struct diff *d, const struct pair *p, int side,
+				  struct scry_buf *buf)
 {
-	struct scry_doc_value value = {.kind = SCRY_VALUE_DOUBLE};
-
-	memcpy(&value.number, &number, sizeof(number));
-	return value;
+	put_rate(d, rate(d, p, side), buf);
+	return scry_cell_buf(buf);
 }
 
-static void push_rows(const struct diff *d, size_t changed)
+static struct scry_cell change_cell(const struct diff *d, const struct pair *p,
+				    struct scry_buf *buf)
+{
+	const double by = change(d, p);
+
+	scry_buf_printf(buf, by < 0 ? "-" : "+");
+	put_rate(d, fabs(by), buf);
+	return scry_cell_buf(buf);
+}
+
+static struct scry_cell what_cell(const struct diff *d, const struct pair *p)
+{
+	size_t length = 0;
+	const char *what = scry_intern_get(&d->texts, p->text, &length);
+
+	return scry_cell_text(what, length);
+}
+
+#define GET(name, ...) SCRY_GET(name, struct pair, struct diff, __VA_ARGS__)
+
+GET(get_rate, rate_cell(view, row, 0, buf))
+GET(get_then, rate_cell(view, row, 1, buf))
+GET(get_change, change_cell(view, row, buf))
+GET(get_before, scry_cell_double(rate(view, row, 0), &view->values[0]))
+GET(get_after, scry_cell_double(rate(view, row, 1), &view->values[1]))
+GET(get_what, what_cell(view, row))
+
+static void push_rows(struct diff *d, size_t changed)
 {
 	const char *unit = d->is_by_run ? "calls" : d->is_exact ? "calls/s" : "time %";
 	const struct scry_column columns[] = {
-		{unit, NULL, SCRY_CELL_TEXT, NULL, 0},
-		{"then", NULL, SCRY_CELL_TEXT, NULL, 0},
-		{"change", NULL, SCRY_CELL_TEXT, NULL, 0},
-		{NULL, "before", SCRY_CELL_VALUE, NULL, 0},
-		{NULL, "after", SCRY_CELL_VALUE, NULL, 0},
-		{NULL, "count_before", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "count_after", SCRY_CELL_COUNT, NULL, 0},
-		{"what", "what", SCRY_CELL_TEXT, NULL, 0},
+		{unit, NULL, SCRY_CELL_TEXT, get_rate, 0},
+		{"then", NULL, SCRY_CELL_TEXT, get_then, 0},
+		{"change", NULL, SCRY_CELL_TEXT, get_change, 0},
+		{NULL, "before", SCRY_CELL_VALUE, get_before, 0},
+		{NULL, "after", SCRY_CELL_VALUE, get_after, 0},
+		{NULL, "count_before", SCRY_CELL_COUNT, SCRY_AT(struct pair, n[0])},
+		{NULL, "count_after", SCRY_CELL_COUNT, SCRY_AT(struct pair, n[1])},
+		{"what", "what", SCRY_CELL_TEXT, get_what, 0},
 	};
-	uint64_t top = scry_view_top(d->opts, d->doc);
 
-	scry_doc_table(d->doc, columns, sizeof(columns) / sizeof(columns[0]));
-	for (size_t i = 0; i < changed && (!top || i < top); i++) {
-		const struct pair *p = &d->pairs[i];
-		const double by = change(d, p);
-		const struct scry_doc_value before = value_of(rate(d, p, 0)),
-					    after = value_of(rate(d, p, 1));
-		struct scry_buf text[3] = {0};
-		size_t length;
-		const char *what = scry_intern_get(&d->texts, p->text, &length);
-
-		put_rate(d, rate(d, p, 0), &text[0]);
-		put_rate(d, rate(d, p, 1), &text[1]);
-		scry_buf_printf(&text[2], by < 0 ? "-" : "+");
-		put_rate(d, fabs(by), &text[2]);
-		const struct scry_cell cells[] = {
-			scry_cell_text(text[0].data, text[0].len),
-			scry_cell_text(text[1].data, text[1].len),
-			scry_cell_text(text[2].data, text[2].len),
-			{.values = &before, .number = 1},
-			{.values = &after, .number = 1},
-			scry_cell_number(p->n[0]),
-			scry_cell_number(p->n[1]),
-			scry_cell_text(what, length),
-		};
-
-		d->doc->ops->row(d->doc, cells);
-		for (int k = 0; k < 3; k++)
-			scry_buf_done(&text[k]);
-	}
-	scry_left_out_push(
-		&(struct scry_left_out){.by_top = top && changed > top ? changed - top : 0},
-		d->doc);
+	scry_table_push(&(struct scry_table){SCRY_COLUMNS(columns), SCRY_ROWS(d->pairs, changed),
+					     .view = d, .top = scry_view_top(d->opts, d->doc)},
+			d->doc);
 }
 
 static int push(struct diff *d)

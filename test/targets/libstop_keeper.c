@@ -2,8 +2,6 @@
  * Preloaded to a program that scry starts: stops scry's keeper just before main, when scry has let
  * the program run. The keeper is the other child of the parent, and is written to $KEEPER_FILE.
  */
-#define _GNU_SOURCE
-
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +11,8 @@
 typedef int entry(int, char **, char **);
 typedef void hook(void);
 typedef int start(entry *, int, char **, hook *, hook *, hook *, void *);
+
+start __libc_start_main;
 
 static void stop_keeper(const char *told)
 {

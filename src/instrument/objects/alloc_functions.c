@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bisect.h"
 #include "base/err.h"
 #include "instrument/objects/alloc_counts.h"
 
@@ -16,16 +17,8 @@
 
 static ssize_t index_of(const struct scry_alloc_counts *c, uint64_t address)
 {
-	size_t low = 0, high = c->hooks.count;
+	const size_t low = scry_bisect(c->hooks.count, i, c->hooks.rows[i].address < address);
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (c->hooks.rows[middle].address < address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	return low < c->hooks.count && c->hooks.rows[low].address == address ? (ssize_t)low : -1;
 }
 
