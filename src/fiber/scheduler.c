@@ -128,6 +128,7 @@ static void after_fork_in_child(void)
 	now->mails = NULL;
 	now->woken = NULL;
 	now->is_asleep = 0;
+	now->senders = 0;
 	now->live = now->held = self != was->main;
 	if (self != was->main)
 		now->main = NULL;
@@ -234,6 +235,9 @@ int scry_fiber_close(void)
 
 	if (sched == NULL || self != sched->main)
 		return -EPERM;
+	/* who is in such a call still reads the scheduler, though its mail is here already */
+	while (atomic_load(&sched->senders) > 0)
+		sched_yield();
 	scry_fiber_mail_take(sched); /* what others have spawned here is not lost */
 	if (sched->held > 0 || atomic_load(&sched->mails) != NULL)
 		return -EBUSY;
@@ -258,12 +262,14 @@ int scry_fiber_spawn_on(struct scry_fiber_sched *sched, scry_fiber_fn *entry, vo
 
 	if (mail == NULL)
 		return -ENOMEM;
+	atomic_fetch_add(&sched->senders, 1);
 	mail->entry = entry;
 	mail->arg = arg;
 	mail->next = atomic_load(&sched->mails);
 	while (!atomic_compare_exchange_weak(&sched->mails, &mail->next, mail))
 		;
 	scry_fiber_mail_ring(sched);
+	atomic_fetch_sub(&sched->senders, 1); /* from here on it may be closed */
 	return 0;
 }
 
@@ -287,13 +293,15 @@ int scry_fiber_wake(struct scry_fiber *fiber)
 		wake_here(fiber);
 		return 0;
 	}
-	if (atomic_exchange(&fiber->is_mailed, 1))
-		return 0;
-	head = atomic_load(&sched->woken);
-	do
-		fiber->mail_next = head;
-	while (!atomic_compare_exchange_weak(&sched->woken, &head, fiber));
-	scry_fiber_mail_ring(sched);
+	atomic_fetch_add(&sched->senders, 1);
+	if (!atomic_exchange(&fiber->is_mailed, 1)) {
+		head = atomic_load(&sched->woken);
+		do
+			fiber->mail_next = head;
+		while (!atomic_compare_exchange_weak(&sched->woken, &head, fiber));
+		scry_fiber_mail_ring(sched);
+	}
+	atomic_fetch_sub(&sched->senders, 1);
 	return 0;
 }
 

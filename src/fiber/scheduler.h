@@ -1,6 +1,6 @@
 /*
  * Within the library: the scheduler of a thread. All of it is the thread's own but what other
- * threads post: mails, woken and is_asleep.
+ * threads post: mails, woken, is_asleep and senders.
  */
 #ifndef SCRY_FIBER_SCHEDULER_H
 #define SCRY_FIBER_SCHEDULER_H
@@ -71,6 +71,7 @@ struct scry_fiber_sched {
 	uint32_t waiting; /* fibers that wait for descriptors */
 	int epoll, event;
 	_Atomic int is_asleep;
+	_Atomic int senders; /* threads in spawn_on and wake: close waits for them */
 	_Atomic(struct scry_mail *) mails;
 	_Atomic(struct scry_fiber *) woken;
 	int64_t tick_ns; /* when pools were last asked for idle stacks */

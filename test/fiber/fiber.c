@@ -652,6 +652,52 @@ static void what_others_spawn_is_not_lost_at_close(void **state)
 	assert_string_equal(order, "d");
 }
 
+static atomic_int is_waking;
+
+static void *wakes_each(void *rounds)
+{
+	for (int i = 0; i < *(int *)rounds; i++) {
+		struct scry_fiber *fiber;
+
+		while ((fiber = atomic_exchange(&ending, NULL)) == NULL)
+			sched_yield();
+		atomic_store(&is_waking, 1);
+		scry_fiber_wake(fiber);
+	}
+	return NULL;
+}
+
+static void *is_woken_and_ends(void *arg)
+{
+	atomic_store(&is_waking, 0);
+	atomic_store(&ending, scry_fiber_self());
+	while (!atomic_load(
+		&is_waking)) /* then the scheduler is not asleep, and no ring ends its sleep */
+		;
+	scry_fiber_park();
+	return arg;
+}
+
+/* The fiber that it wakes ends, and the scheduler closes, before its call comes back. With a
+ * sanitizer this shows what is used after it is free. */
+static void close_waits_for_who_wakes(void **state)
+{
+	int rounds = 500;
+	struct scry_fiber *fiber;
+	pthread_t thread;
+
+	assert_int_equal(scry_fiber_close(), 0);
+	assert_int_equal(pthread_create(&thread, NULL, wakes_each, &rounds), 0);
+	for (int i = 0; i < rounds; i++) {
+		assert_int_equal(scry_fiber_open(NULL, &here), 0);
+		assert_int_equal(scry_fiber_spawn(NULL, is_woken_and_ends, NULL, &fiber), 0);
+		assert_int_equal(scry_fiber_join(fiber, NULL), 0);
+		assert_int_equal(scry_fiber_close(), 0);
+	}
+	pthread_join(thread, NULL);
+	assert_int_equal(scry_fiber_open(NULL, &here), 0);
+}
+
 static void *yields(void *arg)
 {
 	scry_fiber_yield();
@@ -743,6 +789,7 @@ int main(void)
 		TEST(a_child_has_the_forking_fiber_only),
 		TEST(a_wake_is_not_the_childs),
 		TEST(what_others_spawn_is_not_lost_at_close),
+		TEST(close_waits_for_who_wakes),
 		TEST(many_live_and_end),
 		TEST(measured_stacks_are_advised),
 	};
