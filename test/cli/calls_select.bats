@@ -154,3 +154,17 @@ sums() {
 	"$SCRY" report "$T/y.scry" >"$T/out"
 	in_file "own_error::~own_error()" "$T/out"
 }
+
+@test "a function with several names is shown by its public one, with the prototype of that" {
+	printf '#include <unistd.h>\nint main(void) { close(99); getpid(); return write(99, "x", 1) > 0; }\n' >"$T/names.c"
+	cc -O0 -o "$T/names" "$T/names.c"
+	for filter in '*close@libc.so*' '/^(__)?(close|write|getpid)$/@/libc.so/'; do
+		"$SCRY" calls -q -x "$filter" --objects=never -- "$T/names" >"$T/lines" 3>&-
+		grep -qxF 'close(99) = -1' "$T/lines"
+		no grep -qE '^__(close|write|getpid)\(' "$T/lines"
+	done
+	grep -qE '^write\(99, ' "$T/lines"
+	grep -qE '^getpid\(' "$T/lines"
+	"$SCRY" calls -q -x __close --objects=never -- "$T/names" >"$T/lines" 3>&- # asked for
+	grep -qE '^__close\(99' "$T/lines"
+}
