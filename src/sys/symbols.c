@@ -117,6 +117,14 @@ static bool is_named(const struct request *q, const struct scry_object *o, const
 	return scry_demangle_any(name, is_called, q);
 }
 
+/* Is `other` the name that people know the function by, rather than `name`? close, not __close. */
+static bool is_more_public(const struct scry_function *other, const struct scry_function *name)
+{
+	if (other->is_exported != name->is_exported)
+		return other->is_exported;
+	return strspn(other->name, "_") < strspn(name->name, "_");
+}
+
 static int add(struct scry_functions *f, const struct scry_function *function)
 {
 	uint64_t index;
@@ -125,7 +133,14 @@ static int add(struct scry_functions *f, const struct scry_function *function)
 	if (!f->by_address.limit)
 		scry_map_init(&f->by_address, SCRY_FUNCTIONS_MAX);
 	if (scry_map_get(&f->by_address, function->address, &index)) {
-		f->rows[index].aliases += strcmp(f->rows[index].name, function->name) != 0;
+		struct scry_function *row = &f->rows[index];
+
+		row->aliases += strcmp(row->name, function->name) != 0;
+		if (is_more_public(function, row)) {
+			row->name = function->name;
+			row->version = function->version;
+			row->is_exported = function->is_exported;
+		}
 		return 0;
 	}
 	if (f->count == SCRY_FUNCTIONS_MAX)
@@ -179,6 +194,7 @@ static struct scry_function exported(const struct scry_linkmap *lm, size_t objec
 	return (struct scry_function){.address = lm->objects[object].bias + dyn->value,
 				      .size = dyn->size,
 				      .object = (uint32_t)object,
+				      .is_exported = true,
 				      .name = dyn->name,
 				      .version = dyn->version};
 }

@@ -30,6 +30,7 @@ struct scry_function {
 	uint32_t aliases; /* further names at this address that were asked for too */
 	bool is_ifunc; /* STT_GNU_IFUNC: `address` is run once by the loader and must not be hooked;
 			  what it chose is known from bound slots only (sys/slots) */
+	bool is_exported;
 	const char *name;    /* "" for a bare address; owned by the link map's files */
 	const char *version; /* "" without */
 };
@@ -42,7 +43,8 @@ struct scry_functions { /* zeroed: empty */
 };
 
 /*
- * Adds the functions that `request` names to `ret`, each address once. 0; -ENOENT: there is none;
+ * Adds the functions that `request` names to `ret`, each address once, by its public name: an
+ * exported one, of these the one with the fewest underscores in front. 0; -ENOENT: there is none;
  * -EINVAL: no request; -ENOSPC, -ENOMEM; all with a sentence, and what was added stays.
  */
 int scry_symbols_find(struct scry_linkmap *lm, const char *request, struct scry_functions *ret);

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "view/calls_line.h"
+#include "view/calls_where.h"
 #include "view/functions.h"
 #include "view/gem.h"
 #include "view/grep.h"
@@ -49,6 +50,9 @@ struct sums {
 	uint32_t place_count, place_room;
 	size_t count, room;
 	uint64_t total_ns, calls, alone;
+	struct scry_call_where *where; /* NULL: all calls */
+	struct scry_map open;	       /* with it: key of a call -> its event, a copy */
+	uint64_t unsure, left_out;     /* calls that cannot be judged; that find no room */
 };
 
 static uint32_t step_of(uint64_t ns)
@@ -175,6 +179,77 @@ static int add(struct sums *s, const struct scry_event *event)
 	row->max_ns = ret->duration_ns > row->max_ns ? ret->duration_ns : row->max_ns;
 	row->histogram[step_of(ret->duration_ns)]++;
 	return 0;
+}
+
+/* A call with its return (NULL: it has none), where it is one of those that are wanted. */
+static int add_judged(struct sums *s, const struct scry_event *call, const struct scry_event *ret)
+{
+	const struct scry_ev_call *ev = (const void *)(call + 1);
+	const struct scry_call_function *f =
+		scry_call_functions_find(&s->functions, ev->pid, ev->function);
+	const struct scry_call_image image = {.call = call, .ret = ret};
+	enum scry_call_where_answer answer = SCRY_WHERE_NO;
+	int r;
+
+	if (f && (!s->opts->pid || s->opts->pid == ev->pid))
+		answer = scry_call_where_takes(s->where, &image, f);
+	s->unsure += answer == SCRY_WHERE_UNKNOWN;
+	if (answer != SCRY_WHERE_YES) {
+		scry_map_remove(&s->called, scry_call_key(ev->pid, ev->call), NULL);
+		return 0;
+	}
+	r = add(s, call);
+	return r < 0 || !ret ? r : add(s, ret);
+}
+
+/* With --where a call waits for its return. */
+static int judge_later(struct sums *s, const struct scry_event *event)
+{
+	const struct scry_ev_return *ret = (const void *)(event + 1); /* begins as CALL does */
+	const uint64_t key = scry_call_key(ret->pid, ret->call);
+	struct scry_event *call;
+	uint64_t at = 0;
+	int r;
+
+	if (event->type == SCRY_EVENT_CALL) {
+		call = s->open.count < OPEN_MAX ? malloc(event->size) : NULL;
+		if (call)
+			memcpy(call, event, event->size);
+		if (!call || scry_map_get(&s->open, key, &at) ||
+		    scry_map_put(&s->open, key, (uintptr_t)call) < 0) {
+			free(call);
+			s->left_out++;
+		}
+		return 0;
+	}
+	if (!scry_map_remove(&s->open, key, &at))
+		return 0;
+	call = (struct scry_event *)(uintptr_t)at;
+	r = add_judged(s, call, event);
+	free(call);
+	return r;
+}
+
+/* Those that had not returned at the end. */
+static int add_open(struct sums *s)
+{
+	struct scry_map_slot slot;
+	size_t cursor = 0;
+	int r = 0;
+
+	while (r == 0 && scry_map_next(&s->open, &cursor, &slot))
+		r = add_judged(s, (const struct scry_event *)(uintptr_t)slot.value, NULL);
+	return r;
+}
+
+static void free_open(struct sums *s)
+{
+	struct scry_map_slot slot;
+	size_t cursor = 0;
+
+	while (scry_map_next(&s->open, &cursor, &slot))
+		free((struct scry_event *)(uintptr_t)slot.value);
+	scry_map_done(&s->open);
 }
 
 /* What `part` of a thousand calls do not exceed, within a thirtieth; the longest one's is known. */
@@ -329,6 +404,10 @@ static void push(struct sums *s, struct scry_doc *doc)
 	scry_table_push(&table, doc);
 	if (!s->count)
 		scry_doc_remark(doc, "no call was seen");
+	if (s->left_out)
+		scry_doc_remark(doc, "%llu %s left out: --where found no room for them",
+				(unsigned long long)s->left_out,
+				s->left_out == 1 ? "call is" : "calls are");
 	if (s->alone)
 		scry_doc_remark(doc,
 				"%llu %s of functions whose return is not followed: no time is "
@@ -352,7 +431,7 @@ static int read_all(struct sums *s, struct scry_data_quality *quality)
 		if (event->type == SCRY_EVENT_CALLED)
 			r = on_called(s, (const void *)(event + 1));
 		if (event->type == SCRY_EVENT_CALL || event->type == SCRY_EVENT_RETURN)
-			r = add(s, event);
+			r = s->where ? judge_later(s, event) : add(s, event);
 	}
 	return got < 0 ? got : r;
 }
@@ -364,8 +443,13 @@ int scry_view_calls_sums(struct scry_reader *reader, const struct scry_view_opts
 	struct scry_data_quality quality;
 	int r = scry_grep_init(&s.grep, opts->grep);
 
-	if (r < 0)
+	if (r == 0)
+		r = scry_call_where_parse(opts->calls.where, &s.where);
+	if (r < 0) {
+		scry_grep_done(&s.grep);
 		return r;
+	}
+	scry_map_init(&s.open, OPEN_MAX);
 	scry_map_init(&s.by_name, FUNCTIONS_MAX);
 	scry_map_init(&s.by_row, FUNCTIONS_MAX);
 	scry_map_init(&s.by_line, PLACES_MAX);
@@ -373,10 +457,13 @@ int scry_view_calls_sums(struct scry_reader *reader, const struct scry_view_opts
 	scry_call_functions_init(&s.functions);
 	scry_data_quality_init(&quality, reader);
 	r = read_all(&s, &quality);
+	if (r == 0)
+		r = add_open(&s);
 	if (r == 0) {
 		scry_data_quality_close(&quality);
 		quality.noun = "calls";
 		quality.shown = s.calls;
+		quality.unsure = s.unsure;
 		if (s.count)
 			qsort(s.rows, s.count, sizeof(struct sum *), by_total);
 		scry_data_quality_push(&quality, doc);
@@ -385,6 +472,8 @@ int scry_view_calls_sums(struct scry_reader *reader, const struct scry_view_opts
 	for (size_t i = 0; i < s.count; i++)
 		free(s.rows[i]);
 	free(s.rows);
+	free_open(&s);
+	scry_call_where_free(s.where);
 	scry_map_done(&s.by_name);
 	scry_map_done(&s.by_row);
 	scry_map_done(&s.by_line);

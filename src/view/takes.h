@@ -21,6 +21,7 @@ enum {
 	SCRY_VIEW_TAKES_PID = 1 << 9,
 	SCRY_VIEW_TAKES_STYLE = 1 << 10, /* of lines of calls */
 	SCRY_VIEW_TAKES_TIMES = 1 << 11, /* --wall, --cpu, --gvl */
+	SCRY_VIEW_TAKES_WHERE = 1 << 12,
 };
 
 /* Options that this view would pass by in silence: -EINVAL with a sentence that names them and what

@@ -26,7 +26,8 @@
 #define MALLOC                                                                                    \
 	(SCRY_VIEW_TAKES_BY | SCRY_VIEW_TAKES_SORT | SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_GREP | \
 	 SCRY_VIEW_TAKES_STACKS | SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_AT)
-#define CALLS (SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_STYLE)
+#define CALLS \
+	(SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_STYLE | SCRY_VIEW_TAKES_WHERE)
 #define STACKS                                                                 \
 	(SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_STACKS | \
 	 SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_TIMES | SCRY_VIEW_TAKES_BY | SCRY_VIEW_TAKES_SORT)
@@ -48,7 +49,7 @@ const struct scry_view scry_views[] = {
 	{"calls", "calls", "each call of a traced function, one a line", 3, true, scry_view_calls,
 	 CALLS, NULL},
 	{"calls-sums", "calls", "calls and times of each traced function", 1, false,
-	 scry_view_calls_sums, FUNCTIONS, SCRY_SORT_CALLS},
+	 scry_view_calls_sums, FUNCTIONS | SCRY_VIEW_TAKES_WHERE, SCRY_SORT_CALLS},
 	{"calls-hist", "calls", "how many calls of each traced function took how long", 1, false,
 	 scry_view_calls_hist, SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID, NULL},
 	{"calls-tree", "calls", "which traced functions called which", 1, false,
@@ -125,9 +126,10 @@ static unsigned int given(const struct scry_view_opts *o)
 	bits |= o->at ? SCRY_VIEW_TAKES_AT : 0;
 	bits |= o->pid ? SCRY_VIEW_TAKES_PID : 0;
 	bits |= c->clock || c->relative || c->durations || c->indent || c->slow_ns || c->objects ||
-				c->pointer || c->elements || c->where
+				c->pointer || c->elements
 			? SCRY_VIEW_TAKES_STYLE
 			: 0;
+	bits |= c->where ? SCRY_VIEW_TAKES_WHERE : 0;
 	bits |= o->times.wall || o->times.cpu || o->times.gvl ? SCRY_VIEW_TAKES_TIMES : 0;
 	return bits;
 }
@@ -145,8 +147,9 @@ static void list_names(unsigned int bits, struct scry_buf *names)
 					  "--stacks",
 					  "--at",
 					  "--pid",
-					  "-t, -r, -T, -n, -i, -A, --objects, --slow, --where",
-					  "--wall, --cpu, --gvl"};
+					  "-t, -r, -T, -n, -i, -A, --objects, --slow",
+					  "--wall, --cpu, --gvl",
+					  "--where"};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		if (bits >> i & 1)
@@ -175,6 +178,7 @@ void scry_view_strip(const struct scry_view *view, struct scry_view_opts *opts,
 {
 	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
 	unsigned int bits = given(opts) & ~view->takes;
+	const char *where = bits & SCRY_VIEW_TAKES_WHERE ? NULL : opts->calls.where;
 
 	if (opts->sort_key && !scry_view_has_sort(view, opts->sort_key))
 		bits |= SCRY_VIEW_TAKES_SORT;
@@ -191,6 +195,7 @@ void scry_view_strip(const struct scry_view *view, struct scry_view_opts *opts,
 	opts->at = bits & SCRY_VIEW_TAKES_AT ? NULL : opts->at;
 	opts->pid = bits & SCRY_VIEW_TAKES_PID ? 0 : opts->pid;
 	opts->calls = bits & SCRY_VIEW_TAKES_STYLE ? plain.calls : opts->calls;
+	opts->calls.where = where;
 	opts->times = bits & SCRY_VIEW_TAKES_TIMES ? plain.times : opts->times;
 }
 

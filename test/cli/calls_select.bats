@@ -154,3 +154,32 @@ sums() {
 	"$SCRY" report "$T/y.scry" >"$T/out"
 	in_file "own_error::~own_error()" "$T/out"
 }
+
+@test "a function with several names is shown by its public one, with the prototype of that" {
+	printf '#include <unistd.h>\nint main(void) { close(99); getpid(); return write(99, "x", 1) > 0; }\n' >"$T/names.c"
+	cc -O0 -o "$T/names" "$T/names.c"
+	for filter in '*close@libc.so*' '/^(__)?(close|write|getpid)$/@/libc.so/'; do
+		"$SCRY" calls -q -x "$filter" --objects=never -- "$T/names" >"$T/lines" 3>&-
+		grep -qxF 'close(99) = -1' "$T/lines"
+		no grep -qE '^__(close|write|getpid)\(' "$T/lines"
+	done
+	grep -qE '^write\(99, ' "$T/lines"
+	grep -qE '^getpid\(' "$T/lines"
+	"$SCRY" calls -q -x __close --objects=never -- "$T/names" >"$T/lines" 3>&- # asked for
+	grep -qE '^__close\(99' "$T/lines"
+}
+
+@test "-c --where: a table of those calls alone, live and of a recording; what cannot be judged is said" {
+	scry_ends 0 calls -q -x 'traced_*' -o "$T/x.scry" -- "$TARGETS/target_traced" 1 10 1
+	for expr in 'arg2 < 3' 'arg2 >= 3 && arg2 < 8' 'arg2 == 77'; do
+		"$SCRY" report --json --where "$expr" "$T/x.scry" | grep '"function"' >"$T/lines" || true
+		"$SCRY" report --view calls-sums --json --where "$expr" "$T/x.scry" >"$T/o.json"
+		want=$("$RUBY" -rjson -e 'puts STDIN.map { |l| JSON.parse(l) }.group_by { |c| c["function"] }.map { |f, c| [f, c.size, c.sum { |x| x["duration_ns"] }] }.sort.inspect' <"$T/lines")
+		json_is "$T/o.json" "rows.map { |r| r.values_at('function', 'calls', 'total_ns') }.sort == $want"
+	done
+	"$SCRY" report --json --where 'arg2 < 3' "$T/x.scry" | grep -c '"function"' | grep -qvx 0
+	"$SCRY" calls -q -c --where 'arg2 < 3' -x traced_sum -- "$TARGETS/target_traced" 1 10 1 >"$T/sums" 3>&-
+	grep -qE ' 3 .*traced_sum$' "$T/sums"
+	"$SCRY" report --view calls-sums --where 'arg2 ~ "x"' "$T/x.scry" 2>&1 | grep -qE '[0-9]+ calls were not shown: what --where compares'
+	scry_ends 2 calls -c --slow 1s -x traced_sum -- true
+}

@@ -583,7 +583,7 @@ entered_or_refused() {
 	"$SCRY" malloc record -o "$T/x.scry" -- /bin/true
 	for word in "--slow 1ms" -t -r "--indent 3" -T; do
 		scry_ends 1 report "$T/x.scry" $word
-		says "the malloc view has no -t, -r, -T, -n, -i, -A, --objects, --slow, --where; fix: without, or one of "
+		says "the malloc view has no -t, -r, -T, -n, -i, -A, --objects, --slow; fix: without, or one of "
 	done
 	scry_ends 1 report "$T/x.scry" --cpu
 	says "the malloc view has no --wall, --cpu, --gvl; fix"
