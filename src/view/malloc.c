@@ -8,13 +8,14 @@
 #include "base/err.h"
 #include "base/opt.h"
 #include "base/text.h"
-#include "rec/malloc_text.h"
 #include "view/functions.h"
 #include "view/grep.h"
 #include "view/data_quality.h"
 #include "view/malloc_growth.h"
+#include "view/malloc_lives.h"
 #include "view/malloc_places.h"
 #include "view/malloc_sizes.h"
+#include "view/malloc_tree.h"
 #include "view/malloc_verdict.h"
 #include "view/table.h"
 #include "view/verdict.h"
@@ -27,6 +28,12 @@ enum moment {
 	MOMENT_PEAK,
 	MOMENT_END,
 	MOMENT_TIME,
+};
+
+static const char *const at_titles[] = {
+	[MOMENT_PEAK] = "bytes at peak",
+	[MOMENT_END] = "bytes at end",
+	[MOMENT_TIME] = "bytes then",
 };
 
 #define LOST 1000      /* one of so many calls: more missing ones, and no verdict can be told */
@@ -75,10 +82,17 @@ int scry_view_malloc_check(const struct scry_view_opts *opts)
 	return read_moment(opts->at, &moment, &ns);
 }
 
-static struct scry_malloc_held held_at(const struct malloc_view *v,
-				       const struct scry_malloc_caller_sum *c)
+/* What lives `at` a moment is what --at asks for, from here on. */
+static void settle_moment(struct malloc_view *v)
 {
-	return v->moment == MOMENT_PEAK ? c->peak : v->moment == MOMENT_END ? c->live : c->at;
+	struct scry_malloc_process *p = v->process;
+
+	if (v->moment == MOMENT_TIME)
+		return;
+	p->at = v->moment == MOMENT_PEAK ? p->peak : p->live;
+	for (uint32_t i = 0; i < p->caller_count; i++)
+		p->callers[i].at =
+			v->moment == MOMENT_PEAK ? p->callers[i].peak : p->callers[i].live;
 }
 
 static bool is_empty(const struct scry_malloc_process *p)
@@ -118,11 +132,11 @@ static uint64_t row_key(const struct malloc_view *v, const struct scry_malloc_ca
 	case SCRY_VIEW_SORT_BYTES:
 		return c->bytes;
 	case SCRY_VIEW_SORT_LIVE:
-		return held_at(v, c).blocks;
+		return c->at.blocks;
 	case SCRY_VIEW_SORT_TEMPORARY:
 		return c->temporary;
 	default:
-		return held_at(v, c).bytes;
+		return c->at.bytes;
 	}
 }
 
@@ -173,7 +187,6 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 {
 	const struct scry_malloc_process *p = v->process;
 	const struct scry_malloc_caller_sum *c = row->caller;
-	struct scry_malloc_held held = held_at(v, c);
 	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH];
 	struct scry_doc_value sizes[SCRY_MALLOC_SIZE_VALUES];
 	uint32_t depth =
@@ -187,11 +200,9 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 	const bool grows = scry_malloc_caller_growth(p, c, &growth),
 		   has_half = scry_malloc_caller_half(p, c, &half);
 	struct scry_cell cells[] = {
-		scry_cell_number(held.bytes),
-		scry_cell_number(held.blocks),
-		scry_cell_number(percent(held.bytes, v->moment == MOMENT_PEAK  ? p->peak.bytes
-						     : v->moment == MOMENT_END ? p->live.bytes
-									       : p->at.bytes)),
+		scry_cell_number(c->at.bytes),
+		scry_cell_number(c->at.blocks),
+		scry_cell_number(percent(c->at.bytes, p->at.bytes)),
 		scry_cell_number(c->allocated),
 		scry_cell_number(c->bytes),
 		scry_cell_known(percent(c->short_lived, c->allocated), c->allocated != 0),
@@ -232,14 +243,9 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 
 static int push_callers(struct malloc_view *v)
 {
-	static const char *const titles[][2] = {
-		[MOMENT_PEAK] = {"bytes at peak", "blocks"},
-		[MOMENT_END] = {"bytes at end", "blocks"},
-		[MOMENT_TIME] = {"bytes then", "blocks"},
-	};
 	struct scry_column columns[] = {
-		{titles[v->moment][0], "at_bytes", SCRY_CELL_COUNT, NULL, 0},
-		{titles[v->moment][1], "at_blocks", SCRY_CELL_COUNT, NULL, 0},
+		{at_titles[v->moment], "at_bytes", SCRY_CELL_COUNT, NULL, 0},
+		{"blocks", "at_blocks", SCRY_CELL_COUNT, NULL, 0},
 		{"%", NULL, SCRY_CELL_COUNT, NULL, 0},
 		{"allocated", "allocated", SCRY_CELL_COUNT, NULL, 0},
 		{"bytes", "bytes", SCRY_CELL_COUNT, NULL, 0},
@@ -312,68 +318,6 @@ static int push_callers(struct malloc_view *v)
 	scry_grep_done(&grep);
 	free(rows);
 	return 0;
-}
-
-static void push_functions(struct malloc_view *v)
-{
-	static const struct scry_column columns[] = {
-		{"calls", "calls", SCRY_CELL_COUNT, NULL, 0},
-		{"function", "function", SCRY_CELL_TEXT, NULL, 0},
-	};
-
-	v->doc->section = "functions";
-	v->doc->title = "calls of each function";
-	scry_doc_table(v->doc, columns, 2);
-	for (uint32_t i = SCRY_MALLOC_MALLOC; i <= SCRY_MALLOC_USABLE_SIZE; i++) {
-		const char *name = scry_malloc_function_name(i);
-		const struct scry_cell cells[] = {
-			scry_cell_number(v->process->functions[i]),
-			scry_cell_text(name, strlen(name)),
-		};
-
-		if (v->process->functions[i])
-			v->doc->ops->row(v->doc, cells);
-	}
-}
-
-static void push_lives(struct malloc_view *v)
-{
-	static const struct scry_column calls[] = {
-		{"calls up to", "up_to_calls", SCRY_CELL_COUNT, NULL, 0},
-		{"blocks", "blocks", SCRY_CELL_COUNT, NULL, 0},
-	};
-	static const struct scry_column times[] = {
-		{"s up to", "up_to_ns", SCRY_CELL_TIME, NULL, 0},
-		{"blocks", "blocks", SCRY_CELL_COUNT, NULL, 0},
-	};
-	const struct scry_malloc_process *p = v->process;
-	uint64_t bound = 1;
-
-	v->doc->section = "lives_calls";
-	v->doc->title = "lives of the blocks that ended, in calls of the process";
-	scry_doc_table(v->doc, calls, 2);
-	for (int i = 0; i < SCRY_MALLOC_LIFE_ROWS; i++, bound *= 4) {
-		const struct scry_cell cells[] = {
-			scry_cell_known(bound, i < SCRY_MALLOC_LIFE_ROWS - 1),
-			scry_cell_number(p->lives[i]),
-		};
-
-		if (p->lives[i])
-			v->doc->ops->row(v->doc, cells);
-	}
-	v->doc->section = "lives_time";
-	v->doc->title = "the same in time; clocks are read each 64 calls or 100 us";
-	scry_doc_table(v->doc, times, 2);
-	bound = 1000;
-	for (int i = 0; i < SCRY_MALLOC_TIME_ROWS; i++, bound *= 10) {
-		const struct scry_cell cells[] = {
-			scry_cell_known(bound, i < SCRY_MALLOC_TIME_ROWS - 1),
-			scry_cell_number(p->times[i]),
-		};
-
-		if (p->times[i])
-			v->doc->ops->row(v->doc, cells);
-	}
 }
 
 static void push_curve(struct malloc_view *v)
@@ -713,6 +657,8 @@ static enum scry_malloc_verdict judge(struct malloc_view *v)
 
 static int push(struct malloc_view *v)
 {
+	const struct scry_malloc_tree tree = {
+		.places = &v->places, .opts = v->opts, .at_title = at_titles[v->moment]};
 	int err;
 
 	for (uint32_t i = 0; i < v->sum.count; i++) {
@@ -742,6 +688,7 @@ static int push(struct malloc_view *v)
 	err = scry_malloc_places_merge(&v->places);
 	if (err)
 		return err;
+	settle_moment(v);
 	v->verdict = judge(v);
 	scry_verdict_note(v->doc, &v->buf);
 	note_callers(v);
@@ -751,14 +698,17 @@ static int push(struct malloc_view *v)
 	note_slowdown(v);
 	scry_data_quality_notes(&v->quality, v->doc);
 	push_totals(v);
-	err = push_callers(v);
+	if (!v->opts->stacks || v->doc->is_data)
+		err = push_callers(v);
+	if (v->opts->stacks && !v->doc->is_folded && !err)
+		err = scry_malloc_tree_push(&tree, v->doc);
 	if (err || v->doc->is_folded)
 		return err;
-	push_functions(v);
+	scry_malloc_functions_push(v->process, v->doc);
 	push_curve(v);
 	scry_malloc_sizes_push(&v->places, v->doc);
 	if (v->process->lived || v->doc->is_data)
-		push_lives(v);
+		scry_malloc_lives_push(v->process, v->doc);
 	if (v->sum.count > 1)
 		push_processes(v);
 	return 0;
