@@ -12,6 +12,7 @@
 #include "view/grep.h"
 #include "view/data_quality.h"
 #include "view/malloc_growth.h"
+#include "view/malloc_lines.h"
 #include "view/malloc_lives.h"
 #include "view/malloc_places.h"
 #include "view/malloc_sizes.h"
@@ -50,6 +51,7 @@ struct malloc_view {
 	struct scry_malloc_sum sum;
 	struct scry_malloc_process *process;
 	struct scry_malloc_places places;
+	struct scry_malloc_lines lines;
 	enum moment moment;
 	uint64_t time_ns; /* since the beginning; MOMENT_TIME */
 	uint64_t end_ns;  /* of the recording */
@@ -196,9 +198,16 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 	struct scry_doc_frame *caller = &frames[0];
 	struct scry_malloc_growth growth = {0};
 	uint64_t half = 0;
+	const uint32_t line = scry_malloc_lines_find(&v->lines, &c->name);
+	const char *file = line ? scry_buf_str(&v->lines.file) : NULL;
 	enum { GROWTH = 7, FRAMES = 24 };
 	const bool grows = scry_malloc_caller_growth(p, c, &growth),
 		   has_half = scry_malloc_caller_half(p, c, &half);
+	if (line && !v->doc->is_data) {
+		const char *slash = strrchr(file, '/');
+
+		scry_buf_printf(&v->buf, " %s:%u", slash ? slash + 1 : file, line);
+	}
 	struct scry_cell cells[] = {
 		scry_cell_number(c->at.bytes),
 		scry_cell_number(c->at.blocks),
@@ -226,6 +235,8 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 		scry_functions_string(v->reader, c->name.method_str),
 		{.is_unknown = !depth, .number = depth, .frames = frames},
 		{.number = scry_malloc_sizes_values(c, sizes), .values = sizes},
+		scry_cell_string(file),
+		scry_cell_known(line, line != 0),
 		scry_cell_text(v->buf.data, v->buf.len),
 	};
 
@@ -270,6 +281,8 @@ static int push_callers(struct malloc_view *v)
 		{NULL, "method", SCRY_CELL_TEXT, NULL, 0},
 		{NULL, "frames", SCRY_CELL_FRAMES, NULL, 0},
 		{NULL, "sizes", SCRY_CELL_VALUES, NULL, 0},
+		{NULL, "source_file", SCRY_CELL_TEXT, NULL, 0},
+		{NULL, "source_line", SCRY_CELL_NUMBER, NULL, 0},
 		{scry_malloc_places_noun(&v->places, 1), NULL, SCRY_CELL_TEXT, NULL,
 		 SCRY_COLUMN_ELASTIC},
 	};
@@ -731,9 +744,12 @@ int scry_view_malloc(struct scry_reader *reader, const struct scry_view_opts *op
 	v.sum.has_at = v.moment == MOMENT_TIME;
 	v.sum.at_ns = v.time_ns;
 	scry_data_quality_init(&v.quality, reader);
+	scry_malloc_lines_init(&v.lines, reader, opts->lines);
 	while (!err && (got = scry_reader_next(reader, &event)) > 0) {
 		v.end_ns = event->time_ns > v.end_ns ? event->time_ns : v.end_ns;
 		scry_data_quality_event(&v.quality, event);
+		if (event->type == SCRY_EVENT_OBJECT_FILE)
+			scry_malloc_lines_event(&v.lines, (const void *)(event + 1));
 		err = scry_malloc_sum_event(&v.sum, event);
 	}
 	err = err ? err : got;
@@ -744,6 +760,7 @@ int scry_view_malloc(struct scry_reader *reader, const struct scry_view_opts *op
 		doc->section = doc->title = NULL;
 	}
 	scry_malloc_sum_done(&v.sum);
+	scry_malloc_lines_done(&v.lines);
 	scry_buf_done(&v.buf);
 	return err;
 }
