@@ -17,6 +17,7 @@
 #include "cmd/malloc.h"
 #include "cmd/malloc_compare.h"
 #include "cmd/malloc_print.h"
+#include "cmd/malloc_progress.h"
 #include "cmd/malloc_replay.h"
 #include "replan/source.h"
 #include "cmd/output.h"
@@ -56,6 +57,7 @@ struct replay_job {
 	uint32_t note_count;
 	bool is_bad; /* the exit status says so */
 	struct scry_malloc_checked program;
+	struct scry_malloc_progress progress;
 	int real_status; /* of the first real run */
 	bool has_real_status;
 	bool is_told[SCRY_MALLOC_ALLOCATORS_MAX];     /* of its real runs, that one ended badly */
@@ -151,6 +153,7 @@ static int run(struct replay_job *j, uint32_t at, enum scry_replay_mode mode)
 	int err;
 
 	o.is_paced &= !a->is_null;
+	scry_malloc_progress_run(&j->progress, a->label);
 	err = j->has_failed[at] ? 0 : scry_malloc_run(j->feed, a, &o, &j->result);
 	return err ? failed(j, at, err) : 0;
 }
@@ -301,8 +304,10 @@ static int run_real(struct replay_job *j, uint32_t at, uint64_t round)
 {
 	struct measured *m = &j->runs[at][round];
 	struct scry_malloc_real real;
-	int err = scry_malloc_check(&j->program, &j->allocators.rows[at], &real);
+	int err;
 
+	scry_malloc_progress_run(&j->progress, j->allocators.rows[at].label);
+	err = scry_malloc_check(&j->program, &j->allocators.rows[at], &real);
 	if (err)
 		return err;
 	m->real_cpu_ns = real.cpu_ns;
@@ -532,6 +537,16 @@ static int settle_work(struct replay_job *j)
 	return err ? failed(j, 0, err) : 0;
 }
 
+/* Of each allocator: timed ones, one whose calls are timed, one with system calls, and those asked
+ * for. */
+static uint64_t count_runs(const struct replay_job *j)
+{
+	const struct scry_replay_opts *o = j->opts;
+	uint64_t each = o->runs + 2 + o->verify + (o->check ? o->runs : 0);
+
+	return j->allocators.count * each + o->runs;
+}
+
 static int replay(struct replay_job *j)
 {
 	struct scry_replay_report report;
@@ -554,6 +569,7 @@ static int replay(struct replay_job *j)
 				j->opts->pid ? "that process" : "any process");
 	if (!err)
 		err = settle_work(j);
+	scry_malloc_progress_begin(&j->progress, count_runs(j));
 	for (uint64_t round = 0; round < j->opts->runs && !err; round++)
 		err = measure(j, round);
 	if (!err)
@@ -564,6 +580,7 @@ static int replay(struct replay_job *j)
 		err = verify(j);
 	if (!err && j->opts->check)
 		err = check_real(j);
+	scry_malloc_progress_end(&j->progress);
 	if (!err)
 		err = fill_report(j, &report, live);
 	return err ? err

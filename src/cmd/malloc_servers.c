@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "cmd/cmd.h"
+#include "cmd/malloc_progress.h"
 #include "cmd/malloc_replay.h"
 #include "cmd/output.h"
 #include "cmd/report.h"
@@ -24,6 +25,7 @@ struct servers_job {
 	const struct scry_replay_opts *opts;
 	struct scry_malloc_server server;
 	struct scry_malloc_allocators allocators;
+	struct scry_malloc_progress progress;
 	struct scry_replay_row rows[SCRY_MALLOC_ALLOCATORS_MAX];
 	bool is_told[SCRY_MALLOC_ALLOCATORS_MAX], is_out[SCRY_MALLOC_ALLOCATORS_MAX];
 	char notes[NOTES_MAX][1024];
@@ -91,8 +93,10 @@ static int run(struct servers_job *j, uint32_t at)
 {
 	struct scry_replay_row *row = &j->rows[at];
 	struct scry_malloc_server_run run;
-	int err = scry_malloc_server_run(&j->server, &j->allocators.rows[at], &run);
+	int err;
 
+	scry_malloc_progress_run(&j->progress, j->allocators.rows[at].label);
+	err = scry_malloc_server_run(&j->server, &j->allocators.rows[at], &run);
 	if (err)
 		return err;
 	judge_served(j, at, &run);
@@ -111,12 +115,14 @@ static int run_all(struct servers_job *j)
 	uint32_t count = j->allocators.count;
 	int err = 0;
 
+	scry_malloc_progress_begin(&j->progress, count * j->opts->runs);
 	for (uint64_t round = 0; round < j->opts->runs; round++)
 		for (uint32_t i = 0; i < count && !err; i++) {
 			uint32_t at = (uint32_t)((i + round) % count);
 
 			err = j->is_out[at] ? 0 : run(j, at);
 		}
+	scry_malloc_progress_end(&j->progress);
 	for (uint32_t at = 0; at < count; at++) {
 		struct scry_replay_row *row = &j->rows[at];
 

@@ -99,3 +99,41 @@ ends_by() {
 		wait_for 20 none_left
 	done
 }
+
+# on_terminal ARGS...: what scry says on one, a line for each that it shows.
+on_terminal() {
+	/usr/bin/python3 - "$@" <<'END'
+import os, pty, sys
+pid, fd = pty.fork()
+if not pid:
+    os.dup2(os.open("/dev/null", os.O_WRONLY), 1)
+    os.execv(sys.argv[1], sys.argv[1:])
+shown = b""
+try:
+    while part := os.read(fd, 4096):
+        shown += part
+except OSError:
+    pass
+os.waitpid(pid, 0)
+print(shown.replace(b"\r", b"\n").replace(b"\x1b[K", b"").decode())
+# the last of it wipes the line
+print("wiped" if shown.endswith(b"\r\x1b[K") else "not wiped")
+END
+}
+
+@test "compare and replay say on a terminal how far they are, and nothing elsewhere" {
+	on_terminal "$SCRY" malloc compare --with glibc,glibc:MALLOC_ARENA_MAX=1 --runs 2 --start "$START" --ready "$READY" --load "$LOAD" >"$T/shown"
+	grep -qx "run 1 of 4, glibc" "$T/shown"
+	grep -qxE "run 3 of 4, glibc:MALLOC_ARENA_MAX=1, about [0-9]+ s left" "$T/shown"
+	grep -qxE "run 4 of 4, glibc, about [0-9]+ s left" "$T/shown"
+	grep -qx wiped "$T/shown"
+	"$SCRY" malloc record -q -o "$T/x.scry" -- /bin/ls / >/dev/null 3>&-
+	on_terminal "$SCRY" malloc replay "$T/x.scry" --with glibc --runs 3 --verify >"$T/shown"
+	# three of glibc and of none, one sampled, one counted, one verified
+	grep -qx "run 1 of 9, glibc" "$T/shown"
+	grep -qxE "run 9 of 9, glibc, about [0-9]+ s left" "$T/shown"
+	grep -qx wiped "$T/shown"
+	"$SCRY" malloc replay "$T/x.scry" --with glibc --runs 3 >"$T/out" 2>"$T/err"
+	[ ! -s "$T/err" ]
+	[ -z "$(grep "run 1 of" "$T/out")" ]
+}
