@@ -35,7 +35,7 @@ static const char *base_name(const char *path)
 
 static struct scry_space space_of(const struct scry_ruby *ruby)
 {
-	return (struct scry_space){ruby->pid, ruby->core};
+	return (struct scry_space){.pid = ruby->pid, .core = ruby->core};
 }
 
 static bool exports_ruby(const struct scry_space *space, const struct scry_map_entry *m)

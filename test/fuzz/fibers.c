@@ -60,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	fd = memory_file(bytes, core_size);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (scry_core_open(path, NULL, &core) == 0) {
-		const struct scry_space space = {core->pid, core};
+		const struct scry_space space = {.pid = core->pid, .core = core};
 		struct scry_fibers *f;
 
 		if (scry_fibers_open(&space, 1000000000, &f) == 0) {
