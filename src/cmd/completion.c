@@ -146,6 +146,15 @@ static void bash_arguments(const struct writer *w, const struct scry_command *c)
 static void write_bash(void)
 {
 	printf("# Completion of scry for bash: eval \"$(scry completion bash)\"\n"
+	       "_scry_full() { # the word of $2 that is $1, or the only one that begins so\n"
+	       "\tlocal word found=''\n"
+	       "\tfor word in $2; do\n"
+	       "\t\t[ \"$word\" != \"$1\" ] || { echo \"$1\"; return; }\n"
+	       "\t\t[ -z \"$1\" ] || [[ $word != \"$1\"* ]] || found+=\" $word\"\n"
+	       "\tdone\n"
+	       "\t[ -n \"$found\" ] && [[ ${found:1} != *\" \"* ]] && echo \"${found:1}\" || echo "
+	       "\"$1\"\n"
+	       "}\n"
 	       "_scry() {\n"
 	       "\tlocal cur=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}\n"
 	       "\tlocal name=${COMP_WORDS[1]} words='' i\n"
@@ -156,6 +165,9 @@ static void write_bash(void)
 	       "\t\t\treturn\n"
 	       "\t\tfi\n"
 	       "\tdone\n"
+	       "\t[ \"$COMP_CWORD\" = 1 ] || name=$(_scry_full \"$name\" \"");
+	print_names(scry_commands);
+	printf("\")\n"
 	       "\tcase \"$COMP_CWORD $name\" in\n"
 	       "\t\"1 \"*) words=\"");
 	print_names(scry_commands);
@@ -167,16 +179,16 @@ static void write_bash(void)
 		print_names(c->group);
 		printf("\" ;;\n");
 	}
-	printf("\tesac\n\tcase $name in\n\t");
-	for (const struct scry_command *c = scry_commands, *first = NULL; c->name; c++) {
+	printf("\tesac\n\tcase $name in\n");
+	for (const struct scry_command *c = scry_commands; c->name; c++) {
 		if (!c->group)
 			continue;
-		printf("%s%s", first ? " | " : "", c->name);
-		first = c;
+		printf("\t%s) name=\"%s $(_scry_full \"${COMP_WORDS[2]}\" \"", c->name, c->name);
+		print_names(c->group);
+		printf("\")\" ;;\n");
 	}
 	/* bash splits words at "=". */
-	printf(") name=\"$name ${COMP_WORDS[2]}\" ;;\n"
-	       "\tesac\n"
+	printf("\tesac\n"
 	       "\tif [ \"$cur\" = = ]; then\n"
 	       "\t\tcur=''\n"
 	       "\telif [ \"$before\" = = ]; then\n"

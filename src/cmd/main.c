@@ -115,6 +115,28 @@ static int run_command(const struct scry_command *c, int argc, char **argv)
 	return status;
 }
 
+/* `scry help CMD` is `scry CMD --help`, also of a command of a group. */
+static int run_help(int argc, char **argv)
+{
+	const struct scry_command *c = command_named(scry_commands, argv[0]);
+	char help[] = "--help";
+	char *of[] = {NULL, help, NULL};
+
+	if (c && c->group && argc == 1) {
+		usage_of_group(c, stdout);
+		return 0;
+	}
+	if (c && c->group) {
+		c = command_named(c->group, argv[1]);
+		argc--;
+	}
+	if (c && argc > 1) {
+		scry_fail(-EINVAL, "help is of one command; usage: scry help COMMAND");
+		c = NULL;
+	}
+	return c ? run_command(c, 2, of) : SCRY_EXIT_USAGE;
+}
+
 static int run(int argc, char **argv)
 {
 	const struct scry_command *c, *group = NULL;
@@ -123,6 +145,8 @@ static int run(int argc, char **argv)
 		usage(stderr);
 		return SCRY_EXIT_USAGE;
 	}
+	if (!strcmp(argv[1], "help") && argc > 2)
+		return run_help(argc - 2, argv + 2);
 	if (is_help(argv[1])) {
 		usage(stdout);
 		return 0;

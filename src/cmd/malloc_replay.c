@@ -1,4 +1,4 @@
-/* `scry malloc replay`: a recording's calls made again under several allocators, and which of them
+/* See malloc_replay.h: a recording's calls made again under several allocators, and which of them
  * suits. Runs are interleaved, each a process of its own (replan/run); what they say becomes a
  * document (view/malloc_replay). */
 #include <errno.h>
@@ -17,6 +17,8 @@
 #include "cmd/malloc.h"
 #include "cmd/malloc_compare.h"
 #include "cmd/malloc_print.h"
+#include "cmd/malloc_progress.h"
+#include "cmd/malloc_replay.h"
 #include "replan/source.h"
 #include "cmd/output.h"
 #include "cmd/report.h"
@@ -33,15 +35,6 @@
 #define SPREAD_PERCENT 10
 #define ALL (SCRY_MALLOC_ALLOCATORS_MAX + 1) /* the last: no allocator */
 
-struct replay_opts {
-	struct scry_opt_strings with;
-	uint64_t runs, rss_every_ns, memory, pid;
-	int threads, touch, pace;
-	bool verify, check, json, force, verbose, help, is_compare;
-	const char *output, *keep;
-	char **command; /* behind --, ends with NULL; NULL: none */
-};
-
 struct measured { /* of one run */
 	uint64_t cpu_ns, kernel_ns, faults, rss_peak, rss_end, rss_drained, elapsed_ns;
 	uint64_t real_cpu_ns, real_wall_ns, real_rss; /* of the program itself */
@@ -50,7 +43,7 @@ struct measured { /* of one run */
 };
 
 struct replay_job {
-	const struct replay_opts *opts;
+	const struct scry_replay_opts *opts;
 	struct scry_malloc_allocators allocators;
 	struct scry_malloc_recording recording;
 	struct scry_malloc_feed *feed;
@@ -64,6 +57,7 @@ struct replay_job {
 	uint32_t note_count;
 	bool is_bad; /* the exit status says so */
 	struct scry_malloc_checked program;
+	struct scry_malloc_progress progress;
 	int real_status; /* of the first real run */
 	bool has_real_status;
 	bool is_reported[SCRY_MALLOC_ALLOCATORS_MAX]; /* of its real runs, that one ended badly */
@@ -159,6 +153,7 @@ static int run(struct replay_job *j, uint32_t at, enum scry_replay_mode mode)
 	int err;
 
 	o.is_paced &= !a->is_null;
+	scry_malloc_progress_run(&j->progress, a->label);
 	err = j->has_failed[at] ? 0 : scry_malloc_run(j->feed, a, &o, &j->result);
 	return err ? failed(j, at, err) : 0;
 }
@@ -309,8 +304,10 @@ static int run_real(struct replay_job *j, uint32_t at, uint64_t round)
 {
 	struct measured *m = &j->runs[at][round];
 	struct scry_malloc_real real;
-	int err = scry_malloc_check(&j->program, &j->allocators.rows[at], &real);
+	int err;
 
+	scry_malloc_progress_run(&j->progress, j->allocators.rows[at].label);
+	err = scry_malloc_check(&j->program, &j->allocators.rows[at], &real);
 	if (err)
 		return err;
 	m->real_cpu_ns = real.cpu_ns;
@@ -540,6 +537,16 @@ static int settle_work(struct replay_job *j)
 	return err ? failed(j, 0, err) : 0;
 }
 
+/* Of each allocator: timed ones, one whose calls are timed, one with system calls, and those asked
+ * for. */
+static uint64_t count_runs(const struct replay_job *j)
+{
+	const struct scry_replay_opts *o = j->opts;
+	uint64_t each = o->runs + 2 + o->verify + (o->check ? o->runs : 0);
+
+	return j->allocators.count * each + o->runs;
+}
+
 static int replay(struct replay_job *j)
 {
 	struct scry_replay_report report;
@@ -562,6 +569,7 @@ static int replay(struct replay_job *j)
 				j->opts->pid ? "that process" : "any process");
 	if (!err)
 		err = settle_work(j);
+	scry_malloc_progress_begin(&j->progress, count_runs(j));
 	for (uint64_t round = 0; round < j->opts->runs && !err; round++)
 		err = measure(j, round);
 	if (!err)
@@ -572,6 +580,7 @@ static int replay(struct replay_job *j)
 		err = verify(j);
 	if (!err && j->opts->check)
 		err = check_real(j);
+	scry_malloc_progress_end(&j->progress);
 	if (!err)
 		err = fill_report(j, &report, live);
 	return err ? err
@@ -591,7 +600,7 @@ static void done(struct replay_job *j)
 	free(j);
 }
 
-static int replay_file(const struct replay_opts *opts, int fd, bool *ret_is_bad)
+int scry_malloc_replay_file(const struct scry_replay_opts *opts, int fd, bool *ret_is_bad)
 {
 	struct scry_malloc_feed_opts feed = {.one_thread = opts->threads,
 					     .is_paced = opts->pace == PACE_RECORDED,
@@ -618,180 +627,4 @@ static int replay_file(const struct replay_opts *opts, int fd, bool *ret_is_bad)
 	*ret_is_bad = j->is_bad;
 	done(j);
 	return err;
-}
-
-static const char usage_replay[] = "scry malloc replay FILE [OPTIONS] [--check -- CMD...]";
-static const char usage_compare[] = "scry malloc compare [OPTIONS] -- CMD...";
-
-static int check(struct replay_opts *opts, const char *recording)
-{
-	const char *usage = opts->is_compare ? usage_compare : usage_replay;
-
-	if (opts->is_compare && (!opts->command || recording))
-		return scry_fail(-EINVAL, "say which program to run; usage: %s", usage);
-	if (!opts->is_compare && !recording)
-		return scry_fail(-EINVAL, "say which recording; usage: %s", usage);
-	opts->check |= opts->is_compare;
-	if (opts->check != (opts->command != NULL))
-		return scry_fail(-EINVAL,
-				 opts->check
-					 ? "--check runs the program itself, and none is named; "
-					   "fix: --check -- CMD; usage: %s"
-					 : "only --check runs the program behind --; fix: --check "
-					   "-- CMD; usage: %s",
-				 usage);
-	if (!opts->runs || opts->runs > SCRY_REPLAY_RUNS_MAX)
-		return scry_fail(-EINVAL, "--runs is 1 to %d", SCRY_REPLAY_RUNS_MAX);
-	if (!opts->with.count) {
-		opts->with.count = 1;
-		opts->with.values[0] = "glibc,jemalloc,tcmalloc,mimalloc";
-	}
-	if (!opts->memory)
-		opts->memory = scry_malloc_rss_available() / 4 * 3;
-	if (scry_output_check_ending(opts->keep, "scry") < 0)
-		return -EINVAL;
-	return scry_output_check_ending(opts->output, "txt json svg html");
-}
-
-/* With a `folder` the recording is nobody else's: it has no name any more as soon as it is open,
- * lest it stays when we are killed. */
-static int replay_path(const struct replay_opts *opts, const char *path, const char *folder)
-{
-	bool is_bad = false;
-	int fd, err = scry_recording_open(path, &fd);
-
-	if (folder) {
-		unlink(path);
-		rmdir(folder);
-	}
-	if (err)
-		return SCRY_EXIT_FAILURE;
-	err = scry_output_check(opts->output, fd);
-	if (!err)
-		err = replay_file(opts, fd, &is_bad);
-	close(fd);
-	return err || is_bad ? SCRY_EXIT_FAILURE : 0;
-}
-
-/* Records, and replays what was recorded; the recording goes unless it is to be kept. */
-static int record_and_replay(const struct replay_opts *opts)
-{
-	const char *path = opts->keep, *place = getenv("TMPDIR");
-	char folder[PATH_MAX], own[PATH_MAX + 32];
-	struct scry_malloc_allocators list;
-	int status = 0, err = scry_malloc_allocators_parse(&opts->with, &list);
-
-	scry_malloc_allocators_done(&list);
-	if (err)
-		return SCRY_EXIT_FAILURE;
-	snprintf(folder, sizeof(folder), "%s/scry-XXXXXX", place && *place ? place : "/tmp");
-	if (!path && !mkdtemp(folder)) {
-		scry_fail(-errno, "cannot make a folder '%s': %s", folder, strerror(errno));
-		return SCRY_EXIT_FAILURE;
-	}
-	snprintf(own, sizeof(own), "%s/recording.scry", folder);
-	path = path ? path : own;
-	err = scry_malloc_record_to(path, opts->force, opts->keep != NULL, opts->command, &status);
-	if (!err && status)
-		fprintf(stderr, "scry: the program ended with status %d when it was recorded\n",
-			status);
-	if (!err)
-		return replay_path(opts, path, opts->keep ? NULL : folder);
-	if (!opts->keep) {
-		unlink(own);
-		rmdir(folder);
-	}
-	return SCRY_EXIT_FAILURE;
-}
-
-static void help(const struct replay_opts *opts, const struct scry_opt *rows, size_t count)
-{
-	printf("usage: %s\n\n%s\n\n", opts->is_compare ? usage_compare : usage_replay,
-	       opts->is_compare
-		       ? "Records a program, makes its calls again under several allocators, runs "
-			 "it under each,\nand says which suits."
-		       : "Makes the calls of a recording again under several allocators, and says "
-			 "which suits.");
-	scry_opt_help(rows, count, stdout);
-}
-
-static int command(int argc, char **argv, bool is_compare)
-{
-	struct replay_opts opts = {
-		.runs = 5, .touch = SCRY_TOUCH_RECORDED, .is_compare = is_compare};
-	const struct scry_opt rows[] = {
-		{0, "with", SCRY_OPT_STRINGS, &opts.with, "LIST",
-		 "allocators: glibc, jemalloc, tcmalloc, mimalloc, a path, each with :NAME=VALUE "
-		 "for its environment; the first is what others are compared with (default: "
-		 "these four)",
-		 NULL},
-		{0, "runs", SCRY_OPT_U64, &opts.runs, "N", "replays of each (default 5)", NULL},
-		{0, "threads", SCRY_OPT_CHOICE, &opts.threads, NULL,
-		 "as many as recorded, or one that makes all calls", "recorded|1"},
-		{0, "touch", SCRY_OPT_CHOICE, &opts.touch, NULL,
-		 "what of a block is written to: nothing, 16 bytes, all, or those and each page "
-		 "that the program touched (default)",
-		 "none|first|all|recorded"},
-		{0, "pace", SCRY_OPT_CHOICE, &opts.pace, NULL,
-		 "think (default): threads do between their calls what they did when recorded, "
-		 "where there are several; none: one call after the other; recorded: each at the "
-		 "time at which it was recorded: takes as long as the program did, for each run",
-		 "think|none|recorded"},
-		{0, "rss-every", SCRY_OPT_DURATION, &opts.rss_every_ns, "TIME",
-		 "how often memory is looked at (default: two hundred times, at least each 10ms)",
-		 NULL},
-		{0, "verify", SCRY_OPT_FLAG, &opts.verify, NULL,
-		 "check each once more: its blocks are aligned, zeroed, kept, and do not overlap",
-		 NULL},
-		{0, "memory", SCRY_OPT_SIZE, &opts.memory, "SIZE",
-		 "the most memory to take (default: three quarters of what is available)", NULL},
-		{0, "pid", SCRY_OPT_PID, &opts.pid, "PID", "this process of several", NULL},
-		{0, "json", SCRY_OPT_FLAG, &opts.json, NULL, "print JSON instead of text", NULL},
-		{'o', "output", SCRY_OPT_STRING, &opts.output, "FILE",
-		 "write to FILE: x.txt, x.json; x.svg and x.html are pictures of memory over time",
-		 NULL},
-		{0, "force", SCRY_OPT_FLAG, &opts.force, NULL, "replace FILE if it exists", NULL},
-		{'v', "verbose", SCRY_OPT_FLAG, &opts.verbose, NULL, "all totals, one a line",
-		 NULL},
-		{'h', "help", SCRY_OPT_FLAG, &opts.help, NULL, "this help", NULL},
-		/* the last row depends on the verb */
-		is_compare ? (struct scry_opt){0, "keep", SCRY_OPT_STRING, &opts.keep, "FILE",
-					       "keep the recording there", NULL}
-			   : (struct scry_opt){0, "check", SCRY_OPT_FLAG, &opts.check, NULL,
-					       "run the program itself under each, as often, and "
-					       "show what was predicted beside it",
-					       NULL},
-	};
-	const size_t count = sizeof(rows) / sizeof(rows[0]);
-	const char *recording = NULL;
-	int err, own = 1;
-
-	signal(SIGCHLD, SIG_DFL); /* who started us may have ignored it */
-	while (own < argc && strcmp(argv[own], "--"))
-		own++;
-	if (own + 1 < argc)
-		opts.command = argv + own + 1;
-	err = scry_opt_parse_one(rows, count, (struct scry_opt_args){own, argv}, &recording);
-	if (!err && opts.help) {
-		help(&opts, rows, count);
-		return 0;
-	}
-	if (!err)
-		err = check(&opts, recording);
-	if (err)
-		return SCRY_EXIT_USAGE;
-	scry_log_setup(opts.verbose, SCRY_LOG_COLOR_AUTO);
-	if (scry_output_try(opts.output, opts.force))
-		return SCRY_EXIT_FAILURE;
-	return is_compare ? record_and_replay(&opts) : replay_path(&opts, recording, NULL);
-}
-
-int scry_cmd_malloc_replay(int argc, char **argv)
-{
-	return command(argc, argv, false);
-}
-
-int scry_cmd_malloc_compare(int argc, char **argv)
-{
-	return command(argc, argv, true);
 }

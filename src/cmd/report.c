@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "cmd/cmd.h"
 #include "cmd/output.h"
+#include "name/native_lines.h"
+#include "view/native_line.h"
 #include "view/recorded.h"
 #include "view/sort.h"
 #include "view/takes.h"
@@ -139,6 +141,20 @@ static int choose_by(const struct scry_view *view, const struct scry_report_opts
 	return 0;
 }
 
+/* What is asked for lines of native code, made at the first question. */
+static uint32_t find_line(void *arg, const struct scry_view_code *code, struct scry_buf *ret_file)
+{
+	struct scry_native_lines **lines = arg;
+	const struct scry_native_place place = {.module = code->module,
+						.build_id = code->build_id,
+						.symbol = code->symbol,
+						.offset = code->offset};
+
+	if (!*lines)
+		*lines = scry_native_lines_new();
+	return *lines ? scry_native_line(*lines, &place, ret_file) : 0;
+}
+
 static int run_view(struct scry_reader *reader, const struct scry_view *view,
 		    const struct scry_report_opts *opts, FILE *out)
 {
@@ -150,6 +166,8 @@ static int run_view(struct scry_reader *reader, const struct scry_view *view,
 		.talk = stderr,
 	};
 	struct scry_view_opts rows = opts->rows;
+	struct scry_native_lines *known = NULL;
+	const struct scry_view_lines lines = {find_line, &known};
 	int err = choose_by(view, opts, &rows.by);
 
 	if (err)
@@ -171,7 +189,9 @@ static int run_view(struct scry_reader *reader, const struct scry_view *view,
 	err = scry_report_open(&doc, opts);
 	if (err)
 		return err;
+	rows.lines = &lines;
 	err = view->run(reader, &rows, &doc);
+	scry_native_lines_free(known);
 	if (!err)
 		return scry_doc_end(&doc);
 	scry_doc_abandon(&doc);

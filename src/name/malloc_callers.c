@@ -14,6 +14,7 @@
 #include "wire/malloc_ring.h"
 
 #define PLACES_MAX (1u << 19)
+#define OBJECTS_MAX 65536u
 
 struct place {
 	uint64_t address; /* 0: not known */
@@ -40,7 +41,9 @@ struct scry_malloc_callers {
 	const struct scry_ruby *ruby;
 	bool is_proven, has_late;
 	struct scry_modules *native;
-	bool is_parents; /* native is */
+	bool is_parents;	 /* native is */
+	uint64_t objects_hash;	 /* of those whose builds were told */
+	struct scry_map objects; /* strings of their paths */
 	struct scry_native_stacks *stacks;
 };
 
@@ -55,6 +58,7 @@ static struct scry_malloc_callers *callers_of(pid_t pid, struct scry_modules *na
 	}
 	c->pid = pid;
 	scry_map_init(&c->stack_ids, PLACES_MAX);
+	scry_map_init(&c->objects, OBJECTS_MAX);
 	c->native = native;
 	c->stacks = c->native ? scry_native_stacks_new(c->native) : NULL;
 	if (!c->stacks) {
@@ -96,6 +100,7 @@ void scry_malloc_callers_free(struct scry_malloc_callers *c)
 	scry_native_stacks_free(c->stacks);
 	scry_modules_free(c->native);
 	scry_map_done(&c->stack_ids);
+	scry_map_done(&c->objects);
 	for (uint32_t id = 1; id <= c->count; id++) {
 		free(c->places[id].module);
 		free(c->places[id].path);
@@ -283,12 +288,57 @@ static int emit_place(struct scry_malloc_callers *c, struct scry_writer *w, uint
 				       sizeof(ev));
 }
 
+static int emit_object(struct scry_malloc_callers *c, struct scry_writer *w,
+		       const struct scry_map_entry *m)
+{
+	struct scry_ev_object_file ev = {.pid = (uint32_t)c->pid};
+	struct scry_buf hex = {0};
+	const uint8_t *id = NULL;
+	uint64_t bias, known;
+	int r = string_id(w, m->path, &ev.module_str);
+	struct scry_module *module;
+	size_t size;
+
+	if (r || scry_map_get(&c->objects, ev.module_str, &known))
+		return r;
+	module = scry_modules_at(c->native, m->start, &bias);
+	size = module ? scry_elf_build_id(scry_module_elf(module), &id) : 0;
+	scry_map_put(&c->objects, ev.module_str, 1);
+	for (size_t i = 0; i < size; i++)
+		scry_buf_printf(&hex, "%02x", id[i]);
+	if (size)
+		r = string_id(w, scry_buf_str(&hex), &ev.build_str);
+	scry_buf_done(&hex);
+	return r || !size
+		       ? r
+		       : scry_writer_payload(w,
+					     &(struct scry_event){.type = SCRY_EVENT_OBJECT_FILE},
+					     &ev, sizeof(ev));
+}
+
+/* Which builds the places are in. What a fork child has of its parent has that. */
+static int emit_objects(struct scry_malloc_callers *c, struct scry_writer *w)
+{
+	const struct scry_maps *maps = scry_modules_maps(c->native);
+	uint64_t hash = scry_modules_hash(c->native);
+	int r = 0;
+
+	if (c->is_parents || hash == c->objects_hash)
+		return 0;
+	for (size_t i = 0; i < maps->count && r == 0; i++)
+		if (maps->entries[i].x && maps->entries[i].path[0] == '/')
+			r = emit_object(c, w, &maps->entries[i]);
+	c->objects_hash = hash;
+	return r;
+}
+
 int scry_malloc_callers_report(struct scry_malloc_callers *c, struct scry_writer *w)
 {
 	uint32_t before = c->emitted;
-	int r = 0;
+	int r;
 
 	scry_malloc_callers_look(c);
+	r = emit_objects(c, w);
 	for (uint32_t id = 1; c->has_late && id <= before && r == 0; id++)
 		if (c->places[id].is_late)
 			r = emit_place(c, w, id);

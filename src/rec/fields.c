@@ -205,6 +205,12 @@ static const struct scry_field fields_scry_ev_memory[] = {
 	FIELD(scry_ev_memory, arenas, "arenas", NUMBER),
 	FIELD(scry_ev_memory, arenas_held, "arenas_held", NUMBER),
 };
+static const struct scry_field fields_scry_ev_object_file[] = {
+	FIELD(scry_ev_object_file, pid, "pid", NUMBER),
+	FIELD(scry_ev_object_file, module_str, "module", STRING),
+	FIELD(scry_ev_object_file, build_str, "build_id", STRING),
+	FIELD(scry_ev_object_file, flags, "flags", NUMBER),
+};
 static const struct scry_field fields_scry_ev_allocator[] = {
 	FIELD(scry_ev_allocator, pid, "pid", NUMBER),
 	FIELD(scry_ev_allocator, module_str, "module", STRING),

@@ -59,8 +59,7 @@ static _Noreturn void become(const struct scry_malloc_allocator *a, char *const 
 	_exit(127);
 }
 
-/* Is what serves what was asked for? `path` NULL: glibc. */
-static bool is_asked_for(const struct scry_malloc_serves *s, const char *path)
+bool scry_malloc_is_served_by(const struct scry_malloc_serves *s, const char *path)
 {
 	char resolved[PATH_MAX];
 	size_t n, have = strlen(s->path);
@@ -167,7 +166,8 @@ int scry_malloc_check(struct scry_malloc_checked *program,
 		a.path = LIBC;
 		err = run(&a, program->command, ret_real);
 	}
-	ret_real->is_served = ret_real->is_seen && is_asked_for(&ret_real->serves, allocator->path);
+	ret_real->is_served =
+		ret_real->is_seen && scry_malloc_is_served_by(&ret_real->serves, allocator->path);
 	return err;
 }
 

@@ -32,6 +32,9 @@ int scry_malloc_check(struct scry_malloc_checked *program,
 		      const struct scry_malloc_allocator *allocator,
 		      struct scry_malloc_real *ret_real);
 
+/* Is what serves what was asked for? `path` NULL: glibc. */
+bool scry_malloc_is_served_by(const struct scry_malloc_serves *serves, const char *path);
+
 struct scry_malloc_why {
 	char text[1024];
 };

@@ -8,14 +8,15 @@
 #include "base/err.h"
 #include "base/opt.h"
 #include "base/text.h"
-#include "rec/malloc_text.h"
 #include "view/functions.h"
 #include "view/grep.h"
 #include "view/data_quality.h"
 #include "view/malloc_growth.h"
+#include "view/malloc_lines.h"
 #include "view/malloc_places.h"
 #include "view/malloc_sizes.h"
 #include "view/malloc_tables.h"
+#include "view/malloc_tree.h"
 #include "view/malloc_verdict.h"
 #include "view/table.h"
 #include "view/verdict.h"
@@ -28,6 +29,12 @@ enum moment {
 	MOMENT_PEAK,
 	MOMENT_END,
 	MOMENT_TIME,
+};
+
+static const char *const at_titles[] = {
+	[MOMENT_PEAK] = "bytes at peak",
+	[MOMENT_END] = "bytes at end",
+	[MOMENT_TIME] = "bytes then",
 };
 
 #define LOST 1000      /* one of so many calls: more missing ones, and no verdict can be told */
@@ -44,6 +51,7 @@ struct malloc_view {
 	struct scry_malloc_sum sum;
 	struct scry_malloc_process *process;
 	struct scry_malloc_places places;
+	struct scry_malloc_lines lines;
 	enum moment moment;
 	uint64_t time_ns; /* since the beginning; MOMENT_TIME */
 	uint64_t end_ns;  /* of the recording */
@@ -78,10 +86,17 @@ int scry_view_malloc_check(const struct scry_view_opts *opts)
 	return read_moment(opts->at, &moment, &ns);
 }
 
-static struct scry_malloc_held held_at(const struct malloc_view *v,
-				       const struct scry_malloc_caller_sum *c)
+/* What lives `at` a moment is what --at asks for, from here on. */
+static void settle_moment(struct malloc_view *v)
 {
-	return v->moment == MOMENT_PEAK ? c->peak : v->moment == MOMENT_END ? c->live : c->at;
+	struct scry_malloc_process *p = v->process;
+
+	if (v->moment == MOMENT_TIME)
+		return;
+	p->at = v->moment == MOMENT_PEAK ? p->peak : p->live;
+	for (uint32_t i = 0; i < p->caller_count; i++)
+		p->callers[i].at =
+			v->moment == MOMENT_PEAK ? p->callers[i].peak : p->callers[i].live;
 }
 
 static bool is_empty(const struct scry_malloc_process *p)
@@ -121,11 +136,11 @@ static uint64_t row_key(const struct malloc_view *v, const struct scry_malloc_ca
 	case SCRY_VIEW_SORT_BYTES:
 		return c->bytes;
 	case SCRY_VIEW_SORT_LIVE:
-		return held_at(v, c).blocks;
+		return c->at.blocks;
 	case SCRY_VIEW_SORT_TEMPORARY:
 		return c->temporary;
 	default:
-		return held_at(v, c).bytes;
+		return c->at.bytes;
 	}
 }
 
@@ -170,15 +185,6 @@ static struct row row_of(const struct malloc_view *v, const struct scry_malloc_c
 	if (v->verdict == SCRY_MALLOC_VERDICT_GROWS && v->opts->sort == SCRY_VIEW_SORT_DEFAULT)
 		scry_malloc_caller_growth(v->process, c, &growth);
 	return (struct row){c, c->name.caller, row_key(v, c), growth.bytes_per_s};
-}
-
-static uint64_t whole_at(const struct malloc_view *v)
-{
-	const struct scry_malloc_process *p = v->process;
-
-	return v->moment == MOMENT_PEAK	 ? p->peak.bytes
-	       : v->moment == MOMENT_END ? p->live.bytes
-					 : p->at.bytes;
 }
 
 static struct scry_cell growth_rate(const struct malloc_view *v,
@@ -227,10 +233,31 @@ static struct scry_cell sizes(struct malloc_view *v, const struct scry_malloc_ca
 	return (struct scry_cell){.number = count, .values = v->sizes};
 }
 
-static struct scry_cell place(const struct malloc_view *v, const struct scry_malloc_caller_sum *c,
+static struct scry_cell source_line(struct malloc_view *v, const struct scry_malloc_caller_sum *c)
+{
+	const uint32_t line = scry_malloc_lines_find(&v->lines, &c->name);
+
+	return scry_cell_known(line, line != 0);
+}
+
+static struct scry_cell source_file(struct malloc_view *v, const struct scry_malloc_caller_sum *c)
+{
+	const uint32_t line = scry_malloc_lines_find(&v->lines, &c->name);
+
+	return scry_cell_string(line ? scry_buf_str(&v->lines.file) : NULL);
+}
+
+static struct scry_cell place(struct malloc_view *v, const struct scry_malloc_caller_sum *c,
 			      struct scry_buf *buf)
 {
+	const uint32_t line = v->doc->is_data ? 0 : scry_malloc_lines_find(&v->lines, &c->name);
+
 	scry_malloc_places_put(&v->places, c, buf);
+	if (line) {
+		const char *file = scry_buf_str(&v->lines.file), *slash = strrchr(file, '/');
+
+		scry_buf_printf(buf, " %s:%u", slash ? slash + 1 : file, line);
+	}
 	return scry_cell_text(scry_buf_str(buf), buf->len);
 }
 
@@ -243,9 +270,7 @@ static struct scry_cell share(uint64_t part, uint64_t whole)
 #define NUMBER(member) SCRY_AT(struct scry_malloc_caller_sum, member)
 #define GET_STRING(get, id) GET(get, scry_functions_string(view->reader, row->name.id))
 
-GET(get_bytes_held, scry_cell_number(held_at(view, row).bytes))
-GET(get_blocks_held, scry_cell_number(held_at(view, row).blocks))
-GET(get_share, scry_cell_number(percent(held_at(view, row).bytes, whole_at(view))))
+GET(get_share, scry_cell_number(percent(row->at.bytes, view->process->at.bytes)))
 GET(get_short_share, share(row->short_lived, row->allocated))
 GET(get_temporary, scry_cell_known(row->temporary, !view->process->has_more_threads))
 GET(get_growth_rate, growth_rate(view, row))
@@ -260,17 +285,16 @@ GET(get_line, scry_cell_known(row->name.line, row->name.line != 0))
 GET_STRING(get_method, method_str)
 GET(get_frames, frames(view, row))
 GET(get_sizes, sizes(view, row))
+GET(get_source_file, source_file(view, row))
+GET(get_source_line, source_line(view, row))
 GET(get_place, place(view, row, buf))
 
 static void push_rows(struct malloc_view *v, const struct scry_malloc_caller_sum *const *rows,
 		      uint32_t count, const struct scry_grep *grep)
 {
-	static const char *const titles[] = {[MOMENT_PEAK] = "bytes at peak",
-					     [MOMENT_END] = "bytes at end",
-					     [MOMENT_TIME] = "bytes then"};
 	const struct scry_column columns[] = {
-		{titles[v->moment], "at_bytes", SCRY_CELL_COUNT, get_bytes_held, 0},
-		{"blocks", "at_blocks", SCRY_CELL_COUNT, get_blocks_held, 0},
+		{at_titles[v->moment], "at_bytes", SCRY_CELL_COUNT, NUMBER(at.bytes)},
+		{"blocks", "at_blocks", SCRY_CELL_COUNT, NUMBER(at.blocks)},
 		{"%", NULL, SCRY_CELL_COUNT, get_share, 0},
 		{"allocated", "allocated", SCRY_CELL_COUNT, NUMBER(allocated)},
 		{"bytes", "bytes", SCRY_CELL_COUNT, NUMBER(bytes)},
@@ -295,6 +319,8 @@ static void push_rows(struct malloc_view *v, const struct scry_malloc_caller_sum
 		{NULL, "method", SCRY_CELL_TEXT, get_method, 0},
 		{NULL, "frames", SCRY_CELL_FRAMES, get_frames, 0},
 		{NULL, "sizes", SCRY_CELL_VALUES, get_sizes, 0},
+		{NULL, "source_file", SCRY_CELL_TEXT, get_source_file, 0},
+		{NULL, "source_line", SCRY_CELL_NUMBER, get_source_line, 0},
 		{scry_malloc_places_noun(&v->places, 1), NULL, SCRY_CELL_TEXT, get_place,
 		 SCRY_COLUMN_ELASTIC | SCRY_COLUMN_GREP},
 	};
@@ -625,6 +651,8 @@ static enum scry_malloc_verdict judge(struct malloc_view *v)
 
 static int push(struct malloc_view *v)
 {
+	const struct scry_malloc_tree tree = {
+		.places = &v->places, .opts = v->opts, .at_title = at_titles[v->moment]};
 	int err;
 
 	for (uint32_t i = 0; i < v->sum.count; i++) {
@@ -655,6 +683,7 @@ static int push(struct malloc_view *v)
 	err = scry_malloc_places_merge(&v->places);
 	if (err)
 		return err;
+	settle_moment(v);
 	v->verdict = judge(v);
 	scry_verdict_note(v->doc, &v->buf);
 	note_callers(v);
@@ -664,7 +693,10 @@ static int push(struct malloc_view *v)
 	note_slowdown(v);
 	scry_data_quality_notes(&v->quality, v->doc);
 	push_totals(v);
-	err = push_callers(v);
+	if (!v->opts->stacks || v->doc->is_data)
+		err = push_callers(v);
+	if (v->opts->stacks && !v->doc->is_folded && !err)
+		err = scry_malloc_tree_push(&tree, v->doc);
 	if (err || v->doc->is_folded)
 		return err;
 	scry_malloc_tables_push(&v->sum, &v->places, v->doc);
@@ -688,9 +720,12 @@ int scry_view_malloc(struct scry_reader *reader, const struct scry_view_opts *op
 	v.sum.has_at = v.moment == MOMENT_TIME;
 	v.sum.at_ns = v.time_ns;
 	scry_data_quality_init(&v.quality, reader);
+	scry_malloc_lines_init(&v.lines, reader, opts->lines);
 	while (!err && (got = scry_reader_next(reader, &event)) > 0) {
 		v.end_ns = event->time_ns > v.end_ns ? event->time_ns : v.end_ns;
 		scry_data_quality_event(&v.quality, event);
+		if (event->type == SCRY_EVENT_OBJECT_FILE)
+			scry_malloc_lines_event(&v.lines, (const void *)(event + 1));
 		err = scry_malloc_sum_event(&v.sum, event);
 	}
 	err = err ? err : got;
@@ -701,6 +736,7 @@ int scry_view_malloc(struct scry_reader *reader, const struct scry_view_opts *op
 		doc->section = doc->title = NULL;
 	}
 	scry_malloc_sum_done(&v.sum);
+	scry_malloc_lines_done(&v.lines);
 	scry_buf_done(&v.buf);
 	return err;
 }

@@ -3,12 +3,12 @@
  *
  * Places and classes are put into the table of frames too, so the whole tree is that table: ids
  * grow from the root to the leaves, and one loop from the last id to the first sums everything up.
- * A chain of frames with one branch each is not indented: `+` begins a branch.
  */
 #include "view/object_tree.h"
 
 #include "base/err.h"
 #include "base/text.h"
+#include "view/frame_tree.h"
 #include "view/gem.h"
 #include "view/table.h"
 
@@ -16,35 +16,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PRUNE_PERCENT 1
-#define INDENT_MAX 120u
 #define COLUMNS 6
 #define WIDE 120u /* columns of a terminal that has room for all figures */
-
-struct node {
-	struct scry_object_counts counts;
-	uint32_t first_child, child_count; /* in `order`, biggest first */
-};
 
 struct tree {
 	const struct scry_object_list *list;
 	struct scry_doc *doc;
 	int sort;
-	uint64_t top, rows, total;
-	struct node *nodes; /* by frame id; [0]: the root above all */
-	uint32_t *order;    /* frame ids, sorted by parent, then biggest first */
-	uint32_t *parents;  /* by frame id */
-	struct step *steps; /* what is still to be printed */
-	uint32_t step_count;
-	size_t count; /* of nodes */
-	uint64_t pruned, pruned_branches;
-	struct scry_buf line;
+	uint64_t total;
+	struct scry_object_counts *nodes; /* by frame id; [0]: the root above all */
+	size_t count;			  /* of nodes */
+	struct scry_table table;
 };
 
+/* A row, and what stands before its frame. */
 struct step {
 	uint32_t id;
-	uint16_t indent;
-	bool is_branch;
+	struct scry_buf *line;
 };
 
 void scry_object_frame_text(const struct scry_object_tables *tables, uint32_t id,
@@ -98,22 +86,18 @@ static uint32_t leaf_of(struct scry_object_tables *tables, const struct scry_obj
 	return scry_frames_put(&tables->frames, &class);
 }
 
-static uint64_t figure(const struct tree *t, uint32_t id)
+static uint64_t figure(const void *tree, uint32_t id)
 {
-	return scry_object_figure(&t->nodes[id].counts, t->sort);
+	const struct tree *t = tree;
+
+	return scry_object_figure(&t->nodes[id], t->sort);
 }
 
-static int compare_order(const void *left, const void *right, void *arg)
+static bool is_there(const void *tree, uint32_t id)
 {
-	const struct tree *t = arg;
-	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-	uint64_t x = figure(t, a), y = figure(t, b);
+	const struct tree *t = tree;
 
-	if (t->parents[a] != t->parents[b])
-		return t->parents[a] < t->parents[b] ? -1 : 1;
-	if (x != y)
-		return x < y ? 1 : -1;
-	return (a > b) - (a < b);
+	return t->nodes[id].allocated != 0;
 }
 
 static int build(struct tree *t)
@@ -128,26 +112,14 @@ static int build(struct tree *t)
 		leaves[i] = leaf_of(tables, &t->list->rows[i]);
 	t->count = (size_t)tables->frames.keys.count + 1;
 	t->nodes = calloc(t->count, sizeof(*t->nodes));
-	t->order = calloc(t->count, sizeof(*t->order));
-	t->parents = calloc(t->count, sizeof(*t->parents));
-	t->steps = calloc(t->count, sizeof(*t->steps));
 	for (i = 0; t->nodes && i < t->list->count; i++)
-		scry_object_counts_add(&t->nodes[leaves[i]].counts, &t->list->rows[i].counts);
+		scry_object_counts_add(&t->nodes[leaves[i]], &t->list->rows[i].counts);
 	free(leaves);
-	if (!t->nodes || !t->order || !t->parents || !t->steps)
+	if (!t->nodes)
 		return -ENOMEM;
-	for (id = (uint32_t)t->count - 1; id; id--) {
-		t->parents[id] = scry_frames_get(&tables->frames, id).parent;
-		scry_object_counts_add(&t->nodes[t->parents[id]].counts, &t->nodes[id].counts);
-		t->order[id] = id;
-	}
-	qsort_r(t->order + 1, t->count - 1, sizeof(*t->order), compare_order, t);
-	for (i = 1; i < t->count; i++) {
-		struct node *parent = &t->nodes[t->parents[t->order[i]]];
-
-		if (!parent->child_count++)
-			parent->first_child = (uint32_t)i;
-	}
+	for (id = (uint32_t)t->count - 1; id; id--)
+		scry_object_counts_add(&t->nodes[scry_frames_get(&tables->frames, id).parent],
+				       &t->nodes[id]);
 	t->total = figure(t, 0);
 	return 0;
 }
@@ -166,17 +138,14 @@ static struct scry_cell bytes_cell(const struct tree *t, uint64_t bytes, uint64_
 	return cell;
 }
 
-static struct scry_cell frame_cell(const struct tree *t, const struct step *step,
-				   struct scry_buf *buf)
+static struct scry_cell frame_cell(const struct tree *t, const struct step *step)
 {
-	if (step->indent)
-		scry_buf_printf(buf, "%*s%s", step->indent - 2, "", step->is_branch ? "+ " : "  ");
-	scry_object_frame_text(t->list->tables, step->id, buf);
-	return scry_cell_text(scry_buf_str(buf), buf->len);
+	scry_object_frame_text(t->list->tables, step->id, step->line);
+	return scry_cell_text(scry_buf_str(step->line), step->line->len);
 }
 
 #define GET(name, ...) SCRY_GET(name, struct step, struct tree, __VA_ARGS__)
-#define OF(member) (view->nodes[row->id].counts.member)
+#define OF(member) (view->nodes[row->id].member)
 
 GET(get_percent, scry_cell_number(tenths(view, figure(view, row->id))))
 GET(get_allocated, scry_cell_number(OF(allocated)))
@@ -184,7 +153,7 @@ GET(get_bytes, bytes_cell(view, OF(bytes), OF(unsized)))
 GET(get_live, scry_cell_number(view->list->opts->live ? OF(old_live) : OF(live)))
 GET(get_live_bytes, bytes_cell(view, view->list->opts->live ? OF(old_live_bytes) : OF(live_bytes),
 			       OF(live_unsized)))
-GET(get_frame, frame_cell(view, row, buf))
+GET(get_frame, frame_cell(view, row))
 
 /* What the percentages are of stands before them. */
 static void choose_columns(const struct tree *t, struct scry_column ret_columns[COLUMNS])
@@ -217,75 +186,37 @@ static void choose_columns(const struct tree *t, struct scry_column ret_columns[
 	memcpy(ret_columns, columns, sizeof(columns));
 }
 
-/* Puts the children that are big enough on the pile, the biggest on top; the rest is summed. */
-static void push_children(struct tree *t, const struct step *step)
+static void push_row(void *tree, uint32_t id, struct scry_buf *line)
 {
-	const struct node *node = &t->nodes[step->id];
-	uint16_t indent = step->indent;
-	uint32_t i, shown = 0;
+	struct tree *t = tree;
 
-	for (i = 0; i < node->child_count; i++) {
-		uint32_t child = t->order[node->first_child + i];
-
-		if (figure(t, child) &&
-		    100.0 * (double)figure(t, child) >= PRUNE_PERCENT * (double)t->total) {
-			shown++;
-			continue;
-		}
-		if (!t->nodes[child].counts.allocated)
-			continue;
-		t->pruned += figure(t, child);
-		t->pruned_branches++;
-	}
-	if (shown > 1 && indent < INDENT_MAX)
-		indent += 2;
-	for (i = shown; i > 0; i--)
-		t->steps[t->step_count++] =
-			(struct step){t->order[node->first_child + i - 1], indent, shown > 1};
-}
-
-static void push_rows(struct tree *t, const struct scry_table *table)
-{
-	struct step step = {0};
-
-	push_children(t, &step);
-	while (t->step_count) {
-		if (t->top && t->rows >= t->top) {
-			scry_doc_remark(t->doc, "more rows are not shown; --top 0 shows them");
-			return;
-		}
-		step = t->steps[--t->step_count];
-		scry_table_push_row(table, &step, t->doc);
-		t->rows++;
-		push_children(t, &step);
-	}
-	if (!t->pruned_branches)
-		return;
-	scry_buf_clear(&t->line);
-	scry_text_count(&t->line, t->pruned_branches);
-	scry_buf_printf(&t->line, " branches below %d %% are left out, together %llu.%llu %%",
-			PRUNE_PERCENT, (unsigned long long)tenths(t, t->pruned) / 10,
-			(unsigned long long)tenths(t, t->pruned) % 10);
-	scry_doc_remark(t->doc, "%s", scry_buf_str(&t->line));
+	scry_table_push_row(&t->table, &(struct step){id, line}, t->doc);
 }
 
 int scry_object_tree_push(const struct scry_object_list *list, int sort, uint64_t top,
 			  struct scry_doc *doc)
 {
-	struct tree t = {.list = list, .doc = doc, .sort = sort, .top = top};
+	struct tree t = {.list = list, .doc = doc, .sort = sort};
+	const struct scry_frame_tree tree = {
+		.frames = &list->tables->frames,
+		.doc = doc,
+		.top = top,
+		.figure = figure,
+		.is_there = is_there,
+		.push = push_row,
+		.arg = &t,
+	};
 	struct scry_column columns[COLUMNS];
-	const struct scry_table table = {SCRY_COLUMNS(columns), .view = &t};
 	int err = build(&t);
 
-	if (!err) {
+	if (err) {
+		scry_fail(err, "no memory for the tree of callers");
+	} else {
 		choose_columns(&t, columns);
+		t.table = (struct scry_table){SCRY_COLUMNS(columns), .view = &t};
 		scry_doc_table(doc, columns, COLUMNS);
-		push_rows(&t, &table);
+		err = scry_frame_tree_push(&tree);
 	}
-	scry_buf_done(&t.line);
 	free(t.nodes);
-	free(t.order);
-	free(t.parents);
-	free(t.steps);
-	return err ? scry_fail(err, "no memory for the tree of callers") : 0;
+	return err;
 }

@@ -1,6 +1,5 @@
 /*
  * The table of views. A view reads a recording once and pushes a document; it touches no process.
- *
  * A feature is one file plus one row in view.c.
  */
 #ifndef SCRY_VIEW_VIEW_H
@@ -54,6 +53,7 @@ struct scry_view_opts {
 	const char *at;			/* malloc: "peak", "end", or a time; NULL: peak */
 	struct scry_view_call_style calls;
 	struct scry_view_stacks_style times;
+	const struct scry_view_lines *lines; /* view/native_line.h; NULL: none are known */
 };
 
 /* clang-format off */

@@ -92,6 +92,13 @@ struct scry_ev_memory { /* what the kernel says of a process at time_ns */
 	uint64_t arenas_held; /* of `held`, in the arenas but for the first one: those of threads */
 };
 
+struct scry_ev_object_file { /* which build of an object a process had loaded */
+	uint32_t pid;
+	uint32_t module_str; /* its path, as in CALLER and STACK */
+	uint32_t build_str;  /* its build-id, in hex */
+	uint32_t flags;
+};
+
 #define SCRY_ALLOCATOR_OLDER_PARTIAL 1u /* there were more older blocks than were found */
 
 struct scry_ev_allocator { /* who serves the calls */

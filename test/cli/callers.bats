@@ -79,6 +79,39 @@ waits() {
 		/usr/bin/python3 -c 'import json, sys; print(json.load(sys.stdin)["totals"]["allocated"])')" ]
 }
 
+# tree KEY ARGS...: the tree of $T/x.scry adds up, as text and in JSON.
+tree() {
+	local key=$1
+	shift
+	"$SCRY" report "$T/x.scry" --stacks --json "$@" >"$T/tree.json"
+	"$SCRY" report "$T/x.scry" --stacks --top 0 "$@" >"$T/tree"
+	/usr/bin/python3 "$ROOT/test/targets/malloc_tree.py" "$T/tree.json" "$T/tree" "$key"
+}
+
+@test "malloc: the tree of callers is what the stacks add up to, for each thing that is counted" {
+	"$SCRY" malloc record --stack --force -o "$T/x.scry" -- "$TARGETS/target_stacked" >"$T/stacked.out" 3>&-
+	tree at_bytes
+	tree at_bytes --at end
+	tree bytes --sort bytes
+	tree allocated --sort allocated
+	tree temporary --sort temporary
+	grep -qE "^ +[0-9.]+ .* _start \(target_stacked\)$" "$T/tree"
+	grep -qE "^ +[0-9.]+ .* in_qsort \(target_stacked\)$" "$T/tree"
+	grep -qE "^ +[0-9.]+ .* ask$" "$T/tree"
+	"$SCRY" report "$T/x.scry" --stacks --top 3 >"$T/tree"
+	[ "$(grep -cE "^ +[0-9]+\.[0-9] " "$T/tree")" = 3 ]
+	[ "$(grep -c "more rows are not shown; --top 0 shows them" "$T/tree")" = 1 ]
+	# one stack, and that the others are left out is said
+	"$SCRY" report "$T/x.scry" --stacks --top 0 --sort allocated --grep in_qsort >"$T/tree"
+	grep -q "in_qsort" "$T/tree"
+	[ -z "$(grep in_handler "$T/tree")" ]
+	grep -q "stacks.*--grep" "$T/tree"
+	"$SCRY" malloc record --force -o "$T/x.scry" -- "$TARGETS/target_stacked" >"$T/stacked.out" 3>&-
+	"$SCRY" report "$T/x.scry" --stacks --top 0 >"$T/tree"
+	grep -q "no stacks were recorded: each caller is alone; fix: record with --stack" "$T/tree"
+	grep -qE " ask \(target_stacked\)$" "$T/tree"
+}
+
 @test "calls -w: stacks are those of backtrace(), through frames whose return is followed" {
 	"$SCRY" calls -w 64 -x malloc@libc.so.6 -x qsort -x raise --args=full --force -o "$T/x.scry" -- \
 		"$TARGETS/target_stacked" >"$T/stacked.out" 3>&-

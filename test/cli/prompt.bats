@@ -72,6 +72,12 @@ completed() {
 	[ "$(completed scry d)" = "diff doctor dump" ]
 	[ "$(completed scry malloc re)" = "record replay" ]
 	[ "$(completed scry objects --by = l)" = "line" ]
+	# beginnings of commands do, as they do when run
+	[ "$(completed scry obj --by = l)" = "line" ]
+	[ "$(completed scry obj --)" = "$(completed scry objects --)" ]
+	[ "$(completed scry mal rep --)" = "$(completed scry malloc replay --)" ]
+	[ "$(completed scry mal re)" = "record replay" ]
+	[ -z "$(completed scry d --)" ]
 	[ "$(completed scry objects --by "")" = "$(completed scry objects --by =)" ]
 	[ "$(completed scry patch undo --max)" = "--max-pause" ]
 	[ "$(completed scry undo --max)" = "--max-pause" ]
@@ -113,4 +119,17 @@ completed() {
 		[ -n "$file" ]
 		diff <("$SCRY" completion $shell) "$file"
 	done
+}
+
+@test "help CMD is CMD --help, also of a group and of a command of one" {
+	while read -r command; do
+		# shellcheck disable=SC2086
+		diff <("$SCRY" help $command) <("$SCRY" $command --help)
+	done < <(commands)
+	diff <("$SCRY" help malloc) <("$SCRY" malloc --help)
+	diff <("$SCRY" help mal rep) <("$SCRY" malloc replay --help)
+	[ "$("$SCRY" help objcts 2>"$T/err"; echo $?)" = 2 ]
+	grep -q "did you mean 'objects'?" "$T/err"
+	[ "$("$SCRY" help objects gvl 2>"$T/err"; echo $?)" = 2 ]
+	grep -q "help is of one command" "$T/err"
 }

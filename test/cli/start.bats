@@ -150,7 +150,7 @@ waits() { is_over "$1" || [[ "$(cat /proc/"$1"/syscall)" == "202 "* ]]; } # in a
 	watch
 	before="$(stat -c '%i %y' "$(entry)")"
 	kept_watch is_over "$MADE"
-	json_is "$T/o.json" '!r["honesty"]["is_complete"] && r["totals"]["allocated"] == 0 &&
+	json_is "$T/o.json" '!r["data_quality"]["is_complete"] && r["totals"]["allocated"] == 0 &&
 		r["notes"].any? { |n| n =~ /nothing is counted; scry had no processor while it waited; fix: again/ }'
 	[ "$(stat -c '%i %y' "$(entry)")" = "$before" ]
 	watch
@@ -163,7 +163,7 @@ waits() { is_over "$1" || [[ "$(cat /proc/"$1"/syscall)" == "202 "* ]]; } # in a
 	before="$(stat -c '%i %y' "$(entry)")"
 	for _ in 1 2 3 4; do
 		kept_watch waits 'Object.new; exit 3'
-		json_is "$T/o.json" 'r["honesty"]["is_complete"] && r["rows"].any? { |x| x["class"] == "Object" && x["line"] == 1 && x["allocated"] == 1 }'
+		json_is "$T/o.json" 'r["data_quality"]["is_complete"] && r["rows"].any? { |x| x["class"] == "Object" && x["line"] == 1 && x["allocated"] == 1 }'
 	done
 	[ "$(stat -c '%i %y' "$(entry)")" = "$before" ]
 }

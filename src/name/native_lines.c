@@ -1,0 +1,301 @@
+/* See native_lines.h. */
+#include "name/native_lines.h"
+
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/digest.h"
+#include "base/err.h"
+#include "name/line_readers.h" /* made by meson: SCRY_LINE_READERS */
+#include "name/proto_cache.h"
+#include "sys/debug_file.h"
+#include "sys/debug_info.h"
+#include "sys/elf_digest.h"
+#include "sys/regular.h"
+
+#define OBJECTS_MAX 256u /* with debug information of their own; further ones have no lines */
+#define UNITS_MAX 100000u
+#define BUILD_MAX 80u
+#define DEPTH_MAX 64
+
+struct object {
+	char *path, *build_id;
+	struct scry_elf *elf; /* NULL: none of that build */
+	struct scry_debug_info *info;
+	struct scry_proto_cache cache;
+	bool has_key;
+};
+
+struct scry_native_lines {
+	struct object objects[OBJECTS_MAX];
+	uint32_t count;
+};
+
+struct line {
+	const char *file;
+	uint64_t number;
+};
+
+/* The code below `die` that holds the address, inlined functions and blocks too. */
+static bool child_at(Dwarf_Die *die, uint64_t address, Dwarf_Die *ret)
+{
+	Dwarf_Die at;
+
+	for (int r = dwarf_child(die, &at); r == 0; r = dwarf_siblingof(&at, &at)) {
+		int tag = dwarf_tag(&at);
+
+		if ((tag == DW_TAG_subprogram || tag == DW_TAG_inlined_subroutine ||
+		     tag == DW_TAG_lexical_block) &&
+		    dwarf_haspc(&at, address) > 0) {
+			*ret = at;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Where the function itself called what was inlined into it, and does so in the end: its symbol
+ * stands beside the line. False: nothing was inlined there, or it is in a namespace's entry. */
+static bool find_inlined(Dwarf_Die *unit, uint64_t address, struct line *ret)
+{
+	Dwarf_Die at = *unit;
+	Dwarf_Attribute file, number;
+	Dwarf_Word index;
+	Dwarf_Files *files;
+
+	for (int depth = 0; depth < DEPTH_MAX; depth++)
+		if (!child_at(&at, address, &at))
+			return false;
+		else if (dwarf_tag(&at) == DW_TAG_inlined_subroutine)
+			break;
+	if (dwarf_tag(&at) != DW_TAG_inlined_subroutine ||
+	    !dwarf_attr(&at, DW_AT_call_file, &file) || dwarf_formudata(&file, &index) ||
+	    !dwarf_attr(&at, DW_AT_call_line, &number) || dwarf_formudata(&number, &ret->number) ||
+	    dwarf_getsrcfiles(unit, &files, NULL))
+		return false;
+	ret->file = dwarf_filesrc(files, index, NULL, NULL);
+	return ret->file != NULL;
+}
+
+static bool find_line(Dwarf *dwarf, uint64_t address, struct line *ret)
+{
+	Dwarf_CU *cu = NULL;
+	Dwarf_Die unit;
+	Dwarf_Line *line;
+	bool found = dwarf_addrdie(dwarf, address, &unit) != NULL;
+	int number = 0;
+
+	for (uint32_t n = 0; !found && n < UNITS_MAX &&
+			     dwarf_get_units(dwarf, cu, &cu, NULL, NULL, &unit, NULL) == 0;
+	     n++)
+		found = dwarf_haspc(&unit, address) > 0;
+	if (!found)
+		return false;
+	if (find_inlined(&unit, address, ret))
+		return true;
+	line = dwarf_getsrc_die(&unit, address);
+	ret->file = line ? dwarf_linesrc(line, NULL, NULL) : NULL;
+	if (!ret->file || dwarf_lineno(line, &number) || number < 0)
+		return false;
+	ret->number = (uint64_t)number;
+	return true;
+}
+
+/* In the child: the line as a number, and its file. */
+static size_t answer(Dwarf *dwarf, void **state, const void *question, void *ret)
+{
+	struct line line;
+	uint64_t address;
+	uint32_t number;
+	size_t size;
+
+	(void)state;
+	memcpy(&address, question, sizeof(address));
+	if (!find_line(dwarf, address, &line) || !line.number || line.number > UINT32_MAX)
+		return 0;
+	number = (uint32_t)line.number;
+	size = strlen(line.file);
+	if (!size || size > SCRY_DEBUG_ANSWER_MAX - sizeof(number))
+		return 0;
+	memcpy(ret, &number, sizeof(number));
+	memcpy((char *)ret + sizeof(number), line.file, size);
+	return sizeof(number) + size;
+}
+
+/* Is it that build? */
+static bool is_build(struct scry_elf *elf, const char *build_id)
+{
+	const uint8_t *id = NULL;
+	size_t size = scry_elf_build_id(elf, &id);
+	char hex[3];
+
+	if (!size || strlen(build_id) != 2 * size)
+		return false;
+	for (size_t i = 0; i < size; i++) {
+		snprintf(hex, sizeof(hex), "%02x", id[i]);
+		if (memcmp(hex, build_id + 2 * i, 2) != 0)
+			return false;
+	}
+	return true;
+}
+
+/* NULL: what lies there is another build, or cannot be read. */
+static struct scry_elf *open_build(const char *path, const char *build_id)
+{
+	struct scry_elf *elf = NULL;
+	int fd = scry_regular_open(path);
+	char opened[32];
+
+	if (fd < 0)
+		return NULL;
+	snprintf(opened, sizeof(opened), "/proc/self/fd/%d", fd);
+	if (scry_elf_open_path(opened, &elf) < 0)
+		elf = NULL;
+	scry_error_clear();
+	close(fd);
+	if (elf && is_build(elf, build_id))
+		return elf;
+	scry_elf_close(elf);
+	return NULL;
+}
+
+static bool make_key(struct object *o, uint8_t ret[SCRY_DIGEST_BYTES])
+{
+	uint8_t bytes[SCRY_DIGEST_BYTES];
+	struct scry_digest d;
+
+	scry_digest_init(&d);
+	if (scry_elf_digest(o->elf, bytes) < 0 || scry_debug_info_digest(o->info, &d) < 0)
+		return false;
+	scry_digest_add(&d, "lines", 5);
+	scry_digest_add(&d, bytes, sizeof(bytes));
+	scry_digest_end(&d, ret);
+	return true;
+}
+
+static void open_object(struct object *o)
+{
+	char debug[sizeof("/usr/lib/debug/.build-id/xx/.debug") + BUILD_MAX];
+
+	o->elf = open_build(o->path, o->build_id);
+	if (!o->elf && strlen(o->build_id) <= BUILD_MAX &&
+	    strspn(o->build_id, "0123456789abcdef") > 2) {
+		snprintf(debug, sizeof(debug), "/usr/lib/debug/.build-id/%.2s/%s.debug",
+			 o->build_id, o->build_id + 2);
+		o->elf = open_build(debug, o->build_id);
+	}
+	if (!o->elf)
+		return;
+	scry_debug_file_lend(o->elf, o->path);
+	o->info = scry_debug_info_open(o->elf, answer);
+	scry_proto_cache_init(&o->cache, SCRY_LINE_READERS);
+	o->has_key = o->info && make_key(o, o->cache.key);
+	if (o->has_key)
+		scry_proto_cache_load(&o->cache);
+}
+
+static struct object *object_of(struct scry_native_lines *lines,
+				const struct scry_native_place *place)
+{
+	struct object *o;
+
+	for (uint32_t i = 0; i < lines->count; i++)
+		if (!strcmp(lines->objects[i].path, place->module) &&
+		    !strcmp(lines->objects[i].build_id, place->build_id))
+			return &lines->objects[i];
+	if (lines->count == OBJECTS_MAX)
+		return NULL;
+	o = &lines->objects[lines->count];
+	o->path = strdup(place->module);
+	o->build_id = strdup(place->build_id);
+	if (!o->path || !o->build_id) {
+		free(o->path);
+		free(o->build_id);
+		*o = (struct object){0};
+		return NULL;
+	}
+	lines->count++;
+	open_object(o);
+	return o;
+}
+
+struct search {
+	const char *name;
+	uint64_t offset, value;
+	bool is_found, is_several;
+};
+
+static int look_at(const struct scry_sym *sym, void *arg)
+{
+	struct search *s = arg;
+
+	if ((sym->type != STT_FUNC && sym->type != STT_GNU_IFUNC && sym->type != STT_NOTYPE) ||
+	    strcmp(sym->name, s->name) != 0)
+		return 0;
+	s->is_several |= s->is_found && sym->value != s->value;
+	s->is_found = true;
+	s->value = sym->value;
+	return 0;
+}
+
+/* The link-time address of the call; 0: there are several functions of that name, or none. */
+static uint64_t address_of(const struct object *o, const struct scry_native_place *place)
+{
+	struct search s = {.name = place->symbol};
+
+	if (!place->symbol)
+		return place->offset - 1;
+	scry_elf_each_symbol(o->elf, look_at, &s);
+	return s.is_found && !s.is_several ? s.value + place->offset - 1 : 0;
+}
+
+struct scry_native_lines *scry_native_lines_new(void)
+{
+	return calloc(1, sizeof(struct scry_native_lines));
+}
+
+void scry_native_lines_free(struct scry_native_lines *lines)
+{
+	if (!lines)
+		return;
+	for (uint32_t i = 0; i < lines->count; i++) {
+		struct object *o = &lines->objects[i];
+
+		if (o->has_key)
+			scry_proto_cache_store(&o->cache);
+		scry_proto_cache_done(&o->cache);
+		scry_debug_info_close(o->info);
+		scry_elf_close(o->elf);
+		free(o->path);
+		free(o->build_id);
+	}
+	free(lines);
+}
+
+uint32_t scry_native_line(struct scry_native_lines *lines, const struct scry_native_place *place,
+			  struct scry_buf *ret_file)
+{
+	static char fresh[SCRY_DEBUG_ANSWER_MAX];
+	struct object *o = place->offset ? object_of(lines, place) : NULL;
+	uint64_t address = o && o->info ? address_of(o, place) : 0;
+	const char *text = fresh;
+	uint32_t number;
+	size_t size;
+
+	if (!address)
+		return 0;
+	if (!scry_proto_cache_get(&o->cache, address, &text, &size)) {
+		size = scry_debug_info_ask(o->info, &address, sizeof(address), fresh);
+		if (!scry_debug_info_has_failed(o->info))
+			scry_proto_cache_put(&o->cache, address, fresh, size);
+		text = fresh;
+	}
+	if (size <= sizeof(number))
+		return 0;
+	memcpy(&number, text, sizeof(number));
+	return scry_buf_append(ret_file, text + sizeof(number), size - sizeof(number)) ? 0 : number;
+}

@@ -1,0 +1,493 @@
+/* See server.h. */
+#include "replan/server.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "replan/allocators.h"
+#include "replan/check.h"
+#include "replan/rss.h"
+#include "sys/inherited.h"
+
+#define LOOK_NS 10000000
+#define AGAIN_NS 50000000u   /* between two tries of `ready` */
+#define TRY_NS 5000000000u   /* one of them */
+#define STOP_NS 10000000000u /* it ends by itself */
+#define KILL_LOOKS 500
+#define PROCESSES_MAX 4096u
+#define LIBC "libc.so.6"
+
+struct told { /* by the keeper, in memory that both have */
+	int err;
+	char sentence[768];
+	struct scry_malloc_server_run run;
+};
+
+struct keeper {
+	const struct scry_malloc_server *server;
+	const struct scry_malloc_allocator *allocator;
+	struct told *told;
+	sigset_t waited, before;
+	pid_t started, command; /* command: ready, load or stop; 0: none runs */
+	int started_status, command_status;
+	bool has_started_ended, is_stopped;
+	uint64_t reaped_ns;
+	pid_t pids[PROCESSES_MAX]; /* of the server */
+	uint32_t count;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static int tell(struct keeper *k, int err)
+{
+	k->told->err = err;
+	snprintf(k->told->sentence, sizeof(k->told->sentence), "%s", scry_error());
+	return err;
+}
+
+/* --- its processes --------------------------------------------------------------------------- */
+
+/* Adds the children of one thread; the command that runs is not the server's. */
+static void add_children(struct keeper *k, const char *path)
+{
+	FILE *f = fopen(path, "re");
+	int pid;
+
+	while (f && k->count < PROCESSES_MAX && fscanf(f, "%d", &pid) == 1)
+		if (pid != k->command)
+			k->pids[k->count++] = pid;
+	if (f)
+		fclose(f);
+}
+
+static void add_children_of(struct keeper *k, pid_t pid)
+{
+	char path[96];
+	DIR *tasks;
+	struct dirent *task;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	tasks = opendir(path);
+	while (tasks && (task = readdir(tasks))) {
+		if (task->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/task/%.20s/children", pid, task->d_name);
+		add_children(k, path);
+	}
+	if (tasks)
+		closedir(tasks);
+}
+
+static void find_processes(struct keeper *k)
+{
+	k->count = 0;
+	add_children_of(k, getpid());
+	for (uint32_t i = 0; i < k->count; i++)
+		add_children_of(k, k->pids[i]);
+}
+
+/* Its own, exactly, and that of the children for which it has waited, in ticks. */
+static uint64_t cpu_of(pid_t pid)
+{
+	unsigned long long user = 0, system = 0;
+	struct timespec t = {0};
+	char path[64], line[1024];
+	const char *at;
+	clockid_t clock;
+	FILE *f;
+
+	if (!clock_getcpuclockid(pid, &clock))
+		clock_gettime(clock, &t);
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "re");
+	at = f && fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
+	if (at)
+		sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %llu %llu",
+		       &user, &system);
+	if (f)
+		fclose(f);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec +
+	       (user + system) * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
+}
+
+static uint64_t cpu_now(struct keeper *k)
+{
+	uint64_t sum = k->reaped_ns;
+
+	find_processes(k);
+	for (uint32_t i = 0; i < k->count; i++)
+		sum += cpu_of(k->pids[i]);
+	return sum;
+}
+
+static void look_at_memory(struct keeper *k)
+{
+	uint64_t sum = 0;
+
+	find_processes(k);
+	for (uint32_t i = 0; i < k->count; i++) {
+		struct scry_malloc_rss rss;
+
+		scry_malloc_rss_open(&rss, k->pids[i]);
+		sum += scry_malloc_rss_now(&rss);
+		scry_malloc_rss_close(&rss);
+	}
+	if (sum > k->told->run.rss_peak)
+		k->told->run.rss_peak = sum;
+}
+
+/* Of the process that works most. */
+static void look_who_serves(struct keeper *k)
+{
+	struct scry_malloc_server_run *run = &k->told->run;
+	uint64_t most = 0;
+	pid_t pid = 0;
+
+	find_processes(k);
+	for (uint32_t i = 0; i < k->count; i++) {
+		uint64_t cpu = cpu_of(k->pids[i]);
+
+		if (cpu >= most) {
+			most = cpu;
+			pid = k->pids[i];
+		}
+	}
+	run->is_seen = pid && scry_malloc_serves(pid, &run->serves);
+}
+
+static void reap(struct keeper *k)
+{
+	struct rusage usage;
+	int status;
+	pid_t pid;
+
+	while ((pid = wait4(-1, &status, WNOHANG, &usage)) > 0) {
+		if (pid == k->command) {
+			k->command_status = status;
+			k->command = 0;
+			continue;
+		}
+		k->reaped_ns +=
+			(uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000u +
+			(uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000u;
+		if (pid == k->started) {
+			k->started_status = status;
+			k->has_started_ended = true;
+		}
+	}
+}
+
+/* Waits a little, or for a signal. False: the keeper was told to stop. */
+static bool wait_a_little(struct keeper *k, uint64_t ns)
+{
+	const struct timespec t = {.tv_nsec = (long)ns};
+	int signal_ = sigtimedwait(&k->waited, NULL, &t);
+
+	if (signal_ > 0 && signal_ != SIGCHLD)
+		k->is_stopped = true;
+	reap(k);
+	return !k->is_stopped;
+}
+
+/* --- commands -------------------------------------------------------------------------------- */
+
+static pid_t run_shell(struct keeper *k, const char *text, bool is_server)
+{
+	char *const command[] = {"sh", "-c", (char *)text, NULL};
+	pid_t keeper = getpid(), pid = fork();
+	int null;
+
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != keeper)
+		_exit(126);
+	setsid();
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	dup2(null, STDIN_FILENO);
+	dup2(k->server->is_loud ? STDERR_FILENO : null, STDOUT_FILENO);
+	if (!k->server->is_loud)
+		dup2(null, STDERR_FILENO);
+	scry_malloc_allocators_unset();
+	if (is_server && k->allocator->path)
+		setenv("LD_PRELOAD", k->allocator->path, 1);
+	for (unsigned int i = 0; is_server && i < k->allocator->env_count; i++)
+		putenv((char *)k->allocator->env[i]);
+	sigprocmask(SIG_SETMASK, &k->before, NULL);
+	scry_inherited_give_back();
+	execv("/bin/sh", command);
+	_exit(127);
+}
+
+/* 0: it ended with 0; 1: otherwise, or not in time; -EINTR. */
+static int run_command(struct keeper *k, const char *text, uint64_t limit_ns)
+{
+	uint64_t begun = now_ns();
+	pid_t pid = run_shell(k, text, false);
+
+	if (pid < 0)
+		return scry_fail(-errno, "cannot start '%s': %s", text, strerror(errno));
+	k->command = pid;
+	while (k->command) {
+		if (!wait_a_little(k, LOOK_NS))
+			return -EINTR;
+		look_at_memory(k);
+		if (k->command && limit_ns && now_ns() - begun > limit_ns) {
+			kill(-pid, SIGKILL);
+			kill(pid, SIGKILL);
+			limit_ns = 0;
+		}
+	}
+	return k->command_status != 0;
+}
+
+static int get_ready(struct keeper *k)
+{
+	const struct scry_malloc_server *s = k->server;
+	uint64_t begun = now_ns();
+	int r;
+
+	while ((r = run_command(k, s->ready, TRY_NS)) == 1) {
+		if (k->has_started_ended && (k->started_status || !k->count))
+			return scry_fail(-EINVAL,
+					 "'%s' ended with status %d before it was ready; fix: "
+					 "-v shows what it prints",
+					 s->start,
+					 WIFEXITED(k->started_status)
+						 ? WEXITSTATUS(k->started_status)
+						 : 128 + WTERMSIG(k->started_status));
+		if (now_ns() - begun > s->ready_ns)
+			return scry_fail(-EINVAL,
+					 "'%s' did not succeed within %llu s of the start of '%s'; "
+					 "fix: --ready-within TIME, and -v shows what they print",
+					 s->ready, (unsigned long long)(s->ready_ns / 1000000000u),
+					 s->start);
+		if (!wait_a_little(k, AGAIN_NS))
+			return -EINTR;
+	}
+	return r;
+}
+
+/* --- a run ----------------------------------------------------------------------------------- */
+
+/* Whatever is left, and what that leaves when it ends. */
+static void kill_all(struct keeper *k)
+{
+	const struct timespec t = {.tv_nsec = 2000000};
+
+	k->command = 0;
+	for (int i = 0; i < KILL_LOOKS; i++) {
+		reap(k);
+		find_processes(k);
+		if (!k->count)
+			return;
+		for (uint32_t p = 0; p < k->count; p++)
+			kill(k->pids[p], SIGKILL);
+		nanosleep(&t, NULL);
+	}
+}
+
+/* As its owner would; what does not end then is killed. */
+static int stop_server(struct keeper *k)
+{
+	uint64_t begun;
+	int r = 0;
+
+	find_processes(k);
+	if (k->server->stop)
+		r = run_command(k, k->server->stop, STOP_NS);
+	else if (!k->has_started_ended)
+		kill(-k->started, SIGTERM); /* a shell does not pass it on */
+	else
+		for (uint32_t i = 0; i < k->count; i++)
+			kill(k->pids[i], SIGTERM);
+	if (r < 0)
+		return r;
+	begun = now_ns();
+	for (find_processes(k); k->count; find_processes(k)) {
+		if (now_ns() - begun > STOP_NS) {
+			k->told->run.was_killed = true;
+			return 0;
+		}
+		if (!wait_a_little(k, LOOK_NS))
+			return -EINTR;
+	}
+	return 0;
+}
+
+static int serve(struct keeper *k)
+{
+	const struct scry_malloc_server *s = k->server;
+	uint64_t cpu, begun;
+	int r = run_command(k, s->ready, TRY_NS);
+
+	if (r == 0)
+		return scry_fail(-EINVAL,
+				 "'%s' succeeds before the server is started: another one "
+				 "answers, and would be measured; fix: stop that one, or use "
+				 "another port",
+				 s->ready);
+	if (r < 0)
+		return r;
+	k->started = run_shell(k, s->start, true);
+	if (k->started < 0)
+		return scry_fail(-errno, "cannot start '%s': %s", s->start, strerror(errno));
+	r = get_ready(k);
+	if (r < 0)
+		return r;
+	cpu = cpu_now(k);
+	begun = now_ns();
+	r = run_command(k, s->load, 0);
+	k->told->run.load_ns = now_ns() - begun;
+	if (r == 1)
+		return scry_fail(-EINVAL,
+				 "the load '%s' ended with status %d: its work was not done; fix: "
+				 "-v shows what it prints",
+				 s->load,
+				 WIFEXITED(k->command_status) ? WEXITSTATUS(k->command_status)
+							      : 128 + WTERMSIG(k->command_status));
+	if (r < 0)
+		return r;
+	find_processes(k);
+	if (!k->count)
+		return scry_fail(-EINVAL,
+				 "'%s' ended while the load ran; fix: -v shows what it "
+				 "prints",
+				 s->start);
+	k->told->run.cpu_ns = cpu_now(k) - cpu;
+	look_who_serves(k);
+	return stop_server(k);
+}
+
+static _Noreturn void keep(struct keeper *k, pid_t parent)
+{
+	static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};
+	int err;
+
+	sigemptyset(&k->waited);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		sigaddset(&k->waited, signals[i]);
+	sigprocmask(SIG_BLOCK, &k->waited, NULL);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		_exit(1);
+	err = serve(k);
+	tell(k, err);
+	kill_all(k);
+	_exit(0);
+}
+
+static volatile sig_atomic_t stopped; /* by this signal */
+static volatile pid_t keeper_pid;
+
+static void on_signal(int sig)
+{
+	stopped = sig;
+	if (keeper_pid > 0)
+		kill(keeper_pid, SIGTERM);
+}
+
+/* Signals are passed on, so that the keeper has ended the server before we end. */
+static int wait_for_keeper(pid_t pid, const sigset_t *before)
+{
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+	const struct sigaction ours = {.sa_handler = on_signal};
+	struct sigaction old[3];
+	int status = 0;
+
+	keeper_pid = pid;
+	for (int i = 0; i < 3; i++)
+		sigaction(signals[i], &ours, &old[i]);
+	sigprocmask(SIG_SETMASK, before, NULL);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	keeper_pid = 0;
+	for (int i = 0; i < 3; i++)
+		sigaction(signals[i], &old[i], NULL);
+	return status;
+}
+
+static int run_once(const struct scry_malloc_server *server,
+		    const struct scry_malloc_allocator *allocator,
+		    struct scry_malloc_server_run *ret_run)
+{
+	struct told *told = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	static struct keeper k;
+	sigset_t all;
+	pid_t parent = getpid(), pid;
+	int status, err;
+
+	if (told == MAP_FAILED)
+		return scry_fail(-ENOMEM, "no memory");
+	told->err = -ECHILD;
+	k = (struct keeper){.server = server, .allocator = allocator, .told = told};
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &k.before); /* none is lost between fork and handler */
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0)
+		keep(&k, parent);
+	if (pid < 0) {
+		err = scry_fail(-errno, "cannot start a process: %s", strerror(errno));
+		sigprocmask(SIG_SETMASK, &k.before, NULL);
+		goto out;
+	}
+	status = wait_for_keeper(pid, &k.before);
+	*ret_run = told->run;
+	err = stopped ? -EINTR : told->err;
+	if (stopped)
+		scry_fail(err, "stopped by signal %d; the server was ended", (int)stopped);
+	else if (status)
+		err = scry_fail(-ECHILD, "who kept the server was killed");
+	else if (err)
+		scry_fail(err, "%s", told->sentence);
+out:
+	munmap(told, sizeof(*told));
+	return err;
+}
+
+int scry_malloc_server_run(struct scry_malloc_server *server,
+			   const struct scry_malloc_allocator *allocator,
+			   struct scry_malloc_server_run *ret_run)
+{
+	struct scry_malloc_allocator a = *allocator;
+	char children[64];
+	int err;
+
+	snprintf(children, sizeof(children), "/proc/%d/task/%d/children", getpid(), getpid());
+	if (access(children, R_OK))
+		return scry_fail(-ENOSYS, "this kernel does not list a process's children "
+					  "(CONFIG_PROC_CHILDREN): a server could be left behind");
+	if (!a.path && server->needs_libc)
+		a.path = LIBC;
+	err = run_once(server, &a, ret_run);
+	if (!err && !a.path && ret_run->is_seen && !ret_run->serves.is_glibc &&
+	    !ret_run->serves.is_static) {
+		server->needs_libc = true;
+		a.path = LIBC;
+		err = run_once(server, &a, ret_run);
+	}
+	ret_run->is_served =
+		ret_run->is_seen && scry_malloc_is_served_by(&ret_run->serves, allocator->path);
+	return err;
+}

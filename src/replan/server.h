@@ -1,0 +1,36 @@
+/*
+ * A server under an allocator: started, loaded with work, stopped.
+ *
+ * A keeper of its own starts it and is the parent of whatever it leaves behind (a subreaper), so
+ * that daemons and workers are found and ended, too: at the end, when something fails, and when who
+ * asked is interrupted or killed. Only if both are killed at once, what has made itself a daemon
+ * stays.
+ */
+#ifndef SCRY_REPLAN_SERVER_H
+#define SCRY_REPLAN_SERVER_H
+
+#include "replan/run.h"
+#include "replan/serves.h"
+
+struct scry_malloc_server {
+	const char *start, *ready, *load, *stop; /* for sh -c; stop NULL: SIGTERM */
+	uint64_t ready_ns;			 /* tries `ready` for so long */
+	bool is_loud;				 /* what they print goes to stderr */
+	bool needs_libc; /* another allocator than glibc's serves by itself */
+};
+
+struct scry_malloc_server_run {
+	uint64_t cpu_ns;   /* of all its processes while the load ran */
+	uint64_t load_ns;  /* how long that took */
+	uint64_t rss_peak; /* bytes of anonymous memory of all of them, since the start */
+	bool is_seen, is_served, was_killed; /* the last: it did not end when it was stopped */
+	struct scry_malloc_serves serves;
+};
+
+/* One run. 0; -EINTR: a signal said stop; -EINVAL and others with a sentence: nothing was measured.
+ * In each case nothing of the server is left. */
+int scry_malloc_server_run(struct scry_malloc_server *server,
+			   const struct scry_malloc_allocator *allocator,
+			   struct scry_malloc_server_run *ret_run);
+
+#endif
