@@ -1,5 +1,5 @@
 /*
- * Callers of the malloc family as a tree: from the outermost function of their stacks inwards, with
+ * Callers of the malloc functions as a tree: from the outermost function of their stacks inwards, with
  * what each function and all that it called asked for.
  */
 #ifndef SCRY_VIEW_MALLOC_TREE_H

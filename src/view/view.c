@@ -62,9 +62,9 @@ const struct scry_view scry_views[] = {
 	 scry_view_stacks, STACKS, SCRY_SORT_STACKS},
 	{"syscalls", "syscalls", "which code makes system calls, and which are in vain", 3, false,
 	 scry_view_syscalls, FUNCTIONS | SCRY_VIEW_TAKES_BY, SCRY_SORT_SYSCALLS},
-	{"events", NULL, "every event of the recording, one a line", 1, true, scry_view_events, 0,
+	{"events", NULL, "every event of the recording, one a line", 2, true, scry_view_events, 0,
 	 NULL},
-	{"info", NULL, "what the recording is made of", 1, false, scry_view_info, 0, NULL},
+	{"info", NULL, "what the recording is made of", 2, false, scry_view_info, 0, NULL},
 	{NULL, NULL, NULL, 0, false, NULL, 0, NULL},
 };
 
