@@ -1,6 +1,6 @@
 /*
- * Callers of the malloc functions as a tree: from the outermost function of their stacks inwards, with
- * what each function and all that it called asked for.
+ * Callers of the malloc functions as a tree: from the outermost function of their stacks inwards,
+ * with what each function and all that it called asked for.
  */
 #ifndef SCRY_VIEW_MALLOC_TREE_H
 #define SCRY_VIEW_MALLOC_TREE_H

@@ -82,7 +82,7 @@ caller() {
 		scry_ends 2 calls --where "$bad" -- true
 		says "--where: .* is missing at"
 	done
-	scry_ends 2 calls -c --where 'ret < 0' -- true
+	scry_ends 2 calls --hist --where 'ret < 0' -- true
 }
 
 @test "--where: a text that was cut is compared only as far as it is known; an enum has its number, too" {
