@@ -284,6 +284,7 @@ static struct scry_module *copy_memory(struct scry_modules *t, const struct scry
 {
 	const struct scry_map_entry *first = m;
 	struct scry_module *f, *again = NULL; /* again: what could not be copied before */
+	enum scry_elf_proof proof;
 
 	while (first->offset && first > t->maps.entries && m - first < MAPPINGS_MAX)
 		first--;
@@ -293,9 +294,14 @@ static struct scry_module *copy_memory(struct scry_modules *t, const struct scry
 		f = t->modules[i];
 		if (f->copied_from != first->start)
 			continue;
-		if (!f->elf)
+		if (!f->elf) {
 			again = f;
-		else if (scry_elf_prove(f->elf, &t->mem, f->copied_bias) == SCRY_ELF_SAME) {
+			continue;
+		}
+		proof = scry_elf_prove(f->elf, &t->mem, f->copied_bias);
+		/* What the kernel maps stays the same, also when the process has ended. */
+		if (proof == SCRY_ELF_SAME ||
+		    (proof == SCRY_ELF_UNKNOWN && scry_elf_is_vdso(first))) {
 			*ret_bias = f->copied_bias;
 			return f;
 		}
@@ -357,9 +363,12 @@ struct scry_modules *scry_modules_of(const struct scry_space *space)
 	t->copies = (struct scry_elf_copies){.mem = &t->mem,
 					     .left = space->core ? CORE_READ_MAX : READ_MAX};
 	scry_modules_see(t);
-	for (size_t i = 0; i < t->maps.count && t->count < SEEN_FIRST; i++)
-		if (t->maps.entries[i].x)
-			module_of(t, &t->maps.entries[i], &bias);
+	for (size_t i = 0; i < t->maps.count; i++) {
+		const struct scry_map_entry *m = &t->maps.entries[i];
+
+		if (m->x && (t->count < SEEN_FIRST || scry_elf_is_vdso(m)))
+			module_of(t, m, &bias);
+	}
 	return t;
 }
 

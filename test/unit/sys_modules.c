@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -206,6 +208,28 @@ static void test_vdso(void **state)
 	scry_modules_free(t);
 }
 
+/* A process that ends between a look at its mappings and the first name. */
+static void test_vdso_of_the_dead(void **state)
+{
+	void *vdso = dlopen("linux-vdso.so.1", RTLD_NOW | RTLD_NOLOAD);
+	const void *function = dlsym(vdso, "__vdso_clock_gettime");
+	struct scry_modules *t;
+	int status;
+	pid_t pid = fork();
+
+	(void)state;
+	if (pid == 0) {
+		pause();
+		_exit(0);
+	}
+	t = scry_modules_new(pid);
+	scry_modules_see_on(t);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_name(t, function, "clock_gettime");
+	scry_modules_free(t);
+}
+
 #define FORGED (60ul << 20)
 
 /* An ELF object of 60 MiB: a header, `full` bytes that are not zero, and a hole. */
@@ -355,10 +379,15 @@ static int set_up(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_twice),	      cmocka_unit_test(test_other_file),
-		cmocka_unit_test(test_written_anew),  cmocka_unit_test(test_vdso),
-		cmocka_unit_test(test_copy_of_holes), cmocka_unit_test(test_copies_in_all),
-		cmocka_unit_test(test_no_object),     cmocka_unit_test(test_none),
+		cmocka_unit_test(test_twice),
+		cmocka_unit_test(test_other_file),
+		cmocka_unit_test(test_written_anew),
+		cmocka_unit_test(test_vdso),
+		cmocka_unit_test(test_vdso_of_the_dead),
+		cmocka_unit_test(test_copy_of_holes),
+		cmocka_unit_test(test_copies_in_all),
+		cmocka_unit_test(test_no_object),
+		cmocka_unit_test(test_none),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, NULL);
