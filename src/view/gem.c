@@ -88,22 +88,15 @@ static const char *installed_gem(const char *path, size_t *ret_length)
 	return found;
 }
 
-/* A gem's description is code that rubygems runs. */
-static const char *described_gem(const char *path, size_t *ret_length)
+/* A gem's description is none of its code: rubygems reads it, whether the gem is used or not. */
+static bool is_gem_description(const char *path)
 {
-	const char *at = strstr(path, "/specifications/");
-	size_t len;
+	static const char suffix[] = ".gemspec";
+	const char *name = strrchr(path, '/');
+	size_t len = strlen(path), end = sizeof(suffix) - 1;
 
-	if (!at)
-		return NULL;
-	at += 16;
-	if (begins(at, "default/"))
-		at += 8;
-	len = strlen(at);
-	if (len < 8 || strcmp(at + len - 8, ".gemspec"))
-		return NULL;
-	*ret_length = name_before_version(at, len);
-	return *ret_length ? at : NULL;
+	return strstr(path, "/specifications/") && len - (size_t)(name + 1 - path) > end &&
+	       !strcmp(path + len - end, suffix);
 }
 
 /* What follows `folder`, a library folder without versions in names. */
@@ -156,8 +149,8 @@ const char *scry_gem_name(const char *path, size_t *ret_length)
 	if (begins(path, "(eval") || !strcmp(path, "(erb)") || !strcmp(path, "<compiled>"))
 		return literal(eval, ret_length);
 	name = installed_gem(path, ret_length);
-	if (!name)
-		name = described_gem(path, ret_length);
+	if (!name && is_gem_description(path))
+		return literal(ruby, ret_length);
 	if (!name)
 		name = vendored(path, "/vendor_ruby/", ret_length);
 	if (!name)

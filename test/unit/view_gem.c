@@ -31,8 +31,8 @@ static const struct {
 	{"/usr/lib/ruby/3.1.0/rdoc/markdown.rb", "(ruby)"},
 	{"/usr/lib/ruby/3.1.0/bundler/cli/info.rb", "(ruby)"},
 	{"/usr/lib/x86_64-linux-gnu/ruby/3.1.0/rbconfig.rb", "(ruby)"},
-	{"/usr/lib/ruby/gems/3.1.0/specifications/default/irb-1.4.1.gemspec", "irb"},
-	{"/usr/share/rubygems-integration/all/specifications/rack-2.2.22.gemspec", "rack"},
+	{"/usr/lib/ruby/gems/3.1.0/specifications/default/irb-1.4.1.gemspec", "(ruby)"},
+	{"/usr/share/rubygems-integration/all/specifications/rack-2.2.22.gemspec", "(ruby)"},
 	{"/usr/share/rubygems-integration/all/specifications/rack-2.2.22.rb", "(app)"},
 	/* rubygems, bundler, version managers, containers */
 	{"/var/lib/gems/3.1.0/gems/json-2.7.1/lib/json/common.rb", "json"},
