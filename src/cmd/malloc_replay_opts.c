@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "cmd/cmd.h"
@@ -25,6 +26,65 @@ static const char usage_replay[] = "scry malloc replay FILE [OPTIONS] [--check -
 static const char usage_compare[] =
 	"scry malloc compare [OPTIONS] -- CMD... | scry malloc compare --start CMD --ready CMD "
 	"--load CMD [OPTIONS]";
+
+/* Nothing is recorded and nothing replayed with --start: it heeds these only. */
+static const char *const server_takes[] = {
+	"with",	 "runs",  "json",	  "output", "force", "verbose", "help",
+	"start", "ready", "ready-within", "load",   "work",  "stop",
+};
+
+static bool server_has(const char *name)
+{
+	for (size_t i = 0; i < sizeof(server_takes) / sizeof(server_takes[0]); i++)
+		if (!strcmp(server_takes[i], name))
+			return true;
+	return false;
+}
+
+/* Choices are -1 until one is given. */
+static bool is_given(const struct scry_opt *row)
+{
+	switch (row->kind) {
+	case SCRY_OPT_FLAG:
+		return *(const bool *)row->target;
+	case SCRY_OPT_CHOICE:
+		return *(const int *)row->target >= 0;
+	case SCRY_OPT_STRING:
+		return *(const char *const *)row->target != NULL;
+	case SCRY_OPT_U64:
+	case SCRY_OPT_PID:
+	case SCRY_OPT_SIZE:
+	case SCRY_OPT_DURATION:
+		return *(const uint64_t *)row->target != 0;
+	default: /* no row that --start has not is of another kind */
+		return false;
+	}
+}
+
+/* What of a recording and its replay is asked for beside --start. */
+static int refuse_with_server(const struct scry_opt *rows, size_t count)
+{
+	struct scry_buf names = {0};
+	int err = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (!server_has(rows[i].long_name) && is_given(&rows[i]))
+			scry_buf_printf(&names, "%s--%s", names.len ? ", " : "", rows[i].long_name);
+	if (names.len)
+		err = scry_fail(-EINVAL,
+				"with --start nothing is recorded and nothing replayed: it has no "
+				"%s; fix: without",
+				scry_buf_str(&names));
+	scry_buf_done(&names);
+	return err;
+}
+
+static void settle(struct scry_replay_opts *opts)
+{
+	opts->threads = opts->threads < 0 ? 0 : opts->threads;
+	opts->pace = opts->pace < 0 ? 0 : opts->pace;
+	opts->touch = opts->touch < 0 ? SCRY_TOUCH_RECORDED : opts->touch;
+}
 
 static int check(struct scry_replay_opts *opts, const char *recording)
 {
@@ -58,7 +118,9 @@ static int check(struct scry_replay_opts *opts, const char *recording)
 		opts->memory = scry_malloc_rss_available() / 4 * 3;
 	if (scry_output_check_ending(opts->keep, "scry") < 0)
 		return -EINVAL;
-	return scry_output_check_ending(opts->output, "txt json svg html");
+	settle(opts);
+	/* pictures are of a replay's memory over time */
+	return scry_output_check_ending(opts->output, is_server ? "txt json" : "txt json svg html");
 }
 
 /* With a `folder` the recording is nobody else's: it has no name any more as soon as it is open,
@@ -126,7 +188,7 @@ static void help(const struct scry_replay_opts *opts, const struct scry_opt *row
 static int command(int argc, char **argv, bool is_compare)
 {
 	struct scry_replay_opts opts = {
-		.runs = 5, .touch = SCRY_TOUCH_RECORDED, .is_compare = is_compare};
+		.runs = 5, .threads = -1, .touch = -1, .pace = -1, .is_compare = is_compare};
 	const struct scry_opt rows[] = {
 		{0, "with", SCRY_OPT_STRINGS, &opts.with, "LIST",
 		 "allocators: glibc, jemalloc, tcmalloc, mimalloc, a path, each with :NAME=VALUE "
@@ -156,7 +218,8 @@ static int command(int argc, char **argv, bool is_compare)
 		{0, "pid", SCRY_OPT_PID, &opts.pid, "PID", "this process of several", NULL},
 		{0, "json", SCRY_OPT_FLAG, &opts.json, NULL, "print JSON instead of text", NULL},
 		{'o', "output", SCRY_OPT_STRING, &opts.output, "FILE",
-		 "write to FILE: x.txt, x.json; x.svg and x.html are pictures of memory over time",
+		 "write to FILE: x.txt, x.json; x.svg and x.html are pictures of memory over "
+		 "time (not with --start)",
 		 NULL},
 		{0, "force", SCRY_OPT_FLAG, &opts.force, NULL, "replace FILE if it exists", NULL},
 		{'v', "verbose", SCRY_OPT_FLAG, &opts.verbose, NULL, "all totals, one a line",
@@ -186,6 +249,8 @@ static int command(int argc, char **argv, bool is_compare)
 		help(&opts, rows, count);
 		return 0;
 	}
+	if (!err && scry_malloc_servers_are(&opts.servers))
+		err = refuse_with_server(rows, count);
 	if (!err)
 		err = check(&opts, recording);
 	if (err)

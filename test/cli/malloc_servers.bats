@@ -137,3 +137,18 @@ END
 	[ ! -s "$T/err" ]
 	[ -z "$(grep "run 1 of" "$T/out")" ]
 }
+
+@test "compare: what a server's comparison has not is refused by name, before anything is started" {
+	local words
+	for words in "--touch recorded" "--verify" "--keep $T/k.scry" "--pace think" "--threads recorded" "--rss-every 1ms" "--pid 1" "--memory 1G"; do
+		# shellcheck disable=SC2086
+		[ "$(compare $words 2>"$T/err" 3>&-; echo $?)" = 2 ]
+		grep -q -- "nothing replayed: it has no ${words%% *}; fix" "$T/err"
+	done
+	for words in svg html; do
+		[ "$(compare -o "$T/x.$words" 2>"$T/err" 3>&-; echo $?)" = 2 ]
+		grep -q "'.$words'; fix: one of x.txt, x.json" "$T/err"
+		[ ! -e "$T/x.$words" ]
+	done
+	[ ! -e "$T/s/all" ]
+}
