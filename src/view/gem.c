@@ -169,6 +169,8 @@ const char *scry_gem_path(const char *path)
 	if (path[0] == '<' ||
 	    path[0] == '(') /* <internal:PATH>, (eval at PATH:1): words around it */
 		return path;
+	if (scry_gem_name(path, &length) == ruby) /* rubygems beside the packages: no gem's */
+		return path;
 	at = installed_gem(path, &length);
 	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]) && !at; i++) {
 		size_t version;

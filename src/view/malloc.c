@@ -233,16 +233,26 @@ static struct scry_cell sizes(struct malloc_view *v, const struct scry_malloc_ca
 	return (struct scry_cell){.number = count, .values = v->sizes};
 }
 
+/* 0 too where the row is a whole module or function, which is more than one of its lines. */
+static uint32_t line_of(struct malloc_view *v, const struct scry_malloc_caller_sum *c)
+{
+	const int by = v->places.by;
+
+	return by == SCRY_VIEW_BY_MODULE || by == SCRY_VIEW_BY_METHOD
+		       ? 0
+		       : scry_malloc_lines_find(&v->lines, &c->name);
+}
+
 static struct scry_cell source_line(struct malloc_view *v, const struct scry_malloc_caller_sum *c)
 {
-	const uint32_t line = scry_malloc_lines_find(&v->lines, &c->name);
+	const uint32_t line = line_of(v, c);
 
 	return scry_cell_known(line, line != 0);
 }
 
 static struct scry_cell source_file(struct malloc_view *v, const struct scry_malloc_caller_sum *c)
 {
-	const uint32_t line = scry_malloc_lines_find(&v->lines, &c->name);
+	const uint32_t line = line_of(v, c);
 
 	return scry_cell_string(line ? scry_buf_str(&v->lines.file) : NULL);
 }
@@ -250,7 +260,7 @@ static struct scry_cell source_file(struct malloc_view *v, const struct scry_mal
 static struct scry_cell place(struct malloc_view *v, const struct scry_malloc_caller_sum *c,
 			      struct scry_buf *buf)
 {
-	const uint32_t line = v->doc->is_data ? 0 : scry_malloc_lines_find(&v->lines, &c->name);
+	const uint32_t line = v->doc->is_data ? 0 : line_of(v, c);
 
 	scry_malloc_places_put(&v->places, c, buf);
 	if (line) {
