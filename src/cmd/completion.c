@@ -39,13 +39,26 @@ static void print_quoted(const char *text, const char *special, const char *quot
 	}
 }
 
+/* Is it among the choices before it? Lists of several views name some keys twice. */
+static bool is_again(const char *choices, const char *word, size_t len)
+{
+	const char *other;
+	size_t n;
+
+	while ((n = scry_opt_next_choice(&choices, &other)) > 0 && other != word)
+		if (n == len && !memcmp(other, word, len))
+			return true;
+	return false;
+}
+
 static void print_choices(const struct scry_opt *row, const char *before)
 {
 	const char *choices = row->choices, *word;
 	size_t len;
 
 	for (size_t i = 0; choices && (len = scry_opt_next_choice(&choices, &word)) > 0; i++)
-		printf("%s%s%.*s", i ? " " : "", before, (int)len, word);
+		if (!is_again(row->choices, word, len))
+			printf("%s%s%.*s", i ? " " : "", before, (int)len, word);
 }
 
 static bool is_pid(const struct scry_opt *row)
@@ -171,7 +184,9 @@ static void write_bash(void)
 	       "\tcase \"$COMP_CWORD $name\" in\n"
 	       "\t\"1 \"*) words=\"");
 	print_names(scry_commands);
-	printf("\" ;;\n");
+	printf("\" ;;\n\t\"2 help\") words=\"");
+	print_names(scry_commands);
+	printf("\" ;;\n\t\"2 completion\") [ \"${cur:0:1}\" = - ] || words=\"bash zsh fish\" ;;\n");
 	for (const struct scry_command *c = scry_commands; c->name; c++) {
 		if (!c->group)
 			continue;
@@ -340,6 +355,7 @@ static void write_fish(void)
 	       "\ttest \"$words\" = \"$argv[1]\"\n"
 	       "end\n");
 	fish_words("", scry_commands);
+	fish_words("help", scry_commands);
 	for (const struct scry_command *c = scry_commands; c->name; c++)
 		if (c->group)
 			fish_words(c->name, c->group);

@@ -186,6 +186,11 @@ static int run_view(struct scry_reader *reader, const struct scry_view *view,
 	if (err)
 		return err;
 	scry_view_sort_settle(view, &rows);
+	if (rows.stacks && rows.sort_key && !strcmp(view->name, "malloc"))
+		return scry_fail(-EINVAL,
+				 "stacks of malloc cannot be sorted by '%s'; fix: --sort with one "
+				 "of at_bytes, at_blocks, allocated, bytes, temporary",
+				 rows.sort_key);
 	err = scry_report_open(&doc, opts);
 	if (err)
 		return err;
@@ -430,7 +435,7 @@ int scry_cmd_report(int argc, char **argv)
 		&opts.rows.sort_key,
 		"KEY",
 		"biggest first, by the column with this key in JSON; of objects allocated "
-		"(default), bytes, live, live-bytes or age",
+		"(default), bytes, live, live_bytes or max_age_gcs",
 		SCRY_SORT_REPORT};
 	size_t count = sizeof(rows) / sizeof(rows[0]);
 	const char *recording = NULL;

@@ -20,9 +20,40 @@ static int word_at(const char *words, const char *key)
 	return -1;
 }
 
+/* Columns that each of the two views sorts in its own way, and the words by which they were known
+ * before they had keys. */
+static const struct sort_word {
+	const char *key;
+	int objects, malloc; /* enum scry_view_sort; SCRY_VIEW_SORT_DEFAULT: it is not one of its */
+} sort_words[] = {
+	{"allocated", SCRY_VIEW_SORT_ALLOCATED, SCRY_VIEW_SORT_ALLOCATED},
+	{"bytes", SCRY_VIEW_SORT_BYTES, SCRY_VIEW_SORT_BYTES},
+	{"live", SCRY_VIEW_SORT_LIVE, SCRY_VIEW_SORT_LIVE},
+	{"live_bytes", SCRY_VIEW_SORT_LIVE_BYTES, SCRY_VIEW_SORT_DEFAULT},
+	{"live-bytes", SCRY_VIEW_SORT_LIVE_BYTES, SCRY_VIEW_SORT_LIVE_BYTES},
+	{"max_age_gcs", SCRY_VIEW_SORT_AGE, SCRY_VIEW_SORT_DEFAULT},
+	{"age", SCRY_VIEW_SORT_AGE, SCRY_VIEW_SORT_DEFAULT},
+	{"at_blocks", SCRY_VIEW_SORT_DEFAULT, SCRY_VIEW_SORT_LIVE},
+	{"at_bytes", SCRY_VIEW_SORT_DEFAULT, SCRY_VIEW_SORT_LIVE_BYTES},
+	{"temporary", SCRY_VIEW_SORT_DEFAULT, SCRY_VIEW_SORT_TEMPORARY},
+};
+
+static int sort_of(const struct scry_view *view, const char *key)
+{
+	const bool is_malloc = !strcmp(view->name, "malloc");
+
+	if (!is_malloc && view->run != scry_view_objects)
+		return SCRY_VIEW_SORT_DEFAULT;
+	for (size_t i = 0; i < sizeof(sort_words) / sizeof(sort_words[0]); i++)
+		if (!strcmp(sort_words[i].key, key))
+			return is_malloc ? sort_words[i].malloc : sort_words[i].objects;
+	return SCRY_VIEW_SORT_DEFAULT;
+}
+
 bool scry_view_has_sort(const struct scry_view *view, const char *key)
 {
-	return word_at(view->sorts, key) >= 0;
+	return view->sorts &&
+	       (word_at(view->sorts, key) >= 0 || sort_of(view, key) != SCRY_VIEW_SORT_DEFAULT);
 }
 
 int scry_view_sort_check(const char *name, const char *key)
@@ -54,11 +85,10 @@ int scry_view_sort_check(const char *name, const char *key)
 
 void scry_view_sort_settle(const struct scry_view *view, struct scry_view_opts *opts)
 {
-	static const char words[] = SCRY_SORT_OBJECTS "|temporary"; /* as enum scry_view_sort */
-	const int at = opts->sort_key ? word_at(words, opts->sort_key) : -1;
+	const int sort = opts->sort_key ? sort_of(view, opts->sort_key) : SCRY_VIEW_SORT_DEFAULT;
 
-	if (at < 0 || (view->run != scry_view_objects && strcmp(view->name, "malloc") != 0))
+	if (sort == SCRY_VIEW_SORT_DEFAULT)
 		return;
-	opts->sort = at;
+	opts->sort = sort;
 	opts->sort_key = NULL;
 }

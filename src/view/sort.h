@@ -10,12 +10,12 @@
 #include "view/view.h"
 
 /* What each view sorts by, for the completion too. */
-#define SCRY_SORT_OBJECTS "allocated|bytes|live|live-bytes|age"
+#define SCRY_SORT_OBJECTS "allocated|bytes|live|live_bytes|max_age_gcs"
 #define SCRY_SORT_COUNT "calls"
 #define SCRY_SORT_TIME "calls|returned|left|missed|total_ns|mean_ns|p50_ns|p99_ns|max_ns"
 #define SCRY_SORT_GREENLETS "size_bytes|copies|bytes"
 #define SCRY_SORT_MALLOC                                                                   \
-	"at_bytes|at_blocks|allocated|bytes|live|live-bytes|temporary|growth_bytes_per_s|" \
+	"at_bytes|at_blocks|allocated|bytes|temporary|growth_bytes_per_s|"                 \
 	"never_freed_pct|growth_bytes|ended|short_lived|peak_bytes|peak_blocks|end_bytes|" \
 	"end_blocks"
 #define SCRY_SORT_CALLS "total_ns|mean_ns|calls|p50_ns|p99_ns|max_ns|returned|left|unfinished"
@@ -29,10 +29,11 @@
 	"samples|count|calls_per_second|errors|eagain|enoent|total_ns|mean_ns|p50_ns|p99_ns|" \
 	"max_ns|timed"
 
-/* The most asked for of all, for the completion of `scry report`. */
-#define SCRY_SORT_REPORT                                                                     \
-	SCRY_SORT_OBJECTS "|temporary|self_ns|total_ns|samples|calls|mean_ns|p99_ns|max_ns|" \
-			  "waits|lost_ns|held_ns|count|errors|at_bytes|peak_bytes|end_bytes"
+/* Of all views, some twice: for the completion of `scry report`. */
+#define SCRY_SORT_REPORT                                                               \
+	SCRY_SORT_OBJECTS "|" SCRY_SORT_STACKS "|" SCRY_SORT_CALLS "|" SCRY_SORT_TIME  \
+			  "|" SCRY_SORT_GVL "|" SCRY_SORT_LOCKS "|" SCRY_SORT_SYSCALLS \
+			  "|" SCRY_SORT_MALLOC "|" SCRY_SORT_GREENLETS
 
 /* A row for the options of a command with that view. `o`: struct scry_view_opts *. */
 #define SCRY_VIEW_SORT_OPT_ROW(o, keys)                                            \
@@ -47,7 +48,7 @@ bool scry_view_has_sort(const struct scry_view *view, const char *key);
 /* Before a watch: 0, or -EINVAL with a sentence that names the keys. NULL is none, and fits. */
 int scry_view_sort_check(const char *view, const char *key);
 
-/* The words of objects and malloc that are no keys as enum scry_view_sort; else the column that
+/* What objects and malloc sort in a way of their own as enum scry_view_sort; else the column that
  * tables are sorted by stays `sort_key`. The view has it. */
 void scry_view_sort_settle(const struct scry_view *view, struct scry_view_opts *opts);
 

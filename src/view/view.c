@@ -105,7 +105,8 @@ int scry_view_opts_check(const struct scry_view_opts *opts)
 	if (opts->stacks && opts->by != SCRY_VIEW_BY_LINE)
 		return scry_fail(-EINVAL, "--stacks is by line; fix: without --by");
 	if (opts->stacks && (opts->sort == SCRY_VIEW_SORT_AGE ||
-			     (opts->sort_key && !strcmp(opts->sort_key, "age"))))
+			     (opts->sort_key && (!strcmp(opts->sort_key, "age") ||
+						 !strcmp(opts->sort_key, "max_age_gcs")))))
 		return scry_fail(-EINVAL, "ages of many stacks have no sum; fix: --sort live");
 	return scry_row_filter_init(&filter, &opts->filter);
 }

@@ -94,6 +94,10 @@ tree() {
 	tree at_bytes --at end
 	tree bytes --sort bytes
 	tree allocated --sort allocated
+	tree at_blocks --sort live
+	tree at_blocks --sort at_blocks
+	[ "$("$SCRY" report "$T/x.scry" --stacks --sort never_freed_pct 2>"$T/err"; echo $?)" != 0 ]
+	grep -q "stacks of malloc cannot be sorted by 'never_freed_pct'; fix: --sort with one of at_bytes" "$T/err"
 	tree temporary --sort temporary
 	grep -qE "^ +[0-9.]+ .* _start \(target_stacked\)$" "$T/tree"
 	grep -qE "^ +[0-9.]+ .* in_qsort \(target_stacked\)$" "$T/tree"

@@ -88,6 +88,9 @@ at() {
 	grep -qE "with_inner\+0x[0-9a-f]+ \(lines\) lines.c:$(at with_inner)$" "$T/own"
 	"$SCRY" report "$T/x.scry" --json >"$T/x.json"
 	grep -q "\"source_file\": \"$T/lines.c\", \"source_line\": $(at plain)" "$T/x.json"
+	# a row that is a whole module has none
+	"$SCRY" report "$T/x.scry" --by module --top 0 >"$T/modules"
+	grep -qE "/lines$" "$T/modules"
 	# what was read is kept, and says the same
 	cp "$T/own" "$T/before"
 	[ "$(find "$T/cache/scry" -name 'prototypes-*' | wc -l)" -ge 1 ]
