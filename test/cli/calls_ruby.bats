@@ -144,7 +144,7 @@ agree() {
 	"$SCRY" report "$T/x.scry" --slow 1ns >"$T/lines"
 	grep -A3 "umask(7002" "$T/lines" >"$T/call"
 	diff <(tail -n +2 "$T/call" | sed -E 's/Object#//') - <<-E
-		 > $T/gems/client-1.0/lib/client.rb:1  query
+		 > client-1.0/lib/client.rb:1  query
 		 > $T/app.rb:3  other
 		 > $T/app.rb:4  <main>
 	E
