@@ -218,8 +218,7 @@ static int command(int argc, char **argv, bool is_compare)
 		{0, "pid", SCRY_OPT_PID, &opts.pid, "PID", "this process of several", NULL},
 		{0, "json", SCRY_OPT_FLAG, &opts.json, NULL, "print JSON instead of text", NULL},
 		{'o', "output", SCRY_OPT_STRING, &opts.output, "FILE",
-		 "write to FILE: x.txt, x.json; x.svg and x.html are pictures of memory over "
-		 "time (not with --start)",
+		 "write to FILE: x.txt, x.json; x.svg and x.html are pictures of memory over time",
 		 NULL},
 		{0, "force", SCRY_OPT_FLAG, &opts.force, NULL, "replace FILE if it exists", NULL},
 		{'v', "verbose", SCRY_OPT_FLAG, &opts.verbose, NULL, "all totals, one a line",
