@@ -95,6 +95,11 @@ static int check(struct scry_replay_opts *opts, const char *recording)
 	err = is_server ? scry_malloc_servers_check(&opts->servers, opts->command != NULL) : 0;
 	if (err)
 		return err;
+	if (is_server && recording)
+		return scry_fail(-EINVAL,
+				 "'%s' is no option, and with --start there are no other words; "
+				 "usage: %s",
+				 recording, usage);
 	if (opts->is_compare && !is_server && (!opts->command || recording))
 		return scry_fail(-EINVAL, "say which program to run; usage: %s", usage);
 	if (!opts->is_compare && !recording)
