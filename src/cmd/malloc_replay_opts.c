@@ -95,6 +95,11 @@ static int check(struct scry_replay_opts *opts, const char *recording)
 	err = is_server ? scry_malloc_servers_check(&opts->servers, opts->command != NULL) : 0;
 	if (err)
 		return err;
+	if (is_server && recording)
+		return scry_fail(-EINVAL,
+				 "'%s' is no option, and with --start there are no other words; "
+				 "usage: %s",
+				 recording, usage);
 	if (opts->is_compare && !is_server && (!opts->command || recording))
 		return scry_fail(-EINVAL, "say which program to run; usage: %s", usage);
 	if (!opts->is_compare && !recording)
@@ -218,8 +223,7 @@ static int command(int argc, char **argv, bool is_compare)
 		{0, "pid", SCRY_OPT_PID, &opts.pid, "PID", "this process of several", NULL},
 		{0, "json", SCRY_OPT_FLAG, &opts.json, NULL, "print JSON instead of text", NULL},
 		{'o', "output", SCRY_OPT_STRING, &opts.output, "FILE",
-		 "write to FILE: x.txt, x.json; x.svg and x.html are pictures of memory over "
-		 "time (not with --start)",
+		 "write to FILE: x.txt, x.json; x.svg and x.html are pictures of memory over time",
 		 NULL},
 		{0, "force", SCRY_OPT_FLAG, &opts.force, NULL, "replace FILE if it exists", NULL},
 		{'v', "verbose", SCRY_OPT_FLAG, &opts.verbose, NULL, "all totals, one a line",
