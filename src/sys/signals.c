@@ -33,9 +33,16 @@ struct sample { /* PERF_RECORD_SAMPLE, as sample_type says */
 	} __attribute__((packed)) raw;
 } __attribute__((packed));
 
+struct fork { /* PERF_RECORD_FORK: of threads, too */
+	struct perf_event_header header;
+	uint32_t pid, parent, tid, parent_tid;
+	uint64_t time;
+};
+
 union record {
 	struct perf_event_header header;
 	struct sample sample;
+	struct fork fork;
 	uint64_t words[RECORD_MAX / 8];
 };
 
@@ -78,6 +85,7 @@ static int open_event(struct scry_signals *s, uint64_t id, int cpu)
 		.use_clockid = 1,
 		.clockid = CLOCK_MONOTONIC_RAW,
 		.watermark = 1,
+		.task = 1,
 		.wakeup_watermark = RING_BYTES / 2,
 	};
 
@@ -128,17 +136,8 @@ void scry_signals_close(struct scry_signals *s)
 	free(s);
 }
 
-static int on_record(void *arg)
+static void keep(struct scry_signals *s, const struct scry_signal *one)
 {
-	struct scry_signals *s = arg;
-	const struct sample *sample = &s->record.sample;
-
-	if (s->record.header.type == PERF_RECORD_LOST)
-		s->lost += s->record.words[2];
-	if (s->record.header.type != PERF_RECORD_SAMPLE || sample->raw.signal == SIGKILL ||
-	    sample->raw.handler == (uintptr_t)SIG_IGN || sample->raw.signal < 1 ||
-	    sample->raw.signal >= _NSIG)
-		return 0;
 	if (s->count == s->room) {
 		size_t room = s->room ? 2 * s->room : 256;
 		struct scry_signal *more =
@@ -147,12 +146,32 @@ static int on_record(void *arg)
 
 		s->lost += !more;
 		if (!more)
-			return 0;
+			return;
 		s->waiting = more;
 		s->room = room;
 	}
-	s->waiting[s->count++] = (struct scry_signal){sample->time, sample->pid, sample->tid,
-						      (uint32_t)sample->raw.signal};
+	s->waiting[s->count++] = *one;
+}
+
+static int on_record(void *arg)
+{
+	struct scry_signals *s = arg;
+	const struct sample *sample = &s->record.sample;
+	const struct fork *fork = &s->record.fork;
+
+	if (s->record.header.type == PERF_RECORD_LOST)
+		s->lost += s->record.words[2];
+	if (s->record.header.type == PERF_RECORD_FORK && fork->pid != fork->parent)
+		keep(s, &(struct scry_signal){
+				.tsc = fork->time, .pid = fork->pid, .parent = fork->parent});
+	if (s->record.header.type != PERF_RECORD_SAMPLE || sample->raw.signal == SIGKILL ||
+	    sample->raw.handler == (uintptr_t)SIG_IGN || sample->raw.signal < 1 ||
+	    sample->raw.signal >= _NSIG)
+		return 0;
+	keep(s, &(struct scry_signal){.tsc = sample->time,
+				      .pid = sample->pid,
+				      .tid = sample->tid,
+				      .number = (uint32_t)sample->raw.signal});
 	return 0;
 }
 

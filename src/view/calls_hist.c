@@ -163,15 +163,17 @@ static void push(const struct hist *h, struct scry_doc *doc)
 	for (size_t i = 0; i < h->count; i++)
 		push_row(h, &h->rows[i], doc);
 	if (!h->count)
-		scry_doc_remark(doc, "no call has returned");
+		scry_doc_remark(doc, h->alone ? "no time is known" : "no call has returned");
 	if (h->left)
 		scry_doc_remark(doc, "%llu more %s left by an exception or longjmp",
 				(unsigned long long)h->left,
 				h->left == 1 ? "call was" : "calls were");
 	if (h->alone)
-		scry_doc_remark(doc, "%llu more %s entered whose return is not followed",
+		scry_doc_remark(doc,
+				"%llu more %s of functions whose return is not followed: no time "
+				"is known",
 				(unsigned long long)h->alone,
-				h->alone == 1 ? "function was" : "functions were");
+				h->alone == 1 ? "call was" : "calls were");
 	if (open)
 		scry_doc_remark(doc, "%llu more %s not seen to end", (unsigned long long)open,
 				open == 1 ? "call was" : "calls were");
@@ -184,7 +186,13 @@ static void judge(const struct hist *h, struct scry_doc *doc)
 	struct scry_buf buf = {0};
 	uint32_t at = 0;
 
-	if (!h->count) {
+	if (!h->count && h->alone) {
+		scry_text_things(&buf, h->alone, "calls");
+		scry_buf_printf(&buf,
+				" %s of functions whose return is not followed: no time is "
+				"known",
+				scry_text_were(h->alone));
+	} else if (!h->count) {
 		scry_buf_printf(&buf, "nothing was seen: no call has returned");
 	} else {
 		const char *name = scry_reader_string(h->reader, row->symbol, NULL);

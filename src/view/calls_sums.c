@@ -50,6 +50,7 @@ struct sums {
 	uint32_t place_count, place_room;
 	size_t count, room;
 	uint64_t total_ns, calls, alone;
+	uint64_t judged;	       /* by --where */
 	struct scry_call_where *where; /* NULL: all calls */
 	struct scry_map open;	       /* with it: key of a call -> its event, a copy */
 	uint64_t unsure, left_out;     /* calls that cannot be judged; that find no room */
@@ -191,8 +192,10 @@ static int add_judged(struct sums *s, const struct scry_event *call, const struc
 	enum scry_call_where_answer answer = SCRY_WHERE_NO;
 	int r;
 
-	if (f && (!s->opts->pid || s->opts->pid == ev->pid))
+	if (f && (!s->opts->pid || s->opts->pid == ev->pid)) {
 		answer = scry_call_where_takes(s->where, &image, f);
+		s->judged++;
+	}
 	s->unsure += answer == SCRY_WHERE_UNKNOWN;
 	if (answer != SCRY_WHERE_YES) {
 		scry_map_remove(&s->called, scry_call_key(ev->pid, ev->call), NULL);
@@ -319,7 +322,9 @@ static uint64_t mean(const struct sum *row)
 	return row->returned ? row->total_ns / row->returned : 0;
 }
 
-GET(get_share, scry_cell_known(scry_share(row->total_ns, view->total_ns, 1000), view->total_ns))
+GET(get_share, scry_cell_known(scry_share(row->total_ns, view->total_ns, 1000),
+			       view->total_ns && row->returned))
+GET(get_total, took(row, row->total_ns))
 GET(get_mean, took(row, mean(row)))
 GET(get_p50, took(row, row->returned ? quantile(row, 500) : 0))
 GET(get_p99, took(row, row->returned ? quantile(row, 990) : 0))
@@ -334,8 +339,8 @@ GET(get_place, place_cell(view, place_of(view, row), buf))
 
 static const struct scry_column columns[] = {
 	{"% time", NULL, SCRY_CELL_TENTHS, get_share, 0},
-	{"seconds", NULL, SCRY_CELL_TIME, NUMBER(total_ns)},
-	{NULL, "total_ns", SCRY_CELL_NUMBER, NUMBER(total_ns)},
+	{"seconds", NULL, SCRY_CELL_TIME, get_total, 0},
+	{NULL, "total_ns", SCRY_CELL_NUMBER, get_total, 0},
 	{"ns/call", "mean_ns", SCRY_CELL_NUMBER, get_mean, 0},
 	{"calls", "calls", SCRY_CELL_NUMBER, NUMBER(calls)},
 	{"p50 ns", "p50_ns", SCRY_CELL_NUMBER, get_p50, 0},
@@ -354,13 +359,37 @@ static const struct scry_column columns[] = {
 	{"called from", NULL, SCRY_CELL_TEXT, get_place, SCRY_COLUMN_ELASTIC},
 };
 
+/* Of a row without a time. */
+static void judge_timeless(const struct sum *row, struct scry_buf *buf)
+{
+	scry_buf_printf(buf, " %s seen", scry_text_were(row->calls));
+	if (row->alone == row->calls)
+		scry_buf_printf(buf, "; %s not followed, so no time is known",
+				row->calls == 1 ? "its return is" : "their returns are");
+	else if (row->alone)
+		scry_buf_printf(buf, ", and no time of any is known");
+	else
+		scry_buf_printf(buf, ", and none has returned");
+}
+
+static void judge_nothing(const struct sums *s, struct scry_buf *buf)
+{
+	if (!s->judged) {
+		scry_buf_printf(buf, "nothing was seen: no call was made");
+		return;
+	}
+	scry_text_things(buf, s->judged, "calls");
+	scry_buf_printf(buf, " %s seen, and none %s --where", scry_text_were(s->judged),
+			s->unsure ? "is known to fit" : "fits");
+}
+
 /* Of the first row that is shown: what took most of the time. NULL: none is. */
 static void judge(const struct sums *s, const struct sum *row, struct scry_doc *doc)
 {
 	struct scry_buf buf = {0}, place = {0};
 
 	if (!s->count) {
-		scry_buf_printf(&buf, "nothing was seen: no call was made");
+		judge_nothing(s, &buf);
 	} else if (!row) {
 		scry_buf_printf(&buf, "no function contains '%s'", s->opts->grep);
 	} else {
@@ -378,8 +407,7 @@ static void judge(const struct sums *s, const struct sum *row, struct scry_doc *
 		if (row->returned)
 			scry_verdict_took(&buf, row->total_ns, row->returned, row->max_ns);
 		else
-			scry_buf_printf(&buf, " %s seen, and none has returned",
-					scry_text_were(row->calls));
+			judge_timeless(row, &buf);
 	}
 	scry_verdict(doc, &buf);
 	scry_buf_done(&place);
@@ -403,7 +431,7 @@ static void push(struct sums *s, struct scry_doc *doc)
 	judge(s, scry_table_first(&table), doc);
 	scry_table_push(&table, doc);
 	if (!s->count)
-		scry_doc_remark(doc, "no call was seen");
+		scry_doc_remark(doc, s->judged ? "no call is shown" : "no call was seen");
 	if (s->left_out)
 		scry_doc_remark(doc, "%llu %s left out: --where found no room for them",
 				(unsigned long long)s->left_out,

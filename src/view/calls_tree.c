@@ -45,7 +45,7 @@ struct tree {
 	uint32_t count, room;
 	struct open_call *open;
 	uint32_t open_count, open_room, first_free;
-	uint64_t calls, returned, total_ns;
+	uint64_t calls, returned, alone, total_ns;
 	uint64_t left_out; /* calls for which a table had no room */
 };
 
@@ -170,6 +170,7 @@ static void on_return(struct tree *t, const struct scry_event *event)
 		if (n->parent)
 			t->nodes[n->parent - 1].below_ns += ret->duration_ns;
 	}
+	t->alone += ret->how != SCRY_RETURN_DONE && ret->how != SCRY_RETURN_LEFT;
 	free_open(t, (uint32_t)i);
 }
 
@@ -230,9 +231,10 @@ static void push_node(const struct tree *t, const struct node *n, uint32_t depth
 	scry_buf_printf(&buf, "%*s", (int)(2 * (depth < DEPTH_SHOWN ? depth : DEPTH_SHOWN)), "");
 	scry_demangle_put(name ? name : "?", name ? strlen(name) : 1, &buf);
 	const struct scry_cell cells[] = {
-		scry_cell_known(scry_share(n->total_ns, t->total_ns, 1000), t->total_ns != 0),
-		scry_cell_number(n->total_ns),
-		scry_cell_number(self),
+		scry_cell_known(scry_share(n->total_ns, t->total_ns, 1000),
+				n->returned && t->total_ns),
+		scry_cell_known(n->total_ns, n->returned != 0),
+		scry_cell_known(self, n->returned != 0),
 		scry_cell_number(n->calls),
 		scry_cell_number(n->returned),
 		scry_cell_number(depth),
@@ -278,6 +280,12 @@ static void push(struct tree *t, struct scry_doc *doc)
 	}
 	if (!t->count)
 		scry_doc_remark(doc, "no call was seen");
+	if (t->alone)
+		scry_doc_remark(doc,
+				"%llu %s of functions whose return is not followed: their time is "
+				"not known, and part of their callers' own",
+				(unsigned long long)t->alone,
+				t->alone == 1 ? "call was" : "calls were");
 	if (t->left_out)
 		scry_doc_remark(doc,
 				"%llu more %s left out: the tree has room for a million paths, and "
@@ -296,22 +304,23 @@ static void judge(const struct tree *t, struct scry_doc *doc)
 		const struct node *n = &t->nodes[i];
 		uint64_t own = n->total_ns > n->below_ns ? n->total_ns - n->below_ns : 0;
 
-		if (!most || own > self) {
+		if (n->returned && (!most || own > self)) {
 			most = n;
 			self = own;
 		}
 	}
-	if (!most) {
+	if (!t->count) {
 		scry_buf_printf(&buf, "nothing was seen: no call was made");
-	} else if (!t->returned) {
+	} else if (!most) {
 		scry_text_things(&buf, t->calls, "calls");
-		scry_buf_printf(&buf, ", of which none has returned");
+		scry_buf_printf(&buf, t->alone ? ", and no time of any is known"
+					       : ", of which none has returned");
 	} else {
 		const char *name = scry_reader_string(t->reader, most->symbol, NULL);
 
 		scry_verdict_percent(&buf, self, t->total_ns);
 		scry_buf_printf(&buf, " of the time of ");
-		scry_text_things(&buf, t->calls, "calls");
+		scry_text_things(&buf, t->returned, "calls");
 		scry_buf_printf(&buf, " (");
 		scry_text_duration(&buf, t->total_ns);
 		scry_buf_printf(&buf, ") is in ");

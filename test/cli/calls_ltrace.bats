@@ -234,6 +234,33 @@ EOL
 	[ "$(grep -c '^{"pid"' "$T/o.json")" -eq 6 ]
 }
 
+@test "signals of fork children have lines, however soon they end; those of a child without a call are counted" {
+	need_root "the tracepoint signal_deliver"
+	cat >"$T/young.c" <<'EOC'
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void on(int s) { (void)s; }
+int main(void) {
+	signal(SIGUSR1, on);
+	getenv("A");
+	for (int k = 0; k < 10; k++) {
+		if (!fork()) { if (k < 9) getenv("B"); for (int i = 0; i < 5; i++) raise(SIGUSR1); kill(getpid(), SIGTERM); }
+		wait(NULL);
+	}
+}
+EOC
+	cc -O0 -o "$T/young" "$T/young.c"
+	"$SCRY" calls -f -x getenv -- "$T/young" >"$T/lines" 2>"$T/scry.err" 3>&-
+	cat "$T/scry.err"
+	shown=$(grep -cE -- '--- SIG(USR1|TERM)' "$T/lines")
+	unshown=$(sed -nE 's/.*: ([0-9]+) signals of children that were not yet watched have no line/\1/p' "$T/scry.err")
+	[ "$unshown" -ge 6 ]
+	grep -q "signals have no lines: .* found no room" "$T/scry.err" || [ $((shown + unshown)) -eq 60 ]
+	no grep -qvE '^\[pid [0-9]+\] ' <(tail -n +2 "$T/lines")
+}
+
 @test "signals of others have no lines, and who may not see them reads why" {
 	need_root "becoming somebody who may not"
 	command -v setpriv >/dev/null || skip "no setpriv"
@@ -292,9 +319,16 @@ EOC
 		grep -qE 'pthread_exit\(0x7\) = \? <no return>' "$T/lines"
 		[ "$(grep -cE '(setjmp|longjmp|vfork|swapcontext|getcontext)\(.*\) = \? <no return>$' "$T/lines")" -ge 8 ]
 		"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
-		json_is "$T/o.json" 'rows.find { |r| r["function"] == "dlsym" }.values_at("calls", "alone", "returned", "unfinished", "total_ns") == [2, 2, 0, 0, 0]'
-		"$SCRY" report --view calls-hist "$T/x.scry" | grep -qE '^[0-9]+ more functions were entered whose return is not followed'
+		json_is "$T/o.json" 'rows.find { |r| r["function"] == "dlsym" }.values_at("calls", "alone", "returned", "unfinished", "total_ns") == [2, 2, 0, 0, nil]'
+		"$SCRY" report --view calls-hist "$T/x.scry" | grep -qE '^[0-9]+ more calls? (was|were) of functions whose return is not followed: no time is known'
+		"$SCRY" report --view calls-tree --json "$T/x.scry" >"$T/o.json"
+		json_is "$T/o.json" 'rows.find { |r| r["function"] == "dlsym" }.values_at("calls", "returned", "total_ns", "own_ns") == [2, 0, nil, nil]'
 	done
+	"$SCRY" calls -q -c -x dlopen -- "$T/alone" >"$T/lines" 3>&-
+	grep -q '^2 calls of dlopen were seen; their returns are not followed, so no time is known$' "$T/lines"
+	grep -qE '^ +- +- +- +2 .* dlopen$' "$T/lines"
+	"$SCRY" calls -q -c -x dlopen --where 'arg2 == 77' -- "$T/alone" >"$T/lines" 3>&-
+	grep -q '^2 calls were seen, and none fits --where$' "$T/lines"
 }
 
 @test "a followed function that ends in a call of dlsym: RTLD_NEXT means its object" {

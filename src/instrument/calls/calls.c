@@ -538,7 +538,7 @@ static int drain(struct scry_watch *w)
 				     &taken);
 	e = t->kernel ? take_syscalls(w, t, &taken.watermark) : 0;
 	r = r ? r : e;
-	scry_calls_signals_take(t->root ? t->root : t, is_last(w, t), &taken.watermark);
+	scry_calls_signals_take(t, is_last(w, t), &taken.watermark);
 	if (t->is_of_root && !t->is_left && t->root->kernel_until < taken.watermark)
 		taken.watermark = t->root->kernel_until;
 	look_at_stacks(w, t);
