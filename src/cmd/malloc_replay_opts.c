@@ -97,7 +97,7 @@ static int check(struct scry_replay_opts *opts, const char *recording)
 		return err;
 	if (is_server && recording)
 		return scry_fail(-EINVAL,
-				 "'%s' is no option, and with --start there are no other words; "
+				 "'%s' is not an option, and with --start there are no other words; "
 				 "usage: %s",
 				 recording, usage);
 	if (opts->is_compare && !is_server && (!opts->command || recording))

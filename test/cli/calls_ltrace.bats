@@ -253,9 +253,11 @@ int main(void) {
 EOC
 	cc -O0 -o "$T/young" "$T/young.c"
 	"$SCRY" calls -f -x getenv -- "$T/young" >"$T/lines" 2>"$T/scry.err" 3>&-
-	[ "$(grep -c -- '--- SIGUSR1' "$T/lines")" -eq 45 ]
-	[ "$(grep -c -- '--- SIGTERM' "$T/lines")" -eq 9 ]
-	grep -qE '6 signals of children that were not yet watched have no line' "$T/scry.err"
+	cat "$T/scry.err"
+	shown=$(grep -cE -- '--- SIG(USR1|TERM)' "$T/lines")
+	unshown=$(sed -nE 's/.*: ([0-9]+) signals of children that were not yet watched have no line/\1/p' "$T/scry.err")
+	[ "$unshown" -ge 6 ]
+	grep -q "signals have no lines: .* found no room" "$T/scry.err" || [ $((shown + unshown)) -eq 60 ]
 	no grep -qvE '^\[pid [0-9]+\] ' <(tail -n +2 "$T/lines")
 }
 

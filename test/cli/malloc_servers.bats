@@ -146,7 +146,7 @@ END
 		grep -q -- "nothing replayed: it has no ${words%% *}; fix" "$T/err"
 	done
 	[ "$(compare extra 2>"$T/err" 3>&-; echo $?)" = 2 ]
-	grep -q "'extra' is no option" "$T/err"
+	grep -q "'extra' is not an option" "$T/err"
 	for words in svg html; do
 		[ "$(compare -o "$T/x.$words" 2>"$T/err" 3>&-; echo $?)" = 2 ]
 		grep -q "'.$words'; fix: one of x.txt, x.json" "$T/err"
