@@ -96,10 +96,11 @@ static int check(struct scry_replay_opts *opts, const char *recording)
 	if (err)
 		return err;
 	if (is_server && recording)
-		return scry_fail(-EINVAL,
-				 "'%s' is not an option, and with --start there are no other words; "
-				 "usage: %s",
-				 recording, usage);
+		return scry_fail(
+			-EINVAL,
+			"'%s' is not an option, and with --start there are no other words; "
+			"usage: %s",
+			recording, usage);
 	if (opts->is_compare && !is_server && (!opts->command || recording))
 		return scry_fail(-EINVAL, "say which program to run; usage: %s", usage);
 	if (!opts->is_compare && !recording)
