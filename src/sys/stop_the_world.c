@@ -557,11 +557,15 @@ static bool is_frames(const struct scry_stw *w, uint64_t at)
 static bool is_dead(const struct scry_mem *mem, const struct scry_maps *maps,
 		    const struct scry_stw *w, uint64_t at)
 {
-	for (size_t i = 0; i < w->count; i++) {
-		const struct scry_tracee *t = &w->threads[i];
-		const uint64_t below = t->regs.rsp - RED_ZONE;
+	const struct scry_map_entry *m = scry_maps_at(maps, at);
 
-		if (t->stopped && at < below && at >= t->regs.rsp - scry_stack_room(t, mem, maps))
+	/* A stack lies in one mapping: memory is read of the threads that stand in this one. */
+	for (size_t i = 0; m && i < w->count; i++) {
+		const struct scry_tracee *t = &w->threads[i];
+		const uint64_t sp = t->regs.rsp;
+
+		if (t->stopped && sp < m->end && at < sp - RED_ZONE &&
+		    at >= sp - scry_stack_room(t, mem, maps))
 			return true;
 	}
 	return false;
