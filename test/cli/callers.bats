@@ -122,7 +122,7 @@ tree() {
 	grep -q "^ok" "$T/stacked.out"
 	same 64
 	"$SCRY" report "$T/x.scry" --grep raise >"$T/lines"
-	grep -A1 "^raise(" "$T/lines" >"$T/raise" || grep -A1 "raise resumed" "$T/lines" >"$T/raise"
+	grep -A1 -e "^raise(" -e "raise resumed" "$T/lines" >"$T/raise" # in two lines, as its signal's is between
 	grep -qE "^ > target_stacked\(main\+0x[0-9a-f]+\) \[[0-9a-f]+\]$" "$T/raise"
 }
 
