@@ -230,6 +230,7 @@ static int run(struct storm *s, pid_t pid, char **names)
 	struct scry_undo_report report;
 	uint64_t left = 0;
 	int r = enter(s, pid, names), e;
+	char why[512] = "";
 
 	if (r == 0)
 		r = storm_all(s);
@@ -237,6 +238,8 @@ static int run(struct storm *s, pid_t pid, char **names)
 		r = storm_some(s);
 	if (r == 0)
 		r = storm_one(s);
+	if (r < 0)
+		snprintf(why, sizeof(why), "%s", scry_error());
 	if (s->inj.control) {
 		tell(s);
 		e = scry_inject_leave(&s->inj, &report, &left);
@@ -244,7 +247,10 @@ static int run(struct storm *s, pid_t pid, char **names)
 		printf("left %llu\n", (unsigned long long)left);
 	}
 	if (r < 0)
-		fprintf(stderr, "hook_storm: %s\n", *scry_error() ? scry_error() : strerror(-r));
+		fprintf(stderr, "hook_storm: %s\n",
+			*why		? why
+			: *scry_error() ? scry_error()
+					: strerror(-r));
 	scry_hooks_close(&s->hooks);
 	scry_inject_done(&s->inj);
 	scry_proc_close(&s->proc);
