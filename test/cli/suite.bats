@@ -34,6 +34,11 @@ TEST "b" { skip "nor that"; }'
 	no suite 'TEST "right" { true; }'
 	grep -qx "FAIL  two: exit status 1, 1 of 2 tests done" "$T/log"
 	rm "$T/scry/main/test/cli/one.bats"
+	mkdir -p "$T/scry/main/test/ruby"
+	echo '@test "right" { true; }' >"$T/scry/main/test/ruby/one.bats"
+	no suite 'TEST "right" { true; }'
+	grep -qx "FAIL  one: two tests have this name, and one result would be lost" "$T/log"
+	rm "$T/scry/main/test/ruby/one.bats" "$T/scry/main/test/cli/one.bats"
 	no bash "$T/scry/main/tools/run-tests" build one >"$T/log" 2>&1
 	grep -q "there is no test 'one'" "$T/log"
 }
