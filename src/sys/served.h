@@ -1,10 +1,13 @@
 /*
  * Files whose server may not answer: on a network, or of a program (FUSE). Who opens or reads such
  * a file waits until the server likes, and no signal but SIGKILL ends that. So a child process asks
- * first, and has a second for it; one that waits on is left to its fate, with nothing of ours open.
+ * first, and has a second for it; one that waits on is left to its fate, with nothing of ours open,
+ * and collected when a later one is asked.
  *
  * A file system of the kernel's own on a disk or in memory is not asked. An answer is believed for
- * a second, none for half a minute: who dies between the two is still waited for.
+ * a second, none for half a minute: a server that dies between the two is still waited for. While
+ * eight do not answer no others are asked, and their files are taken for such as well: a program
+ * may have any number.
  */
 #ifndef SCRY_SYS_SERVED_H
 #define SCRY_SYS_SERVED_H
