@@ -31,7 +31,7 @@
 #define IN_MEMORY (1ull << 63) /* pagemap, Documentation/admin-guide/mm/pagemap.rst */
 #define SWAPPED (1ull << 62)
 
-struct answer { /* of a device, or of the directory of a path */
+struct answer { /* of a device, or of a path: yes of a file, no of its directory */
 	uint64_t key, until_ns;
 	bool is_one;
 };
@@ -212,19 +212,31 @@ bool scry_served_answers(pid_t pid, const struct scry_map_entry *m)
 	return is_one;
 }
 
+/* FNV-1a */
+static uint64_t hash_of(const char *path, const char *end)
+{
+	uint64_t hash = 14695981039346656037ull;
+
+	for (const char *at = path; at < end; at++)
+		hash = (hash ^ (unsigned char)*at) * 1099511628211ull;
+	return hash & ~(1ull << 63);
+}
+
+/* A file may be a link to another server's, or a mount by itself: that it answers says nothing of
+ * others beside it, but where it does not they are not asked either. */
 bool scry_served_path_answers(const char *path)
 {
 	const char *const paths[] = {path, NULL}, *slash = strrchr(path, '/');
-	const char *end = slash ? slash : path;
-	uint64_t key = 14695981039346656037ull; /* FNV-1a */
+	const uint64_t folder = hash_of(path, slash ? slash : path);
+	const uint64_t file = hash_of(path, path + strlen(path));
 	bool is_one;
 
-	for (const char *at = path; at < end; at++)
-		key = (key ^ (unsigned char)*at) * 1099511628211ull;
-	key &= ~(1ull << 63);
-	if (is_known(key, &is_one))
+	if (is_known(folder, &is_one) || is_known(file, &is_one))
 		return is_one;
-	return !are_too_many() && keep(key, do_answer(paths));
+	if (are_too_many())
+		return false;
+	is_one = do_answer(paths);
+	return keep(is_one ? file : folder, is_one);
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */

@@ -20,7 +20,7 @@
 #include "sys/maps.h"
 
 /* Does the server of the file answer that is mapped at `m` of process `pid`? Yes, where that cannot
- * be asked. Any thread. */
+ * be asked. Any thread; it may take a second, so not while threads are held. */
 bool scry_served_answers(pid_t pid, const struct scry_map_entry *m);
 
 /* The same of a file by its path in our file system. */
