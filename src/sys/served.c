@@ -182,14 +182,37 @@ static bool do_answer(const char *const *paths)
 	return n > 0;
 }
 
-/* `mounts`: of the process. What is not asked for lack of patience is not kept. */
-static bool answers_at(pid_t pid, const struct scry_map_entry *m, const struct scry_mounts *mounts)
+/* The mounts of a process, and ours: of a container the files lie on a disk that only we have. */
+struct lists {
+	struct scry_mounts its, ours;
+};
+
+static void read_lists(pid_t pid, struct lists *ret)
+{
+	scry_mounts_read(pid, &ret->its);
+	scry_mounts_read(getpid(), &ret->ours);
+}
+
+static void lists_done(struct lists *l)
+{
+	scry_mounts_done(&l->its);
+	scry_mounts_done(&l->ours);
+}
+
+static bool is_kernels(const struct lists *l, const struct scry_map_entry *m)
+{
+	return scry_mounts_kind(&l->its, m->dev_major, m->dev_minor) != SCRY_MOUNT_UNKNOWN ||
+	       scry_mounts_kind(&l->ours, m->dev_major, m->dev_minor) != SCRY_MOUNT_UNKNOWN;
+}
+
+/* What is not asked for lack of patience is not kept. */
+static bool answers_at(pid_t pid, const struct scry_map_entry *m, const struct lists *lists)
 {
 	const uint64_t key = key_of(m);
 	char link[64], path[PATH_BYTES];
 	const char *const paths[] = {link, m->deleted ? NULL : path, NULL};
 
-	if (scry_mounts_kind(mounts, m->dev_major, m->dev_minor) != SCRY_MOUNT_UNKNOWN)
+	if (is_kernels(lists, m))
 		return keep(key, true);
 	if (are_too_many())
 		return false;
@@ -201,14 +224,14 @@ static bool answers_at(pid_t pid, const struct scry_map_entry *m, const struct s
 
 bool scry_served_answers(pid_t pid, const struct scry_map_entry *m)
 {
-	struct scry_mounts mounts;
+	struct lists lists;
 	bool is_one;
 
 	if (!m->inode || is_known(key_of(m), &is_one))
 		return !m->inode || is_one;
-	scry_mounts_read(pid, &mounts);
-	is_one = answers_at(pid, m, &mounts);
-	scry_mounts_done(&mounts);
+	read_lists(pid, &lists);
+	is_one = answers_at(pid, m, &lists);
+	lists_done(&lists);
 	return is_one;
 }
 
@@ -243,8 +266,8 @@ bool scry_served_path_answers(const char *path)
 
 void scry_served_look(pid_t pid, const struct scry_maps *maps, struct scry_served *ret)
 {
-	struct scry_mounts mounts = {0};
-	bool has_mounts = false, is_one;
+	struct lists lists = {0};
+	bool has_lists = false, is_one;
 	char path[32];
 
 	*ret = (struct scry_served){.pagemap = -1};
@@ -254,10 +277,10 @@ void scry_served_look(pid_t pid, const struct scry_maps *maps, struct scry_serve
 		if (!m->inode)
 			continue;
 		if (!is_known(key_of(m), &is_one)) {
-			if (!has_mounts)
-				scry_mounts_read(pid, &mounts);
-			has_mounts = true;
-			is_one = answers_at(pid, m, &mounts);
+			if (!has_lists)
+				read_lists(pid, &lists);
+			has_lists = true;
+			is_one = answers_at(pid, m, &lists);
 		}
 		if (is_one)
 			continue;
@@ -269,7 +292,7 @@ void scry_served_look(pid_t pid, const struct scry_maps *maps, struct scry_serve
 			snprintf(ret->first, sizeof(ret->first), "%s", m->path);
 		ret->ranges[ret->count++] = (struct scry_served_range){m->start, m->end};
 	}
-	scry_mounts_done(&mounts);
+	lists_done(&lists);
 	if (!ret->count)
 		return;
 	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);
