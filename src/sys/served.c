@@ -271,7 +271,7 @@ void scry_served_look(pid_t pid, const struct scry_maps *maps, struct scry_serve
 	char path[32];
 
 	*ret = (struct scry_served){.pagemap = -1};
-	for (size_t i = 0; i < maps->count && ret->count < RANGES_MAX; i++) {
+	for (size_t i = 0; i < maps->count; i++) {
 		const struct scry_map_entry *m = &maps->entries[i];
 
 		if (!m->inode)
@@ -290,7 +290,10 @@ void scry_served_look(pid_t pid, const struct scry_maps *maps, struct scry_serve
 			break;
 		if (!ret->count)
 			snprintf(ret->first, sizeof(ret->first), "%s", m->path);
-		ret->ranges[ret->count++] = (struct scry_served_range){m->start, m->end};
+		if (ret->count == RANGES_MAX)
+			ret->ranges[RANGES_MAX - 1].end = m->end;
+		else
+			ret->ranges[ret->count++] = (struct scry_served_range){m->start, m->end};
 	}
 	lists_done(&lists);
 	if (!ret->count)

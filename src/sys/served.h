@@ -32,7 +32,7 @@ struct scry_served_range {
 	uint64_t start, end;
 };
 struct scry_served {
-	struct scry_served_range *ranges; /* ascending; at most 4,096 */
+	struct scry_served_range *ranges; /* ascending; of more than 4,096 the last goes on */
 	size_t count;
 	int pagemap;	 /* of the process; -1: nothing of them is read */
 	char first[512]; /* the file of the first; "": none */

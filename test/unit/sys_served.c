@@ -126,11 +126,37 @@ static void dead(void **state)
 	assert_true(took > DEAD - 4 && took < 3 * DEAD); /* not 99 seconds */
 	assert_int_equal(look.count, 100);
 	assert_string_equal(look.first, file);
+	assert_int_equal(scry_served_readable(&look, 0, 10000), 4096);
 	scry_served_done(&look);
 	begin = now_s();
 	assert_false(scry_served_path_answers(file));
 	assert_true(now_s() - begin < 0.5);
 	assert_int_equal(waitpid(-1, NULL, __WALL | WNOHANG), -1); /* none is left */
+}
+
+/* More than there is room for: none of them is read, nor what lies between. */
+static void many(void **state)
+{
+	struct scry_maps maps = {.entries = calloc(5000, sizeof(*maps.entries)), .count = 5000};
+	struct scry_served look;
+
+	(void)state;
+	if (!has_mount) {
+		print_message("no mount of FUSE can be made here\n");
+		skip();
+	}
+	assert_non_null(maps.entries);
+	for (uint64_t i = 0; i < maps.count; i++) {
+		maps.entries[i] = mapping(0, file);
+		maps.entries[i].start = (1 + 2 * i) << 12;
+		maps.entries[i].end = (2 + 2 * i) << 12;
+	}
+	scry_served_look(getpid(), &maps, &look);
+	assert_int_equal(look.count, 4096);
+	assert_int_equal(scry_served_readable(&look, maps.entries[10].start, 1), 0);
+	assert_int_equal(scry_served_readable(&look, maps.entries[4999].start, 1), 0);
+	scry_served_done(&look);
+	free(maps.entries);
 }
 
 int main(void)
@@ -139,6 +165,7 @@ int main(void)
 		cmocka_unit_test(answers),
 		cmocka_unit_test(beside),
 		cmocka_unit_test(dead),
+		cmocka_unit_test(many),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
