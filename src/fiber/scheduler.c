@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ARCH_SHSTK_STATUS 0x5005 /* arch/x86/include/uapi/asm/prctl.h */
@@ -235,9 +236,10 @@ int scry_fiber_close(void)
 
 	if (sched == NULL || self != sched->main)
 		return -EPERM;
-	/* who is in such a call still reads the scheduler, though its mail is here already */
+	/* who is in such a call still reads the scheduler, though its mail is here already; a yield
+	 * would keep one of a lower real-time priority from the processor */
 	while (atomic_load(&sched->senders) > 0)
-		sched_yield();
+		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
 	scry_fiber_mail_take(sched); /* what others have spawned here is not lost */
 	if (sched->held > 0 || atomic_load(&sched->mails) != NULL)
 		return -EBUSY;

@@ -93,8 +93,8 @@ int scry_fiber_start(struct scry_fiber *fiber);
 int scry_fiber_spawn(const struct scry_fiber_attr *attr, scry_fiber_fn *entry, void *arg,
 		     struct scry_fiber **ret_fiber);
 
-/* From any thread: a detached fiber of that scheduler, which must be open when this is called; a
- * close waits for the call's end, and is -EBUSY then. -ENOMEM: no memory. */
+/* From any thread: a detached fiber of that scheduler, which must stay open until that fiber
+ * begins; a close that comes sooner than this call's end waits for it. -ENOMEM: no memory. */
 int scry_fiber_spawn_on(struct scry_fiber_sched *sched, scry_fiber_fn *entry, void *arg);
 
 /* To whoever resumed this fiber; else to the next in the queue, and to its end. */
@@ -109,8 +109,8 @@ int scry_fiber_transfer(struct scry_fiber *fiber);
 /* Idle until somebody wakes this fiber; returns at once when that was done since the last park. */
 int scry_fiber_park(void);
 
-/* Makes a parked fiber ready; from any thread, if the fiber has not ended when this is called; not
- * from a signal handler, as no call of this library is. */
+/* Makes a parked fiber ready; from any thread. The fiber must not end before this wakes it; it may
+ * before this returns. Not from a signal handler, as no call of this library is. */
 int scry_fiber_wake(struct scry_fiber *fiber);
 
 /* Waits for the end of a fiber and frees it. -EOVERFLOW: its stack overflowed, and it was ended. */

@@ -518,7 +518,7 @@ static const char *look_at_shared(const struct scry_inject *inj, struct proof *p
 		kind = scry_mounts_kind(&p->mounts, m->dev_major, m->dev_minor);
 	if (kind == SCRY_MOUNT_MEMORY || kind == SCRY_MOUNT_DISK)
 		return look_at_whole(inj, p, m, kind == SCRY_MOUNT_DISK ? RWF_NOWAIT : 0);
-	if (kind == SCRY_MOUNT_UNKNOWN)
+	if (kind == SCRY_MOUNT_UNKNOWN || kind == SCRY_MOUNT_KERNEL)
 		return unseen;
 	return m->w ? look_at_mapping(inj, p, written, m) : NULL;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/bisect.h"
 #include "base/err.h"
 #include "name/fiber_finders.h"
 #include "name/glibc_arenas.h"
@@ -47,17 +48,9 @@ static void read_heaps(struct scry_fibers *f)
 static const struct scry_glibc_block *block_before(const struct scry_glibc_arenas *a,
 						   uint64_t address)
 {
-	size_t low = 0, high = a->count;
+	const size_t behind = scry_bisect(a->count, i, a->rows[i].address <= address);
 
-	while (low < high) {
-		const size_t mid = low + (high - low) / 2;
-
-		if (a->rows[mid].address > address)
-			high = mid;
-		else
-			low = mid + 1;
-	}
-	return low ? &a->rows[low - 1] : NULL;
+	return behind ? &a->rows[behind - 1] : NULL;
 }
 
 enum scry_fiber_block scry_fiber_block_at(struct scry_fibers *f, uint64_t address)

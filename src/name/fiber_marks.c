@@ -157,21 +157,13 @@ static bool is_code(const struct scry_maps *maps, uint64_t address)
 
 static bool is_thread(const struct scry_fiber_look *k, uint64_t word)
 {
-	size_t low = 0, high = k->thread_count;
+	const size_t count = k->thread_count;
+	size_t at;
 
-	if (!high || word < k->threads[0] || word > k->threads[high - 1])
+	if (!count || word < k->threads[0] || word > k->threads[count - 1])
 		return false;
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (k->threads[mid] == word)
-			return true;
-		if (k->threads[mid] > word)
-			high = mid;
-		else
-			low = mid + 1;
-	}
-	return false;
+	at = scry_bisect(count, i, k->threads[i] < word);
+	return k->threads[at] == word; /* it is none above the last */
 }
 
 /* What one word is the mark of. `left`: bytes that were read from it on. */

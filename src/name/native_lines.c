@@ -16,6 +16,7 @@
 #include "sys/debug_info.h"
 #include "sys/elf_digest.h"
 #include "sys/regular.h"
+#include "sys/served.h"
 
 #define OBJECTS_MAX 256u /* with debug information of their own; further ones have no lines */
 #define UNITS_MAX 100000u
@@ -147,7 +148,7 @@ static bool is_build(struct scry_elf *elf, const char *build_id)
 static struct scry_elf *open_build(const char *path, const char *build_id)
 {
 	struct scry_elf *elf = NULL;
-	int fd = scry_regular_open(path);
+	int fd = scry_served_path_answers(path) ? scry_regular_open(path) : -1;
 	char opened[32];
 
 	if (fd < 0)

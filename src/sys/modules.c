@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/bisect.h"
 #include "base/err.h"
 #include "sys/debug_file.h"
 #include "sys/dynamic.h"
@@ -491,7 +492,7 @@ static int compare_functions(const void *a, const void *b)
 /* The function that covers link-time address `at`, or NULL. `path`: for its debug file. */
 static const struct function *function_at(struct scry_module *f, const char *path, uint64_t at)
 {
-	size_t low = 0, high;
+	size_t low;
 
 	if (!f->is_sorted) {
 		scry_debug_file_lend(f->elf, path);
@@ -502,14 +503,7 @@ static const struct function *function_at(struct scry_module *f, const char *pat
 			qsort(f->functions, f->count, sizeof(*f->functions), compare_functions);
 		f->is_sorted = true;
 	}
-	for (high = f->count; low < high;) {
-		size_t mid = low + (high - low) / 2;
-
-		if (f->functions[mid].value <= at)
-			low = mid + 1;
-		else
-			high = mid;
-	}
+	low = scry_bisect(f->count, i, f->functions[i].value <= at);
 	if (!low)
 		return NULL;
 	for (low--; low && f->functions[low - 1].value == f->functions[low].value;)

@@ -16,7 +16,10 @@ static enum scry_mount_kind kind_of(const char *type)
 		{"tmpfs", SCRY_MOUNT_MEMORY},	  {"ext4", SCRY_MOUNT_DISK},
 		{"ext3", SCRY_MOUNT_DISK},	  {"ext2", SCRY_MOUNT_DISK},
 		{"xfs", SCRY_MOUNT_DISK},	  {"f2fs", SCRY_MOUNT_DISK},
-		{"devtmpfs", SCRY_MOUNT_DEVICES},
+		{"devtmpfs", SCRY_MOUNT_DEVICES}, {"btrfs", SCRY_MOUNT_KERNEL},
+		{"squashfs", SCRY_MOUNT_KERNEL},  {"erofs", SCRY_MOUNT_KERNEL},
+		{"bcachefs", SCRY_MOUNT_KERNEL},  {"vfat", SCRY_MOUNT_KERNEL},
+		{"iso9660", SCRY_MOUNT_KERNEL},
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)

@@ -10,10 +10,10 @@
 #include <sys/types.h>
 
 enum scry_mount_kind {
-	SCRY_MOUNT_UNKNOWN, /* not listed: of another namespace, btrfs, overlay; or served by others
-			     */
+	SCRY_MOUNT_UNKNOWN, /* not listed: of another namespace; or overlay, or served by others */
 	SCRY_MOUNT_MEMORY,  /* tmpfs: the kernel's own memory */
-	SCRY_MOUNT_DISK,    /* a file system of the kernel's on a disk */
+	SCRY_MOUNT_DISK,    /* a file system of the kernel's on a disk, that knows RWF_NOWAIT */
+	SCRY_MOUNT_KERNEL,  /* another one of the kernel's on a disk */
 	SCRY_MOUNT_DEVICES,
 };
 

@@ -2,6 +2,7 @@
  * it for ever. */
 #include "sys/served.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -23,13 +24,14 @@
 #define BELIEVED_NS 1000000000ull
 #define DEAD_NS 30000000000ull
 #define ANSWERS 64u
+#define DEAD_MAX 8u /* at a time: a program may have mounted any number of servers */
 #define RANGES_MAX 4096u
 #define END_TURNS 20
 #define PATH_BYTES 4200u
 #define IN_MEMORY (1ull << 63) /* pagemap, Documentation/admin-guide/mm/pagemap.rst */
 #define SWAPPED (1ull << 62)
 
-struct answer { /* of a device, or of the directory of a path */
+struct answer { /* of a device, or of a path: yes of a file, no of its directory */
 	uint64_t key, until_ns;
 	bool is_one;
 };
@@ -37,6 +39,7 @@ struct answer { /* of a device, or of the directory of a path */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct answer answers[ANSWERS];
 static size_t next;
+static pid_t waiting[DEAD_MAX]; /* children whose server has not answered; 0: none */
 
 static uint64_t now_ns(void)
 {
@@ -44,6 +47,11 @@ static uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t key_of(const struct scry_map_entry *m)
+{
+	return 1ull << 63 | (uint64_t)m->dev_major << 32 | m->dev_minor;
 }
 
 /* False: nothing is known of it any more. */
@@ -62,13 +70,53 @@ static bool is_known(uint64_t key, bool *ret)
 	return found;
 }
 
+/* That a server is dead is not forgotten for the answers of others. */
 static bool keep(uint64_t key, bool is_one)
 {
+	const uint64_t now = now_ns();
+	size_t i = 0;
+
 	pthread_mutex_lock(&lock);
-	answers[next++ % ANSWERS] =
-		(struct answer){key, now_ns() + (is_one ? BELIEVED_NS : DEAD_NS), is_one};
+	while (i < ANSWERS && answers[i].until_ns > now && answers[i].key != key)
+		i++;
+	for (size_t n = 0; i == ANSWERS && n < ANSWERS; n++) {
+		next = (next + 1) % ANSWERS;
+		i = answers[next].is_one ? next : ANSWERS;
+	}
+	answers[i % ANSWERS] = (struct answer){key, now + (is_one ? BELIEVED_NS : DEAD_NS), is_one};
 	pthread_mutex_unlock(&lock);
 	return is_one;
+}
+
+/* Does one more who waits cost too much? They are collected here, when their server has let them
+ * go. */
+static bool are_too_many(void)
+{
+	const uint64_t now = now_ns();
+	size_t dead = 0, left = 0;
+
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < ANSWERS; i++)
+		dead += answers[i].until_ns > now && !answers[i].is_one;
+	for (size_t i = 0; i < DEAD_MAX; i++) {
+		if (waiting[i] && waitpid(waiting[i], NULL, __WALL | WNOHANG) != 0)
+			waiting[i] = 0;
+		left += waiting[i] != 0;
+	}
+	pthread_mutex_unlock(&lock);
+	return dead >= DEAD_MAX || left >= DEAD_MAX;
+}
+
+static void leave(pid_t child)
+{
+	size_t i = 0;
+
+	pthread_mutex_lock(&lock);
+	while (i < DEAD_MAX && waiting[i])
+		i++;
+	if (i < DEAD_MAX)
+		waiting[i] = child;
+	pthread_mutex_unlock(&lock);
 }
 
 /* --- asking ----------------------------------------------------------------------------------- */
@@ -101,8 +149,10 @@ static void ask(const char *const *paths, int told)
 static bool do_answer(const char *const *paths)
 {
 	struct pollfd p = {.events = POLLIN};
-	const uint64_t end = now_ns() + PATIENCE_MS * 1000000ull;
+	uint64_t now = now_ns();
+	const uint64_t end = now + PATIENCE_MS * 1000000ull;
 	int fds[2], n = -1;
+	bool is_over = false;
 	pid_t child;
 
 	if (pipe2(fds, O_CLOEXEC) < 0)
@@ -112,79 +162,140 @@ static bool do_answer(const char *const *paths)
 		ask(paths, fds[1]);
 	close(fds[1]);
 	p.fd = fds[0];
-	while (child > 0 && n < 0 && now_ns() < end)
-		n = poll(&p, 1, (int)((end - now_ns()) / 1000000) + 1);
+	for (; child > 0 && n < 0 && now < end; now = now_ns())
+		n = poll(&p, 1, (int)((end - now) / 1000000) + 1);
 	close(fds[0]);
 	if (child < 0)
 		return true;
 	if (n <= 0)
 		kill(child, SIGKILL);
 	/* the kernel may keep it for as long as it keeps who waits for a server */
-	for (int i = 0; i < END_TURNS && waitpid(child, NULL, __WALL | (n > 0 ? 0 : WNOHANG)) == 0;
-	     i++)
-		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	for (int i = 0; i < END_TURNS && !is_over; i++) {
+		const pid_t ended = waitpid(child, NULL, __WALL | (n > 0 ? 0 : WNOHANG));
+
+		is_over = ended > 0 || (ended < 0 && errno != EINTR);
+		if (!is_over)
+			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	if (!is_over)
+		leave(child);
 	return n > 0;
 }
 
-static bool is_ours(pid_t pid, const struct scry_map_entry *m)
-{
-	struct scry_mounts mounts;
-	enum scry_mount_kind kind;
+/* The mounts of a process, and ours: of a container the files lie on a disk that only we have. */
+struct lists {
+	struct scry_mounts its, ours;
+};
 
-	scry_mounts_read(pid, &mounts);
-	kind = scry_mounts_kind(&mounts, m->dev_major, m->dev_minor);
-	scry_mounts_done(&mounts);
-	return kind != SCRY_MOUNT_UNKNOWN;
+static void read_lists(pid_t pid, struct lists *ret)
+{
+	scry_mounts_read(pid, &ret->its);
+	scry_mounts_read(getpid(), &ret->ours);
+}
+
+static void lists_done(struct lists *l)
+{
+	scry_mounts_done(&l->its);
+	scry_mounts_done(&l->ours);
+}
+
+static bool is_kernels(const struct lists *l, const struct scry_map_entry *m)
+{
+	return scry_mounts_kind(&l->its, m->dev_major, m->dev_minor) != SCRY_MOUNT_UNKNOWN ||
+	       scry_mounts_kind(&l->ours, m->dev_major, m->dev_minor) != SCRY_MOUNT_UNKNOWN;
+}
+
+/* What is not asked for lack of patience is not kept. */
+static bool answers_at(pid_t pid, const struct scry_map_entry *m, const struct lists *lists)
+{
+	const uint64_t key = key_of(m);
+	char link[64], path[PATH_BYTES];
+	const char *const paths[] = {link, m->deleted ? NULL : path, NULL};
+
+	if (is_kernels(lists, m))
+		return keep(key, true);
+	if (are_too_many())
+		return false;
+	snprintf(link, sizeof(link), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid, m->start,
+		 m->end);
+	snprintf(path, sizeof(path), "/proc/%d/root%s", (int)pid, m->path);
+	return keep(key, do_answer(paths));
 }
 
 bool scry_served_answers(pid_t pid, const struct scry_map_entry *m)
 {
-	const uint64_t key = 1ull << 63 | (uint64_t)m->dev_major << 32 | m->dev_minor;
-	char link[64], path[PATH_BYTES];
-	const char *const paths[] = {link, m->deleted ? NULL : path, NULL};
+	struct lists lists;
 	bool is_one;
 
-	if (!m->inode || is_known(key, &is_one))
+	if (!m->inode || is_known(key_of(m), &is_one))
 		return !m->inode || is_one;
-	snprintf(link, sizeof(link), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid, m->start,
-		 m->end);
-	snprintf(path, sizeof(path), "/proc/%d/root%s", (int)pid, m->path);
-	return keep(key, is_ours(pid, m) || do_answer(paths));
+	read_lists(pid, &lists);
+	is_one = answers_at(pid, m, &lists);
+	lists_done(&lists);
+	return is_one;
 }
 
+/* FNV-1a */
+static uint64_t hash_of(const char *path, const char *end)
+{
+	uint64_t hash = 14695981039346656037ull;
+
+	for (const char *at = path; at < end; at++)
+		hash = (hash ^ (unsigned char)*at) * 1099511628211ull;
+	return hash & ~(1ull << 63);
+}
+
+/* A file may be a link to another server's, or a mount by itself: that it answers says nothing of
+ * others beside it, but where it does not they are not asked either. */
 bool scry_served_path_answers(const char *path)
 {
 	const char *const paths[] = {path, NULL}, *slash = strrchr(path, '/');
-	const char *end = slash ? slash : path;
-	uint64_t key = 14695981039346656037ull; /* FNV-1a */
+	const uint64_t folder = hash_of(path, slash ? slash : path);
+	const uint64_t file = hash_of(path, path + strlen(path));
 	bool is_one;
 
-	for (const char *at = path; at < end; at++)
-		key = (key ^ (unsigned char)*at) * 1099511628211ull;
-	key &= ~(1ull << 63);
-	return is_known(key, &is_one) ? is_one : keep(key, do_answer(paths));
+	if (is_known(folder, &is_one) || is_known(file, &is_one))
+		return is_one;
+	if (are_too_many())
+		return false;
+	is_one = do_answer(paths);
+	return keep(is_one ? file : folder, is_one);
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
 void scry_served_look(pid_t pid, const struct scry_maps *maps, struct scry_served *ret)
 {
+	struct lists lists = {0};
+	bool has_lists = false, is_one;
 	char path[32];
 
 	*ret = (struct scry_served){.pagemap = -1};
-	for (size_t i = 0; i < maps->count && ret->count < RANGES_MAX; i++) {
+	for (size_t i = 0; i < maps->count; i++) {
 		const struct scry_map_entry *m = &maps->entries[i];
 
-		if (!m->inode || scry_served_answers(pid, m))
+		if (!m->inode)
+			continue;
+		if (!is_known(key_of(m), &is_one)) {
+			if (!has_lists)
+				read_lists(pid, &lists);
+			has_lists = true;
+			is_one = answers_at(pid, m, &lists);
+		}
+		if (is_one)
 			continue;
 		if (!ret->ranges)
 			ret->ranges = calloc(RANGES_MAX, sizeof(*ret->ranges));
 		if (!ret->ranges)
-			return;
+			break;
 		if (!ret->count)
 			snprintf(ret->first, sizeof(ret->first), "%s", m->path);
-		ret->ranges[ret->count++] = (struct scry_served_range){m->start, m->end};
+		if (ret->count == RANGES_MAX)
+			ret->ranges[RANGES_MAX - 1].end = m->end;
+		else
+			ret->ranges[ret->count++] = (struct scry_served_range){m->start, m->end};
 	}
+	lists_done(&lists);
 	if (!ret->count)
 		return;
 	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);

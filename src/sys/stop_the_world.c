@@ -559,13 +559,14 @@ static bool is_dead(const struct scry_mem *mem, const struct scry_maps *maps,
 {
 	const struct scry_map_entry *m = scry_maps_at(maps, at);
 
-	/* A stack lies in one mapping: memory is read of the threads that stand in this one. */
+	/* The room below a stack pointer is of its mapping: memory is read only of the threads that
+	 * stand in this one. */
 	for (size_t i = 0; m && i < w->count; i++) {
 		const struct scry_tracee *t = &w->threads[i];
 		const uint64_t sp = t->regs.rsp;
 
-		if (t->stopped && sp < m->end && at < sp - RED_ZONE &&
-		    at >= sp - scry_stack_room(t, mem, maps))
+		if (t->stopped && sp < m->end && sp > at && sp - at > RED_ZONE &&
+		    sp - at <= scry_stack_room(t, mem, maps))
 			return true;
 	}
 	return false;

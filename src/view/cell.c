@@ -3,6 +3,7 @@
  */
 #include "view/cell.h"
 
+#include <math.h>
 #include <string.h>
 
 struct scry_cell scry_cell_text(const char *bytes, size_t length)
@@ -38,6 +39,18 @@ struct scry_cell scry_cell_string(const char *string)
 struct scry_cell scry_cell_buf(const struct scry_buf *buf)
 {
 	return scry_cell_text(buf->len ? buf->data : NULL, buf->len);
+}
+
+struct scry_cell scry_cell_ms(double seconds, struct scry_buf *buf)
+{
+	scry_buf_printf(buf, "%.1f", seconds * 1e3);
+	return scry_cell_buf(buf);
+}
+
+struct scry_cell scry_cell_ms_change(double seconds, struct scry_buf *buf)
+{
+	scry_buf_printf(buf, "%s%.1f", seconds < 0 ? "-" : "+", fabs(seconds) * 1e3);
+	return scry_cell_buf(buf);
 }
 
 struct scry_cell scry_cell_double(double number, struct scry_doc_value *value)

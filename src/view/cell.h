@@ -72,6 +72,10 @@ struct scry_cell scry_cell_few_samples(void); /* unknown, because of that */
 struct scry_cell scry_cell_known(uint64_t number, bool is_known);
 struct scry_cell scry_cell_string(const char *string);	    /* NULL: unknown */
 struct scry_cell scry_cell_buf(const struct scry_buf *buf); /* empty: unknown */
+/* A TEXT of milliseconds, "1.5", or of by how much they have changed, "+1.5"; in `buf`, which is
+ * empty. */
+struct scry_cell scry_cell_ms(double seconds, struct scry_buf *buf);
+struct scry_cell scry_cell_ms_change(double seconds, struct scry_buf *buf);
 /* A VALUE; `value` is the caller's until the row is printed. */
 struct scry_cell scry_cell_double(double number, struct scry_doc_value *value);
 

@@ -119,13 +119,15 @@ static void push_row(struct state *s, const struct step *step)
 static void remark_pruned(struct state *s)
 {
 	const unsigned long long tenths = scry_share(s->pruned, s->total, 1000);
+	const bool is_one = s->pruned_branches == 1;
 
 	if (!s->pruned_branches)
 		return;
 	scry_buf_clear(&s->line);
 	scry_text_count(&s->line, s->pruned_branches);
-	scry_buf_printf(&s->line, " branches below %d %% are left out, together %llu.%llu %%",
-			PRUNE_PERCENT, tenths / 10, tenths % 10);
+	scry_buf_printf(&s->line, " branch%s below %d %% %s left out, %s%llu.%llu %%",
+			is_one ? "" : "es", PRUNE_PERCENT, is_one ? "is" : "are",
+			is_one ? "" : "together ", tenths / 10, tenths % 10);
 	scry_doc_remark(s->tree->doc, "%s", scry_buf_str(&s->line));
 }
 

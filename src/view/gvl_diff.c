@@ -286,18 +286,6 @@ struct shown { /* a table, and of the row that is printed: */
 	struct scry_doc_value values[2];
 };
 
-static struct scry_cell ms(double seconds, struct scry_buf *buf)
-{
-	put_ms(buf, seconds);
-	return scry_cell_buf(buf);
-}
-
-static struct scry_cell change_cell(double by, struct scry_buf *buf)
-{
-	scry_buf_printf(buf, by < 0 ? "-" : "+");
-	return ms(fabs(by), buf);
-}
-
 static struct scry_cell waits_cell(const struct shown *s, const struct pair *p, int side)
 {
 	return scry_cell_known(p->of[side].waits, s->t == &s->d->threads);
@@ -313,9 +301,9 @@ static struct scry_cell what_cell(const struct table *t, const struct pair *p)
 
 #define GET(name, ...) SCRY_GET(name, struct pair, struct shown, __VA_ARGS__)
 
-GET(get_before, ms(rate(view->d, row, 0), buf))
-GET(get_after, ms(rate(view->d, row, 1), buf))
-GET(get_change, change_cell(change(view->d, row), buf))
+GET(get_before, scry_cell_ms(rate(view->d, row, 0), buf))
+GET(get_after, scry_cell_ms(rate(view->d, row, 1), buf))
+GET(get_change, scry_cell_ms_change(change(view->d, row), buf))
 GET(get_number, scry_cell_double(rate(view->d, row, 0) * 1e9, &view->values[0]))
 GET(get_then, scry_cell_double(rate(view->d, row, 1) * 1e9, &view->values[1]))
 GET(get_waits, waits_cell(view, row, 0))

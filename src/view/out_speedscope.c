@@ -259,7 +259,8 @@ static int speedscope_end(struct scry_doc *doc)
 	struct scry_json j;
 	int err;
 
-	if (s->is_short || s->note.failed) { /* a stack may have less frames than its length says */
+	if (s->is_short ||
+	    s->note.failed) { /* a stack may have fewer frames than its length says */
 		speedscope_abandon(doc);
 		return scry_fail(-ENOMEM, "no memory for the picture");
 	}

@@ -8,16 +8,15 @@
 #include <errno.h>
 #include <string.h>
 
-/* The place of a word among those of `words`; -1: it is none of them. */
-static int word_at(const char *words, const char *key)
+static bool is_among(const char *words, const char *key)
 {
 	const char *word;
 	size_t length;
 
-	for (int i = 0; words && (length = scry_opt_next_choice(&words, &word)) > 0; i++)
+	while ((length = scry_opt_next_choice(&words, &word)) > 0)
 		if (strlen(key) == length && !memcmp(word, key, length))
-			return i;
-	return -1;
+			return true;
+	return false;
 }
 
 /* Columns that each of the two views sorts in its own way, and the words by which they were known
@@ -53,7 +52,7 @@ static int sort_of(const struct scry_view *view, const char *key)
 bool scry_view_has_sort(const struct scry_view *view, const char *key)
 {
 	return view->sorts &&
-	       (word_at(view->sorts, key) >= 0 || sort_of(view, key) != SCRY_VIEW_SORT_DEFAULT);
+	       (is_among(view->sorts, key) || sort_of(view, key) != SCRY_VIEW_SORT_DEFAULT);
 }
 
 int scry_view_sort_check(const char *name, const char *key)

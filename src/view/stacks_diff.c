@@ -199,18 +199,6 @@ static void push_totals(const struct diff *d)
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-static struct scry_cell ms(double seconds, struct scry_buf *buf)
-{
-	put_ms(buf, seconds);
-	return scry_cell_buf(buf);
-}
-
-static struct scry_cell change_cell(double by, struct scry_buf *buf)
-{
-	scry_buf_printf(buf, by < 0 ? "-" : "+");
-	return ms(fabs(by), buf);
-}
-
 static struct scry_cell what_cell(const struct diff *d, const struct pair *p)
 {
 	size_t length = 0;
@@ -223,11 +211,11 @@ static struct scry_cell what_cell(const struct diff *d, const struct pair *p)
 #define SELF(side) rate(view, row->of[side].self_ns, side)
 #define TOTAL(side) rate(view, row->of[side].total_ns, side)
 
-GET(get_before, ms(SELF(0), buf))
-GET(get_after, ms(SELF(1), buf))
-GET(get_change, change_cell(SELF(1) - SELF(0), buf))
-GET(get_total, ms(TOTAL(0), buf))
-GET(get_total_then, ms(TOTAL(1), buf))
+GET(get_before, scry_cell_ms(SELF(0), buf))
+GET(get_after, scry_cell_ms(SELF(1), buf))
+GET(get_change, scry_cell_ms_change(SELF(1) - SELF(0), buf))
+GET(get_total, scry_cell_ms(TOTAL(0), buf))
+GET(get_total_then, scry_cell_ms(TOTAL(1), buf))
 GET(get_self_before, scry_cell_double(SELF(0) * 1e9, &view->values[0]))
 GET(get_self_after, scry_cell_double(SELF(1) * 1e9, &view->values[1]))
 GET(get_total_before, scry_cell_double(TOTAL(0) * 1e9, &view->values[2]))

@@ -165,13 +165,15 @@ static size_t sorting_column(const struct scry_table *t)
 	return i;
 }
 
-/* Rows in the order of --sort, to be freed. NULL: as they are. */
+/* Rows in the order of --sort, to be freed. NULL: as they are. *ret_is_unknown: as they are,
+ * because the column is known of none of several. */
 static const void **sorted_rows(const struct scry_table *t, struct scratch *scratch,
-				struct scry_doc *doc)
+				struct scry_doc *doc, bool *ret_is_unknown)
 {
 	const size_t column = sorting_column(t);
 	const void **rows = NULL;
 	struct place *places;
+	size_t unknown = 0, others = 0; /* rows; those that are none of this table */
 
 	if (column == t->column_count || !t->count)
 		return NULL;
@@ -189,7 +191,10 @@ static const void **sorted_rows(const struct scry_table *t, struct scratch *scra
 		places[i] = (struct place){.row = row_at(t, i), .at = i};
 		if (!t->has || t->has(places[i].row, t->view))
 			cell = cell_of(t, column, places[i].row, scratch);
+		else
+			others++;
 		places[i].is_unknown = cell.is_unknown;
+		unknown += cell.is_unknown;
 		places[i].number = cell.is_unknown ? 0 : cell.number;
 		if (t->columns[column].kind == SCRY_CELL_DELTA)
 			places[i].number ^= 1ull << 63;
@@ -198,6 +203,7 @@ static const void **sorted_rows(const struct scry_table *t, struct scratch *scra
 	for (size_t i = 0; i < t->count; i++)
 		rows[i] = places[i].row;
 	free(places);
+	*ret_is_unknown = unknown == t->count && unknown > others + 1;
 	return rows;
 }
 
@@ -205,7 +211,8 @@ uint64_t scry_table_push(const struct scry_table *t, struct scry_doc *doc)
 {
 	struct scry_left_out left_out = {.noun = t->noun};
 	struct scratch scratch = {0};
-	const void **rows = sorted_rows(t, &scratch, doc);
+	bool is_unknown = false;
+	const void **rows = sorted_rows(t, &scratch, doc, &is_unknown);
 	uint64_t shown = 0;
 
 	scry_doc_table(doc, t->columns, t->column_count);
@@ -227,6 +234,9 @@ uint64_t scry_table_push(const struct scry_table *t, struct scry_doc *doc)
 		push_row(t, t->last, &scratch, doc);
 	scratch_done(&scratch);
 	free(rows);
+	if (is_unknown)
+		scry_doc_remark(doc, "rows are not sorted: '%s' is not known of any of them",
+				t->sort);
 	scry_left_out_push(&left_out, doc);
 	return shown;
 }

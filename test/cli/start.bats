@@ -151,7 +151,7 @@ waits() { is_over "$1" || [[ "$(cat /proc/"$1"/syscall)" == "202 "* ]]; } # in a
 	before="$(stat -c '%i %y' "$(entry)")"
 	kept_watch is_over "$MADE"
 	json_is "$T/o.json" '!r["data_quality"]["is_complete"] && r["totals"]["allocated"] == 0 &&
-		r["notes"].any? { |n| n =~ /nothing is counted; scry had no processor while it waited; fix: again/ }'
+		r["notes"].any? { |n| n =~ /nothing is counted; scry had no processor while it waited; fix: try again/ }'
 	[ "$(stat -c '%i %y' "$(entry)")" = "$before" ]
 	watch
 	is_right

@@ -47,7 +47,7 @@ source "$BATS_TEST_DIRNAME/looks.bash"
 	enemies bad-thread-block heap-in-a-ring heap-of-nonsense frames-in-a-ring stack-elsewhere
 }
 
-@test "lanes in the name of one process, of a child's or of the program's own" {
+@test "child buffers in the name of one process, of a child's or of the program's own" {
 	local name
 	for name in 4194303 "$BESIDE"; do
 		rm -f "$T/scry.err"
@@ -64,7 +64,7 @@ source "$BATS_TEST_DIRNAME/looks.bash"
 	others_go_on
 }
 
-@test "lanes that no child has taken: they hold nobody up at the end" {
+@test "child buffers that no child has taken: they do not hold up the end" {
 	start scry "$SCRY" malloc record -f -v --force -o "$T/m.scry" -p "$BESIDE"
 	scry=$PID
 	wait_for 20 in_file "process $BESIDE: agent" "$T/scry.err"

@@ -77,8 +77,8 @@ nonsense() {
 	nonsense calls -c -k -x malloc -d 1s
 }
 
-# forged free|taken: while a family's lanes are, the other Ruby of the same watch is watched to its end, and everything is
-# taken out, also of those whose lanes were forged.
+# forged free|taken: while child buffers of one Ruby are forged, another one of the same watch is watched to its end,
+# and everything is taken out, also of those whose buffers were forged.
 forged() {
 	local make='100.times { Object.new }; sleep 0.001' beside pid
 	start beside "$RUBY" -e "puts %(pid #{Process.pid}); \$stdout.flush; loop { $make }"
@@ -110,12 +110,12 @@ forged() {
 	done
 }
 
-@test "lanes of fork children are forged: taken by nobody" {
+@test "buffers of fork children are forged: taken by no process" {
 	forged free
 	grep -qx "scry: process $parent ended: interrupt" "$T/scry.err"
 }
 
-@test "lanes of fork children are forged: those that children have" {
+@test "buffers of fork children are forged: those that children have" {
 	forged taken
 }
 

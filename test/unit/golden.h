@@ -53,7 +53,8 @@ void golden_show(int fd, const char *view, const char *file, const struct scry_v
 void golden_check(int fd, const char *view, const char *file, const struct scry_view_opts *opts);
 
 /* --sort by each key that the view has: in the table that has it rows fall, what is unknown comes
- * last, and no row is lost. How many keys change the page. */
+ * last, and no row is lost; and no amount in its rows lacks a key. How many keys change the
+ * page. */
 size_t golden_sorts(int fd, const char *view, const struct scry_view_opts *opts);
 
 #endif

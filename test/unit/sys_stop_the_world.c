@@ -435,9 +435,32 @@ static void waits_are_whole(void **unused)
 	scry_mem_close(&mem);
 }
 
+/* A thread may set its stack pointer to anything: that ends nobody's stack. */
+static void pointer_of_nothing(void **unused)
+{
+	struct scry_tracee thread = {.pid = getpid(), .tid = getpid(), .stopped = true};
+	struct scry_saved_ip saved = {.at = (uintptr_t)stands};
+	struct scry_stw w = {.threads = &thread, .count = 1, .saved = &saved};
+	struct scry_maps maps;
+	struct scry_mem mem;
+
+	(void)unused;
+	assert_int_equal(scry_mem_open(&mem, getpid(), 0), 0);
+	assert_int_equal(scry_maps_read(getpid(), &maps), 0);
+	for (uint64_t sp = 0; sp <= 256; sp += 8) {
+		thread.regs.rsp = sp;
+		w.saved_count = 1;
+		scry_stw_forget_dead(&w, &mem, &maps);
+		assert_int_equal(w.saved_count, 1);
+	}
+	scry_maps_done(&maps);
+	scry_mem_close(&mem);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(frames_on_two_stacks),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(pointer_of_nothing),
+					   cmocka_unit_test(frames_on_two_stacks),
 					   cmocka_unit_test(holes_of_frames),
 					   cmocka_unit_test(killed_with_many_threads),
 					   cmocka_unit_test(in_vfork_nearly_always),

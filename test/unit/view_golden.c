@@ -608,14 +608,33 @@ static void bad_regex(void **state)
 	close(fd);
 }
 
+/* doc/JSON.md has a chapter for each view, of the schema that it has. */
+static void documented(void **state)
+{
+	FILE *f = fopen(SCRY_TEST_DIR "/../doc/JSON.md", "re");
+	struct scry_buf page = {0};
+	char line[512], chapter[64];
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		scry_buf_printf(&page, "%s", line);
+	fclose(f);
+	for (const struct scry_view *view = scry_views; view->name; view++) {
+		snprintf(chapter, sizeof(chapter), "\n## scry.%s/%u: ", view->name, view->schema);
+		if (!strstr(scry_buf_str(&page), chapter))
+			fail_msg("doc/JSON.md lacks '%s'", chapter + 1);
+	}
+	scry_buf_done(&page);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(objects), cmocka_unit_test(many),	cmocka_unit_test(raw),
-		cmocka_unit_test(empty),   cmocka_unit_test(events),	cmocka_unit_test(count),
-		cmocka_unit_test(times),   cmocka_unit_test(locks),	cmocka_unit_test(calls),
-		cmocka_unit_test(info),	   cmocka_unit_test(bad_regex), cmocka_unit_test(half),
-		cmocka_unit_test(crowd),
+		cmocka_unit_test(objects), cmocka_unit_test(many),	 cmocka_unit_test(raw),
+		cmocka_unit_test(empty),   cmocka_unit_test(events),	 cmocka_unit_test(count),
+		cmocka_unit_test(times),   cmocka_unit_test(locks),	 cmocka_unit_test(calls),
+		cmocka_unit_test(info),	   cmocka_unit_test(bad_regex),	 cmocka_unit_test(half),
+		cmocka_unit_test(crowd),   cmocka_unit_test(documented),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

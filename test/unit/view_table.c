@@ -32,9 +32,12 @@ GET(get_place,
 
 GET(get_known, scry_cell_known(row->calls, row->calls<100 && row->calls> 3))
 
+GET(get_nothing, scry_cell_unknown())
+
 static const struct scry_column columns[] = {
 	{NULL, "growth", SCRY_CELL_DELTA, SCRY_AT(struct row, growth)},
 	{NULL, "known", SCRY_CELL_COUNT, get_known, 0},
+	{NULL, "nothing", SCRY_CELL_COUNT, get_nothing, 0},
 	{"calls", "calls", SCRY_CELL_COUNT, SCRY_AT(struct row, calls)},
 	{NULL, "line", SCRY_CELL_NUMBER, SCRY_AT(struct row, line)},
 	{"symbol", NULL, SCRY_CELL_SYMBOL, get_symbol, SCRY_COLUMN_GREP},
@@ -135,6 +138,12 @@ static void sorted(void **state)
 	sort = "line";
 	assert_int_equal(show(NULL, 1, scry_out_text_open), 1); /* the first of all */
 	has("app::run()");
+	lacks("not sorted");
+	sort = NULL;
+	is_order("nothing", "1 65535 3 4");
+	sort = "nothing";
+	show(NULL, 0, scry_out_text_open);
+	has("\nrows are not sorted: 'nothing' is not known of any of them\n");
 	sort = NULL;
 }
 

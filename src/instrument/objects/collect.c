@@ -95,11 +95,12 @@ void scry_objects_collect_last(struct scry_watch *w, int (*drain)(struct scry_wa
 	const struct scry_ticks_pair began = scry_ticks_look();
 	struct scry_objects_totals before, after;
 	struct scry_ticks_pair ended;
-	uint64_t until = scry_now_ns() + FORCE_GC_NS, lost = w->inj->control->lost;
+	uint64_t until = scry_now_ns() + FORCE_GC_NS, lost;
 	const uint32_t looks = o->looks;
 
 	if (!opts->force_gc || !scry_objects_is_armed(w))
 		return;
+	lost = w->inj->control->lost;
 	drain(w);
 	scry_objects_totals(o->names, &before);
 	want(w, true);

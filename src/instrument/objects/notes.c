@@ -51,8 +51,9 @@ void scry_objects_note_all(struct scry_watch *w, const struct scry_objects_watch
 		scry_watch_note(w,
 				"the program ended before its layout, which was kept from an "
 				"earlier run, could be validated on it: nothing is counted; %s",
-				o->is_missed ? "scry had no processor while it waited; fix: again"
-					     : "the next run learns it anew");
+				o->is_missed
+					? "scry had no processor while it waited; fix: try again"
+					: "the next run learns it anew");
 	if (scry_objects_ractors_unseen(&o->ractors, o->ruby, t))
 		scry_objects_ractors_say(&o->ractors, w, t);
 	if (t->untracked)

@@ -269,11 +269,12 @@ static void check_booted(struct scry_watch *w, struct scry_objects_watch *o)
 	scry_ruby_drop(o->ruby);
 	w->errors++;
 	scry_watch_lost_some(w, "the watch was refused when the program's Ruby was up");
-	scry_watch_note(
-		w, "the watch was refused, nothing is counted: %s; fix: again, %s", scry_error(),
-		o->ruby->unjudged ? "the layout was kept from an earlier run, and is learned "
-				    "anew now"
-				  : "with SCRY_NO_CACHE=1");
+	scry_watch_note(w, "the watch was refused, nothing is counted: %s; fix: try again, %s",
+			scry_error(),
+			o->ruby->unjudged
+				? "the layout was kept from an earlier run, and is learned "
+				  "anew now"
+				: "with SCRY_NO_CACHE=1");
 	scry_error_clear();
 }
 
