@@ -118,7 +118,7 @@ static int add_row(struct scry_hooks *h, size_t i, const struct scry_slot *slot)
 	}
 	row = &h->rows[h->count];
 	*row = h->rows[i];
-	row->symbol = row->caller = NULL;
+	row->symbol = row->caller = row->aliases = NULL;
 	row->module = strdup(h->rows[i].module);
 	r = row->module ? name_row(h, row, slot) : no_memory();
 	if (r < 0) {

@@ -3,7 +3,7 @@
  *
  * A slot is taken when one of these requests' filters takes its name and its object. The name is
  * the one of its relocation, as the caller's code has it: functions of several names at one
- * address (glibc's strtol and strtoimax) are told apart by it. Part of hook/plan.c; reads only.
+ * address (glibc's strtol and strtoimax) are kept apart by it. Part of hook/plan.c; reads only.
  */
 #ifndef SCRY_HOOK_SLOT_CALLERS_H
 #define SCRY_HOOK_SLOT_CALLERS_H

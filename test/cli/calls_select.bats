@@ -212,7 +212,7 @@ names_at_one() {
 			return argc > 5 ? n : 0;
 		}
 	EOF_C
-	cc -shared -fPIC -O1 -o "$T/libnames.so" "$T/lib.c"
+	cc -shared -fPIC -O1 -falign-functions=16 -o "$T/libnames.so" "$T/lib.c"
 	cc -shared -fPIC -O1 -o "$T/plug.so" "$T/plug.c" "$T/libnames.so"
 	cc -O1 "$@" -o "$T/main" "$T/main.c" "$T/libnames.so" -Wl,-rpath,"$T" -ldl
 }
@@ -238,4 +238,20 @@ one_counts() {
 	done
 	"$SCRY" calls -q -e '@*' -- "$T/main" "$T/plug.so" 3>&- | grep -oE '^([a-z.]*->)?(one|two|three)\([0-9]' >"$T/lines"
 	[ "$(tr '\n' ' ' <"$T/lines")" = "main->one(1 main->one(2 main->one(3 main->two(4 main->two(5 plug.so->three(0 plug.so->three(1 " ]
+}
+
+@test "-x, patch: a function of several names is one function, and that is said" {
+	names_at_one -Wl,-z,now
+	for names in one 'one -x two' 'one -x three -e two'; do
+		[ "$(one_counts -x $names)" = "7 one" ]
+		json_is "$T/o.json" "r['notes'].any? { |n| n =~ /^one has other names \\((two, three|three, two)\\): calls by all of them are counted together; fix: / }"
+	done
+	for via in got entry; do
+		"$SCRY" patch count --via=$via two -- "$T/main" "$T/plug.so" >"$T/out" 2>&1 3>&-
+		grep -qE '^ +7  two ' "$T/out"
+		sed -n 2p "$T/out" | grep -qE '^note: two has other names \((one, three|three, one)\): calls by all of them are counted together; fix: scry calls -e,'
+	done
+	"$SCRY" patch time --via=got picked -- "$T/main" "$T/plug.so" 2>&1 3>&- | grep -q "picked has other names (chosen)"
+	"$SCRY" calls -q -c -x 'close@libc.so*' -- "$T/main" "$T/plug.so" >"$T/out" 2>&1 3>&-
+	no grep -q "other names" "$T/out" # __close is a spelling
 }
