@@ -244,6 +244,7 @@ one_counts() {
 	names_at_one -Wl,-z,now
 	for names in one 'one -x two' 'one -x three -e two'; do
 		[ "$(one_counts -x $names)" = "7 one" ]
+		json_is "$T/o.json" "rows.find { |r| r['function'] == 'one' }['aliases'].sort == %w(three two)"
 		json_is "$T/o.json" "r['notes'].any? { |n| n =~ /^one has other names \\((two, three|three, two)\\): calls by all of them are counted together; fix: / }"
 	done
 	for via in got entry; do
@@ -252,6 +253,7 @@ one_counts() {
 		sed -n 2p "$T/out" | grep -qE '^note: two has other names \((one, three|three, one)\): calls by all of them are counted together; fix: scry calls -e,'
 	done
 	"$SCRY" patch time --via=got picked -- "$T/main" "$T/plug.so" 2>&1 3>&- | grep -q "picked has other names (chosen)"
+	"$SCRY" calls -q -c -x one -- "$T/main" "$T/plug.so" 2>/dev/null 3>&- | grep -qE ' 7 .*  one  +(two, three|three, two)$'
 	"$SCRY" calls -q -c -x 'close@libc.so*' -- "$T/main" "$T/plug.so" >"$T/out" 2>&1 3>&-
 	no grep -q "other names" "$T/out" # __close is a spelling
 }
