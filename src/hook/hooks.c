@@ -136,7 +136,8 @@ void scry_hook_forget(struct scry_hook *row)
 	free(row->symbol);
 	free(row->module);
 	free(row->caller);
-	row->symbol = row->module = row->caller = NULL;
+	free(row->aliases);
+	row->symbol = row->module = row->caller = row->aliases = NULL;
 }
 
 int scry_hooks_add(struct scry_hooks *h, const struct scry_function *f, uint32_t request)

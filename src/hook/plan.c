@@ -13,7 +13,7 @@
 #include "hook/ifunc.h"
 #include "hook/lasting.h"
 #include "hook/renew.h"
-#include "sys/filter.h"
+#include "hook/slot_callers.h"
 #include "sys/text_share.h"
 
 #define JUMP_BYTES 5
@@ -319,36 +319,6 @@ static bool is_usable(const struct scry_slot *s, const struct scry_hook *row)
 	       (!row->target || s->definition == row->target);
 }
 
-/* The first of the (sorted) slots of function `function`. */
-static size_t first_slot(const struct scry_slots *slots, uint32_t function)
-{
-	return scry_bisect(slots->count, i, slots->rows[i].function < function);
-}
-
-static const char *path_of(const struct scry_object *o)
-{
-	return o->mapping ? o->mapping->path : o->name;
-}
-
-static bool takes_caller(const struct scry_filter *callers, const char *symbol,
-			 const struct scry_object *o)
-{
-	return scry_filter_takes(callers, symbol,
-				 &(struct scry_filter_object){.soname = o->tables.soname,
-							      .path = path_of(o),
-							      .is_main = o->is_main});
-}
-
-static bool is_asked_for(const struct scry_hooks *h, const struct scry_hook *row,
-			 const struct scry_slot *slot, const struct scry_filter *callers)
-{
-	const struct scry_object *o = &h->objects.objects[slot->object];
-
-	if (row->caller && strcmp(row->caller, path_of(o)) != 0)
-		return false;
-	return !callers || takes_caller(callers, row->symbol, o);
-}
-
 static const char address_taken[] =
 	"its callers take its address too, and pointers must stay as they are; fix: -x",
 		  no_way_left[] = "its entry cannot be changed, and its callers take its address "
@@ -359,7 +329,8 @@ static const char address_taken[] =
 
 /* `callers`: whose slots; NULL: all. A pointer that was read from a slot is kept by the program,
  * and would outlive what it led to. */
-static int use_slots(struct scry_hooks *h, struct scry_hook *row, const struct scry_filter *callers)
+static int use_slots(struct scry_hooks *h, struct scry_hook *row,
+		     const struct scry_slot_callers *callers)
 {
 	ssize_t function = scry_functions_at(&h->functions, row->address);
 	bool is_loaded = false;
@@ -367,13 +338,12 @@ static int use_slots(struct scry_hooks *h, struct scry_hook *row, const struct s
 
 	if (function < 0)
 		return 0;
-	for (size_t i = first_slot(&h->slots, (uint32_t)function);
+	for (size_t i = scry_slot_callers_first(&h->slots, (uint32_t)function);
 	     i < h->slots.count && h->slots.rows[i].function == (uint32_t)function && r == 0; i++) {
 		const struct scry_slot *slot = &h->slots.rows[i];
 		const struct scry_hook_place place = {slot->address, slot->value, true};
 
-		if (!is_asked_for(h, row, slot, callers) ||
-		    (callers && slot->kind == SCRY_SLOT_POINTER))
+		if (callers && !scry_slot_callers_take(callers, h, row, slot))
 			continue;
 		if (!is_usable(slot, row) || slot->is_loaded) {
 			if (callers)
@@ -558,19 +528,17 @@ static int look_at_loads(struct scry_hooks *h)
 	return r;
 }
 
-static int plan_caller(struct scry_hooks *h, struct scry_hook *row)
+static int plan_caller(struct scry_hooks *h, struct scry_hook *row,
+		       const struct scry_slot_callers *callers)
 {
-	struct scry_filter *callers = NULL;
+	const bool is_by_name = row->to.way == SCRY_WAY_CALLS;
 	int r = 0;
 
 	row->first_place = h->place_count;
-	if (row->to.way == SCRY_WAY_CALLS)
-		r = scry_filter_parse(h->requests[row->request], &callers);
-	if (r == 0 && wants(row, SCRY_WAY_SITE))
+	if (wants(row, SCRY_WAY_SITE))
 		r = use_sites(h, row);
-	if (r == 0 && (callers || wants(row, SCRY_WAY_GOT)))
-		r = use_slots(h, row, callers);
-	scry_filter_free(callers);
+	if (r == 0 && (is_by_name || wants(row, SCRY_WAY_GOT)))
+		r = use_slots(h, row, is_by_name ? callers : NULL);
 	return r;
 }
 
@@ -587,83 +555,6 @@ void scry_hooks_sort(struct scry_hooks *h)
 {
 	if (h->count)
 		qsort(h->rows, h->count, sizeof(*h->rows), by_address);
-}
-
-/* A row like row `i` for another caller. */
-static int add_caller(struct scry_hooks *h, size_t i, const char *caller)
-{
-	struct scry_hook *row;
-
-	if (h->count == h->room) {
-		size_t room = 2 * h->room;
-		struct scry_hook *more = reallocarray(h->rows, room, sizeof(*more));
-
-		if (!more)
-			return no_memory();
-		h->rows = more;
-		h->room = room;
-	}
-	row = &h->rows[h->count];
-	*row = h->rows[i];
-	row->symbol = strdup(h->rows[i].symbol);
-	row->module = strdup(h->rows[i].module);
-	row->caller = strdup(caller);
-	if (!row->symbol || !row->module || !row->caller) {
-		scry_hook_forget(row);
-		return no_memory();
-	}
-	h->count++;
-	return 0;
-}
-
-/* Row `i`, which is for all callers, becomes one for each that has a slot: calls of a stub say who
- * made them. */
-static int split_row(struct scry_hooks *h, size_t i, const struct scry_filter *callers)
-{
-	const ssize_t function = scry_functions_at(&h->functions, h->rows[i].address);
-	const size_t first = h->count;
-	int r = 0;
-
-	if (function < 0)
-		return 0;
-	for (size_t k = first_slot(&h->slots, (uint32_t)function);
-	     k < h->slots.count && h->slots.rows[k].function == (uint32_t)function && r == 0; k++) {
-		const struct scry_object *o = &h->objects.objects[h->slots.rows[k].object];
-		bool is_known = h->rows[i].caller && !strcmp(h->rows[i].caller, path_of(o));
-
-		for (size_t n = first; n < h->count && !is_known; n++)
-			is_known = !strcmp(h->rows[n].caller, path_of(o));
-		if (is_known || h->slots.rows[k].kind == SCRY_SLOT_POINTER ||
-		    !takes_caller(callers, h->rows[i].symbol, o))
-			continue;
-		if (h->rows[i].caller) {
-			r = add_caller(h, i, path_of(o));
-			continue;
-		}
-		h->rows[i].caller = strdup(path_of(o));
-		r = h->rows[i].caller ? 0 : no_memory();
-	}
-	return r;
-}
-
-static int split_by_callers(struct scry_hooks *h)
-{
-	const size_t count = h->count;
-	int r = 0;
-
-	for (size_t i = 0; i < count && r == 0; i++) {
-		struct scry_filter *callers = NULL;
-
-		if (h->rows[i].to.way != SCRY_WAY_CALLS || !h->rows[i].to.by_caller ||
-		    h->rows[i].caller)
-			continue;
-		r = scry_filter_parse(h->requests[h->rows[i].request], &callers);
-		if (r == 0)
-			r = split_row(h, i, callers);
-		scry_filter_free(callers);
-	}
-	scry_hooks_sort(h);
-	return r;
 }
 
 /* Functions that nobody who was named has a slot for. */
@@ -686,6 +577,7 @@ static void drop_uncalled(struct scry_hooks *h)
 /* For rows that are not reached by their entry. */
 static int plan_callers(struct scry_hooks *h)
 {
+	struct scry_slot_callers callers = {0};
 	bool any = false;
 	int r = 0;
 
@@ -696,11 +588,14 @@ static int plan_callers(struct scry_hooks *h)
 		r = find_slots(h);
 	if (r == 0 && any)
 		r = look_at_loads(h);
+	if (r == 0)
+		r = scry_slot_callers_read(&callers, h);
 	if (r == 0 && any)
-		r = split_by_callers(h);
+		r = scry_slot_callers_split(&callers, h);
 	for (size_t i = 0; i < h->count && r == 0; i++)
 		if (!h->rows[i].way && h->rows[i].why != go_code)
-			r = plan_caller(h, &h->rows[i]);
+			r = plan_caller(h, &h->rows[i], &callers);
+	scry_slot_callers_done(&callers);
 	drop_uncalled(h);
 	return r;
 }

@@ -152,15 +152,23 @@ static bool is_same_caller(const struct scry_hook *row, const char *caller)
 	return !caller || (row->caller && !strcmp(row->caller, caller));
 }
 
-/* Of the first `count` rows, which are sorted; `caller` NULL: whoever calls. */
+/* Of a function that is reached by slots of its name, that name's; else the function's. */
+static bool is_same(const struct scry_hook *row, const struct scry_hook *like)
+{
+	return is_same_caller(row, like->caller) &&
+	       (like->to.way != SCRY_WAY_CALLS || row->to.way != SCRY_WAY_CALLS ||
+		!strcmp(row->symbol, like->symbol));
+}
+
+/* Of the first `count` rows, which are sorted; `like` NULL: whoever calls. */
 static ssize_t find_row(const struct scry_hooks *h, size_t count, uint64_t address,
-			const char *caller)
+			const struct scry_hook *like)
 {
 	size_t low = scry_bisect(count, i, h->rows[i].address < address);
 
 	while (low < count && h->rows[low].address == address &&
 	       (h->rows[low].is_gone || h->rows[low].to.is_guard ||
-		!is_same_caller(&h->rows[low], caller)))
+		(like && !is_same(&h->rows[low], like))))
 		low++;
 	return low < count && h->rows[low].address == address ? (ssize_t)low : -ENOENT;
 }
@@ -249,7 +257,7 @@ static int succeed(struct scry_hooks *fresh, struct scry_hooks *h, struct scry_i
 
 	for (size_t i = 0; i < fresh->count && r == 0; i++) {
 		struct scry_hook *row = &fresh->rows[i], *old;
-		ssize_t live = find_row(h, h->count, row->address, row->caller);
+		ssize_t live = find_row(h, h->count, row->address, row);
 
 		if (live >=
 		    0) { /* more slots of it; they went where the others did, or it is another */
@@ -335,7 +343,7 @@ static void merge(struct scry_hooks *h, struct scry_hooks *fresh, bool is_on)
 		       fresh->place_count * sizeof(*fresh->places));
 	for (size_t i = 0; i < fresh->count; i++) {
 		struct scry_hook *row = &fresh->rows[i];
-		ssize_t live = find_row(h, sorted, row->address, row->caller);
+		ssize_t live = find_row(h, sorted, row->address, row);
 
 		row->first_place += h->place_count;
 		row->is_gone = !is_on;

@@ -85,6 +85,7 @@ static int enter(struct scry_watch *w)
 		return r;
 	report_ways(w, h);
 	scry_patch_report_refused(w, h, "counted");
+	scry_patch_report_aliases(w, h);
 	scry_loading_report_waiting(w, h, 0);
 	return 0;
 }

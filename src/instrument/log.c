@@ -176,6 +176,7 @@ static int enter(struct scry_watch *w)
 	if (r < 0)
 		return r;
 	scry_patch_report_refused(w, &l->hooks, "logged");
+	scry_patch_report_aliases(w, &l->hooks);
 	scry_loading_report_waiting(w, &l->hooks, 0);
 	return 0;
 }

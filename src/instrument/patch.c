@@ -3,8 +3,11 @@
 
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/demangle.h"
+#include "base/err.h"
 #include "base/text.h"
+#include "hook/aliases.h"
 
 uint32_t scry_patch_way(const struct scry_patch_opts *opts)
 {
@@ -57,6 +60,43 @@ void scry_patch_report_refused(struct scry_watch *w, const struct scry_hooks *h,
 		scry_watch_note(w, "%s in %s is not %s: %s", scry_demangle_shown(row->symbol).text,
 				row->module, done, row->why);
 	}
+}
+
+void scry_patch_report_aliases(struct scry_watch *w, struct scry_hooks *h)
+{
+	const struct scry_hook *first = NULL;
+	static const char fix[] = "; fix: scry calls -e, for calls through the PLT or GOT";
+	struct scry_buf names = {0};
+	size_t count = 0;
+
+	if (scry_aliases_find(h) < 0)
+		scry_error_clear();
+	for (size_t i = 0; i < h->count; i++) {
+		if (!h->rows[i].aliases || !*h->rows[i].aliases)
+			continue;
+		first = first ? first : &h->rows[i];
+		count++;
+	}
+	if (!first)
+		return;
+	for (const char *at = first->aliases, *end; (end = strchr(at, '\n')); at = end + 1) {
+		char name[SCRY_SHOWN_MAX];
+
+		snprintf(name, sizeof(name), "%.*s", (int)(end - at), at);
+		scry_buf_printf(&names, "%s%s", names.len ? ", " : "",
+				scry_demangle_shown(name).text);
+	}
+	if (count == 1)
+		scry_watch_note(
+			w, "%s has other names (%s): calls by all of them are counted together%s",
+			scry_demangle_shown(first->symbol).text, scry_buf_str(&names), fix);
+	else
+		scry_watch_note(w,
+				"%zu functions have other names, such as %s (%s): calls by "
+				"all names of one are counted together%s",
+				count, scry_demangle_shown(first->symbol).text,
+				scry_buf_str(&names), fix);
+	scry_buf_done(&names);
 }
 
 static bool is_kept(const struct scry_hook *row)

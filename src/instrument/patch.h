@@ -28,6 +28,10 @@ void scry_patch_describe(const struct scry_hooks *h, FILE *out);
  * for more. */
 void scry_patch_report_refused(struct scry_watch *w, const struct scry_hooks *h, const char *done);
 
+/* Functions whose row has the calls by other names too: a sentence that names them, or the number
+ * and the first one. */
+void scry_patch_report_aliases(struct scry_watch *w, struct scry_hooks *h);
+
 /* Of which some calls are not `done`, as they go through slots that must stay as they are: a
  * sentence, and the recording is not complete. How many such functions there are. */
 size_t scry_patch_report_kept(struct scry_watch *w, const struct scry_hooks *h, const char *done);

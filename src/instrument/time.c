@@ -143,6 +143,7 @@ static int enter(struct scry_watch *w)
 		r = scry_shadow_follow(w->inj);
 	if (r == 0) {
 		scry_patch_report_refused(w, &t->hooks, "timed");
+		scry_patch_report_aliases(w, &t->hooks);
 		scry_loading_report_waiting(w, &t->hooks, t->first);
 	}
 	return r;

@@ -228,7 +228,7 @@ static const struct scry_field fields_scry_ev_function[] = {
 	FIELD(scry_ev_function, prototype_str, "prototype", STRING),
 	FIELD(scry_ev_function, address, "address", ADDRESS),
 	FIELD(scry_ev_function, caller_str, "caller", STRING),
-	FIELD(scry_ev_function, reserved, NULL, RESERVED),
+	FIELD(scry_ev_function, aliases_str, "aliases", STRING),
 };
 static const struct scry_field fields_scry_ev_entry[] = {
 	FIELD(scry_ev_entry, function, "function", NUMBER),

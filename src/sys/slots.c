@@ -195,6 +195,7 @@ static int look_at(struct scan *s, size_t object, const Elf64_Rela *rela, uint32
 		.address = o->bias + rela->r_offset, .object = (uint32_t)object, .is_sure = true};
 	struct scry_dynsym ref;
 	uint64_t known;
+	bool has_name;
 	int r;
 
 	if (type == R_X86_64_RELATIVE &&
@@ -210,15 +211,16 @@ static int look_at(struct scan *s, size_t object, const Elf64_Rela *rela, uint32
 		    : type == R_X86_64_IRELATIVE ? SCRY_SLOT_IRELATIVE
 						 : SCRY_SLOT_POINTER;
 	slot.definition = slot.value;
+	has_name = type != R_X86_64_RELATIVE && type != R_X86_64_IRELATIVE &&
+		   scry_dynamic_symbol(&o->tables, ELF64_R_SYM(rela->r_info), &ref);
+	slot.name = has_name ? ref.name : "";
 	if (is_wanted_function(s, slot.value, false, &slot.function) ||
 	    (type == R_X86_64_IRELATIVE &&
 	     is_wanted_function(s, o->bias + rela->r_addend, true, &slot.function))) {
 		note_implementation(s, &slot);
 		return add_slot(s, &slot);
 	}
-	if (type == R_X86_64_RELATIVE || type == R_X86_64_IRELATIVE ||
-	    !scry_dynamic_symbol(&o->tables, ELF64_R_SYM(rela->r_info), &ref) ||
-	    !scry_map_get(&s->names, XXH3_64bits(ref.name, strlen(ref.name)), &known))
+	if (!has_name || !scry_map_get(&s->names, XXH3_64bits(ref.name, strlen(ref.name)), &known))
 		return 0;
 	return look_by_name(s, &ref, &slot);
 }

@@ -2,11 +2,12 @@
  * The words in memory through which loaded objects reach functions: GOT slots and pointers in data.
  *
  * A slot counts for a function when it *holds* the function's address, whatever name its relocation
- * carries (aliases, versions, hidden calls to exported functions). Where a slot does not hold it
- * yet (lazy), or holds what an IFUNC's resolver chose, the relocation's name is followed to the
- * definition as the loader would: by namespace, search order and version. All relocations of all
- * objects are gone through once for any number of functions. Reads only; needs no stop: a slot may
- * be bound while we read, so the writer expects `value` and is told when it has changed.
+ * carries (aliases, versions, hidden calls to exported functions); that name is told. Where a slot
+ * does not hold it yet (lazy), or holds what an IFUNC's resolver chose, the relocation's name is
+ * followed to the definition as the loader would: by namespace, search order and version. All
+ * relocations of all objects are gone through once for any number of functions. Reads only; needs
+ * no stop: a slot may be bound while we read, so the writer expects `value` and is told when it has
+ * changed.
  *
  * Not found here: calls within an object that go through no slot, pointers in packed relative
  * relocations (DT_RELR), and pointers that the program stored at run time. A non-PIE program's own
@@ -39,8 +40,10 @@ struct scry_slot {
 	uint64_t definition; /* what calls through it reach, 0: not known. Bound: `value`. Lazy: the
 				definition that the loader will find; an IFUNC's implementation if a
 				bound slot shows it */
-	uint32_t function;   /* index into the functions asked for */
-	uint32_t object;     /* whose slot */
+	const char *name; /* of its relocation's symbol, by which its object calls; "": it has none;
+			     owned by the link map's files */
+	uint32_t function; /* index into the functions asked for */
+	uint32_t object;   /* whose slot */
 	enum scry_slot_kind kind;
 	bool is_lazy; /* unbound: holds the way to the object's own PLT entry; the loader will write
 			 it at the first call */

@@ -135,7 +135,6 @@ static int add(struct scry_functions *f, const struct scry_function *function)
 	if (scry_map_get(&f->by_address, function->address, &index)) {
 		struct scry_function *row = &f->rows[index];
 
-		row->aliases += strcmp(row->name, function->name) != 0;
 		if (is_more_public(function, row)) {
 			row->name = function->name;
 			row->version = function->version;

@@ -27,7 +27,6 @@ struct scry_function {
 	uint64_t address; /* run-time; of the resolver when is_ifunc */
 	uint64_t size;	  /* bytes, 0: not known */
 	uint32_t object;  /* index into the link map that it was found in */
-	uint32_t aliases; /* further names at this address that were asked for too */
 	bool is_ifunc; /* STT_GNU_IFUNC: `address` is run once by the loader and must not be hooked;
 			  what it chose is known from bound slots only (sys/slots) */
 	bool is_exported;

@@ -24,12 +24,14 @@
 #define FUNCTIONS_MAX (1u << 20)
 #define PLACES_MAX (1u << 20)
 #define OPEN_MAX (1u << 20)
-#define STEP_BITS 4 /* sixteen linear steps to each power of two */
+#define STEP_BITS 4    /* sixteen linear steps to each power of two */
+#define ALIASES_MAX 17 /* an instrument writes no more: hook/aliases.h */
 #define STEPS ((64 - STEP_BITS + 1) << STEP_BITS)
 
 struct sum {
 	uint32_t symbol, module;
-	uint32_t place; /* 0: not known */
+	uint32_t aliases; /* of the function; 0: none */
+	uint32_t place;	  /* 0: not known */
 	uint64_t calls, returned, left, alone;
 	uint64_t total_ns, max_ns;
 	uint32_t histogram[STEPS]; /* of ns */
@@ -53,7 +55,9 @@ struct sums {
 	uint64_t judged;	       /* by --where */
 	struct scry_call_where *where; /* NULL: all calls */
 	struct scry_map open;	       /* with it: key of a call -> its event, a copy */
-	uint64_t unsure, left_out;     /* calls that cannot be judged; that find no room */
+	bool has_aliases;
+	struct scry_doc_value aliases[ALIASES_MAX];
+	uint64_t unsure, left_out; /* calls that cannot be judged; that find no room */
 };
 
 static uint32_t step_of(uint64_t ns)
@@ -136,6 +140,8 @@ static struct sum *row_of(struct sums *s, const struct scry_ev_function *f, uint
 	}
 	row->place = place;
 	row->symbol = f->symbol_str;
+	row->aliases = f->aliases_str;
+	s->has_aliases |= row->aliases != 0;
 	row->module = f->module_str;
 	s->rows[s->count++] = row;
 	*at = s->count;
@@ -299,6 +305,35 @@ static struct scry_cell place_cell(const struct sums *s, const struct scry_ev_st
 	return scry_cell_text(scry_buf_str(buf), buf->len);
 }
 
+/* The lines of a string, in s->aliases; how many. */
+static size_t aliases_of(struct sums *s, const struct sum *row)
+{
+	const char *at = row->aliases ? scry_reader_string(s->reader, row->aliases, NULL) : NULL;
+	size_t count = 0;
+
+	for (const char *end; at && count < ALIASES_MAX && (end = strchr(at, '\n')); at = end + 1)
+		s->aliases[count++] = (struct scry_doc_value){
+			.kind = SCRY_VALUE_TEXT, .bytes = at, .number = (uint64_t)(end - at)};
+	return count;
+}
+
+static struct scry_cell aliases_values(struct sums *s, const struct sum *row)
+{
+	return (struct scry_cell){.number = aliases_of(s, row), .values = s->aliases};
+}
+
+static struct scry_cell aliases_cell(struct sums *s, const struct sum *row, struct scry_buf *buf)
+{
+	const size_t count = aliases_of(s, row);
+
+	scry_buf_clear(buf);
+	for (size_t i = 0; i < count; i++) {
+		scry_buf_printf(buf, "%s", i ? ", " : "");
+		scry_demangle_put(s->aliases[i].bytes, s->aliases[i].number, buf);
+	}
+	return count ? scry_cell_text(scry_buf_str(buf), buf->len) : scry_cell_unknown();
+}
+
 /* ---- the table ---- */
 
 #define NUMBER(member) SCRY_AT(struct sum, member)
@@ -336,6 +371,8 @@ GET(get_file, scry_functions_string(view->reader, place_of(view, row)->file_str)
 GET(get_line, scry_cell_known(place_of(view, row)->line, place_of(view, row)->line != 0))
 GET(get_method, scry_functions_string(view->reader, place_of(view, row)->method_str))
 GET(get_place, place_cell(view, place_of(view, row), buf))
+GET(get_aliases, aliases_values(view, row))
+GET(get_other_names, aliases_cell(view, row, buf))
 
 static const struct scry_column columns[] = {
 	{"% time", NULL, SCRY_CELL_TENTHS, get_share, 0},
@@ -355,9 +392,12 @@ static const struct scry_column columns[] = {
 	{NULL, "file", SCRY_CELL_TEXT, get_file, 0},
 	{NULL, "line", SCRY_CELL_NUMBER, get_line, 0},
 	{NULL, "method", SCRY_CELL_TEXT, get_method, 0},
-	/* the last: left out without stacks */
+	{NULL, "aliases", SCRY_CELL_VALUES, get_aliases, 0},
+	/* the last two: left out where there are none, and without stacks */
+	{"other names", NULL, SCRY_CELL_TEXT, get_other_names, 0},
 	{"called from", NULL, SCRY_CELL_TEXT, get_place, SCRY_COLUMN_ELASTIC},
 };
+#define COLUMNS (sizeof(columns) / sizeof(columns[0]))
 
 /* Of a row without a time. */
 static void judge_timeless(const struct sum *row, struct scry_buf *buf)
@@ -417,9 +457,11 @@ static void judge(const struct sums *s, const struct sum *row, struct scry_doc *
 /* All functions, as ltrace -c has them, unless --top says less. */
 static void push(struct sums *s, struct scry_doc *doc)
 {
+	struct scry_column shown[COLUMNS];
+	size_t count = COLUMNS - 2;
 	const struct scry_table table = {
-		.columns = columns,
-		.column_count = sizeof(columns) / sizeof(columns[0]) - (s->place_count ? 0 : 1),
+		.columns = shown,
+		.column_count = COLUMNS - 2 + s->has_aliases + (s->place_count != 0),
 		SCRY_ROW_POINTERS(s->rows, s->count),
 		.view = s,
 		.grep = &s->grep,
@@ -428,6 +470,11 @@ static void push(struct sums *s, struct scry_doc *doc)
 		.noun = "functions",
 	};
 
+	memcpy(shown, columns, sizeof(shown));
+	if (s->has_aliases)
+		shown[count++] = columns[COLUMNS - 2];
+	if (s->place_count)
+		shown[count++] = columns[COLUMNS - 1];
 	judge(s, scry_table_first(&table), doc);
 	scry_table_push(&table, doc);
 	if (!s->count)

@@ -30,8 +30,9 @@ struct scry_ev_function {  /* a hooked function, before its first ENTRY */
 	uint32_t symbol_str, module_str, way_str;
 	uint32_t prototype_str; /* of its CALLs: lines of ltrace.conf(5); 0: not known */
 	uint64_t address;
-	uint32_t caller_str; /* path of the object whose calls these are; 0: not known */
-	uint32_t reserved;
+	uint32_t caller_str;  /* path of the object whose calls these are; 0: not known */
+	uint32_t aliases_str; /* other names whose calls are its too, each with "\n" behind; 0: none
+			       */
 };
 
 struct scry_ev_entry { /* a hooked function was entered at time_ns by thread tid */

@@ -183,3 +183,77 @@ sums() {
 	"$SCRY" report --view calls-sums --where 'arg2 ~ "x"' "$T/x.scry" 2>&1 | grep -qE '[0-9]+ calls were not shown: what --where compares'
 	scry_ends 2 calls -c --slow 1s -x traced_sum -- true
 }
+
+# names_at_one OPT...: $T/main: of a library's function of three names, it calls `one` thrice, `two` twice, and `three` from a plug-in, once in each of two loads; of an IFUNC of two names `picked` twice, `chosen` once. Linked with OPT.
+names_at_one() {
+	cat >"$T/lib.c" <<-'EOF_C'
+		int one(int n) { return n + 1; }
+		int two(int n) __attribute__((alias("one")));
+		int three(int n) __attribute__((alias("one")));
+		static int real(int n) { return n + 2; }
+		static int (*choose(void))(int) { return real; }
+		int picked(int n) __attribute__((ifunc("choose")));
+		int chosen(int n) __attribute__((ifunc("choose")));
+	EOF_C
+	printf 'int three(int);\nint plug(int n) { return three(n); }\n' >"$T/plug.c"
+	cat >"$T/main.c" <<-'EOF_C'
+		#include <dlfcn.h>
+		int one(int), two(int), picked(int), chosen(int);
+		int main(int argc, char **argv)
+		{
+			int n = one(1) + one(2) + one(3) + two(4) + two(5) + picked(6) + picked(7) + chosen(8);
+
+			for (int i = 0; i < 2; i++) {
+				void *plug = dlopen(argv[1], RTLD_NOW);
+
+				n += ((int (*)(int))dlsym(plug, "plug"))(i);
+				dlclose(plug);
+			}
+			return argc > 5 ? n : 0;
+		}
+	EOF_C
+	cc -shared -fPIC -O1 -falign-functions=16 -o "$T/libnames.so" "$T/lib.c"
+	cc -shared -fPIC -O1 -o "$T/plug.so" "$T/plug.c" "$T/libnames.so"
+	cc -O1 "$@" -o "$T/main" "$T/main.c" "$T/libnames.so" -Wl,-rpath,"$T" -ldl
+}
+
+# one_counts FILTER...: "1 three, 3 one" and so on: what scry calls -c FILTER... counts of $T/main.
+one_counts() {
+	"$SCRY" calls -q -c --json "$@" -- "$T/main" "$T/plug.so" >"$T/o.json" 2>"$T/err" 3>&- || { cat "$T/err"; return 1; }
+	"$RUBY" -rjson -e 'puts JSON.parse(File.read(ARGV[0]))["rows"].select { |r| r["library"] =~ /libnames/ }.map { |r| "#{r["calls"]} #{r["function"]}" }.sort.join(", ")' "$T/o.json"
+}
+
+@test "-e: functions of several names at one address are counted by the name that is called" {
+	for how in -Wl,-z,lazy -Wl,-z,now -fno-plt; do
+		names_at_one $how
+		[ "$(one_counts -e one)" = "3 one" ]
+		[ "$(one_counts -e two)" = "2 two" ]
+		[ "$(one_counts -e two -e one)" = "2 two, 3 one" ]
+		[ "$(one_counts -e 'one+two-@plug*')" = "2 two, 3 one" ]
+		[ "$(one_counts -e three)" = "2 three" ] # its caller comes, goes and comes back
+		[ $how = -Wl,-z,lazy ] && continue # what an IFUNC chose is not known yet
+		[ "$(one_counts)" = "1 chosen, 2 picked, 2 two, 3 one" ]
+		[ "$(one_counts -e picked)" = "2 picked" ]
+		[ "$(one_counts -e '@*')" = "1 chosen, 2 picked, 2 three, 2 two, 3 one" ]
+	done
+	"$SCRY" calls -q -e '@*' -- "$T/main" "$T/plug.so" 3>&- | grep -oE '^([a-z.]*->)?(one|two|three)\([0-9]' >"$T/lines"
+	[ "$(tr '\n' ' ' <"$T/lines")" = "main->one(1 main->one(2 main->one(3 main->two(4 main->two(5 plug.so->three(0 plug.so->three(1 " ]
+}
+
+@test "-x, patch: a function of several names is one function, and that is said" {
+	names_at_one -Wl,-z,now
+	for names in one 'one -x two' 'one -x three -e two'; do
+		[ "$(one_counts -x $names)" = "7 one" ]
+		json_is "$T/o.json" "rows.find { |r| r['function'] == 'one' }['aliases'].sort == %w(three two)"
+		json_is "$T/o.json" "r['notes'].any? { |n| n =~ /^one has other names \\((two, three|three, two)\\): calls by all of them are counted together; fix: / }"
+	done
+	for via in got entry; do
+		"$SCRY" patch count --via=$via two -- "$T/main" "$T/plug.so" >"$T/out" 2>&1 3>&-
+		grep -qE '^ +7  two ' "$T/out"
+		sed -n 2p "$T/out" | grep -qE '^note: two has other names \((one, three|three, one)\): calls by all of them are counted together; fix: scry calls -e,'
+	done
+	"$SCRY" patch time --via=got picked -- "$T/main" "$T/plug.so" 2>&1 3>&- | grep -q "picked has other names (chosen)"
+	"$SCRY" calls -q -c -x one -- "$T/main" "$T/plug.so" 2>/dev/null 3>&- | grep -qE ' 7 .*  one  +(two, three|three, two)$'
+	"$SCRY" calls -q -c -x 'close@libc.so*' -- "$T/main" "$T/plug.so" >"$T/out" 2>&1 3>&-
+	no grep -q "other names" "$T/out" # __close is a spelling
+}

@@ -243,6 +243,7 @@ static int enter(struct scry_watch *w)
 	r = t->breaks ? scry_calls_break_enter(t->breaks) : enter_hooks(w, t);
 	if (r == 0) {
 		scry_patch_report_refused(w, &t->hooks, "traced");
+		scry_patch_report_aliases(w, &t->hooks);
 		scry_calls_requests_report_slots(w, &t->hooks);
 		if (!cli->is_default && !is_held)
 			scry_loading_report_waiting(w, &t->hooks, t->first);

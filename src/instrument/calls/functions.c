@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "hook/aliases.h"
 #include "instrument/patch.h"
 #include "proto/plan.h"
 
@@ -58,6 +59,7 @@ static void forget(struct scry_calls_traced *f)
 	free(f->symbol);
 	free(f->module);
 	free(f->caller);
+	free(f->aliases);
 }
 
 /* Its number, or -errno with a sentence. Names are copied. */
@@ -82,7 +84,8 @@ static int add_traced(struct scry_calls_watch *t, const struct scry_calls_traced
 	f->symbol = strdup(one->symbol);
 	f->module = strdup(one->module);
 	f->caller = one->caller ? strdup(one->caller) : NULL;
-	r = f->symbol && f->module && !f->caller == !one->caller
+	f->aliases = one->aliases ? strdup(one->aliases) : NULL;
+	r = f->symbol && f->module && !f->caller == !one->caller && !f->aliases == !one->aliases
 		    ? plan_calls(t, f)
 		    : scry_fail(-ENOMEM, "no memory for %u functions", t->count);
 	if (r < 0) {
@@ -128,6 +131,7 @@ static int number_of(struct scry_calls_watch *t, struct scry_calls_debug *d,
 			  &(struct scry_calls_traced){.symbol = row->symbol,
 						      .module = row->module,
 						      .caller = row->caller,
+						      .aliases = row->aliases,
 						      .address = row->address,
 						      .proto = proto ? proto : &scry_proto_unknown,
 						      .way = row->way});
@@ -152,7 +156,9 @@ static uint32_t guard_of(const struct scry_calls_watch *t, const struct scry_hoo
 int scry_calls_functions_fill(struct scry_calls_watch *t, struct scry_hooks *h,
 			      struct scry_calls_debug *d)
 {
-	for (size_t i = 0; i < h->count; i++) {
+	int r = scry_aliases_find(h);
+
+	for (size_t i = 0; i < h->count && r == 0; i++) {
 		struct scry_hook *row = &h->rows[i];
 		const struct scry_calls_traced *f;
 		int n;
@@ -170,7 +176,7 @@ int scry_calls_functions_fill(struct scry_calls_watch *t, struct scry_hooks *h,
 				  (row->is_alone ? SCRY_CALL_IS_ALONE : 0) |
 				  (row->spares_red_zone ? SCRY_SHADOW_RED_ZONE : 0);
 	}
-	return 0;
+	return r;
 }
 
 int scry_calls_functions_report(struct scry_watch *w, const struct scry_calls_traced *f,
@@ -189,6 +195,8 @@ int scry_calls_functions_report(struct scry_watch *w, const struct scry_calls_tr
 
 	if (f->caller)
 		scry_writer_string(w->writer, f->caller, strlen(f->caller), &ev.caller_str);
+	if (f->aliases && *f->aliases)
+		scry_writer_string(w->writer, f->aliases, strlen(f->aliases), &ev.aliases_str);
 	scry_writer_string(w->writer, f->proto->text, strlen(f->proto->text), &ev.prototype_str);
 	return scry_writer_payload(w->writer, &head, &ev, sizeof(ev));
 }

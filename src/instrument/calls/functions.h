@@ -18,6 +18,7 @@
 
 struct scry_calls_traced {		/* a function, by the number in its hook's cookie */
 	char *symbol, *module, *caller; /* caller: -e; NULL */
+	char *aliases;			/* as of struct scry_hook */
 	uint64_t address;
 	const struct scry_proto *proto;
 	uint32_t args; /* registers that are told */
