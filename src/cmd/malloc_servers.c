@@ -101,9 +101,13 @@ static int run(struct servers_job *j, uint32_t at)
 		return err;
 	judge_served(j, at, &run);
 	if (run.was_killed && !j->is_told[at])
-		note(j, "under %s the server did not end within 10 s of %s, and was killed",
-		     j->allocators.rows[at].label, j->server.stop ? "--stop" : "SIGTERM");
-	j->is_told[at] |= run.was_killed;
+		note(j, "under %s the server did not end within 10 s of %s%s, and was killed",
+		     j->allocators.rows[at].label, j->server.stop ? "--stop" : "SIGTERM",
+		     run.has_stop_failed ? ", which failed" : "");
+	else if (run.has_stop_failed && !j->is_told[at])
+		note(j, "under %s --stop failed, though the server ended; -v shows what it prints",
+		     j->allocators.rows[at].label);
+	j->is_told[at] |= run.was_killed || run.has_stop_failed;
 	add(&row->real_cpu_ns, run.cpu_ns);
 	add(&row->real_wall_ns, run.load_ns);
 	add(&row->real_rss, run.rss_peak);
