@@ -19,7 +19,6 @@
 #include "sys/regular.h"
 
 #define OBJECTS_MAX 256u /* with debug information of their own; further ones have no lines */
-#define UNITS_MAX 100000u
 #define BUILD_MAX 80u
 #define DEPTH_MAX 64
 #define LINE_DIGITS 10
@@ -94,17 +93,11 @@ static bool find_inlined(Dwarf_Die *unit, uint64_t address, struct line *ret)
 
 static bool find_line(Dwarf *dwarf, uint64_t address, struct line *ret)
 {
-	Dwarf_CU *cu = NULL;
 	Dwarf_Die unit;
 	Dwarf_Line *line;
-	bool found = dwarf_addrdie(dwarf, address, &unit) != NULL;
 	int number = 0;
 
-	for (uint32_t n = 0; !found && n < UNITS_MAX &&
-			     dwarf_get_units(dwarf, cu, &cu, NULL, NULL, &unit, NULL) == 0;
-	     n++)
-		found = dwarf_haspc(&unit, address) > 0;
-	if (!found)
+	if (!scry_debug_info_unit(dwarf, address, &unit))
 		return false;
 	if (find_inlined(&unit, address, ret))
 		return true;
