@@ -332,13 +332,18 @@ static int run_command(struct keeper *k, const char *text, uint64_t limit_ns)
 	return k->command_status != 0;
 }
 
+static uint64_t try_ns(const struct scry_malloc_server *s)
+{
+	return s->ready_ns < TRY_NS ? s->ready_ns : TRY_NS;
+}
+
 static int get_ready(struct keeper *k)
 {
 	const struct scry_malloc_server *s = k->server;
 	uint64_t begun = now_ns();
 	int r;
 
-	while ((r = run_command(k, s->ready, TRY_NS)) == 1) {
+	while ((r = run_command(k, s->ready, try_ns(s))) == 1) {
 		if (k->has_started_ended && (k->started_status || !k->count))
 			return scry_fail(-EINVAL,
 					 "'%s' ended with status %d before it was ready; fix: "
@@ -349,10 +354,9 @@ static int get_ready(struct keeper *k)
 						 : 128 + WTERMSIG(k->started_status));
 		if (now_ns() - begun > s->ready_ns)
 			return scry_fail(-EINVAL,
-					 "'%s' did not succeed within %llu s of the start of '%s'; "
+					 "'%s' did not succeed within %.3g s of the start of '%s'; "
 					 "fix: --ready-within TIME, and -v shows what they print",
-					 s->ready, (unsigned long long)(s->ready_ns / 1000000000u),
-					 s->start);
+					 s->ready, (double)s->ready_ns / 1e9, s->start);
 		if (!wait_a_little(k, AGAIN_NS))
 			return -EINTR;
 	}
@@ -415,7 +419,7 @@ static int serve(struct keeper *k)
 {
 	const struct scry_malloc_server *s = k->server;
 	uint64_t cpu, now, begun;
-	int r = run_command(k, s->ready, TRY_NS);
+	int r = run_command(k, s->ready, try_ns(s));
 
 	if (r == 0)
 		return scry_fail(-EINVAL,

@@ -69,6 +69,7 @@ glibc:MALLOC_ARENA_MAX=1 1 True True True True True" ]
 	READY=true fails "succeeds before the server is started: another one answers" compare
 	START=false fails "'false' ended with status 1 before it was ready" compare
 	READY=false fails "'false' did not succeed within 1 s" compare --ready-within 1s
+	READY="sleep 1000" fails "'sleep 1000' did not succeed within 0.5 s" timeout 10 "$SCRY" malloc compare --with glibc --runs 1 --start "$START" --ready "sleep 1000" --load "$LOAD" --ready-within 500ms
 	LOAD="exit 3" fails "the load 'exit 3' ended with status 3" compare
 	LOAD="kill -9 \$(cat $T/s/pid); sleep 0.2" fails "ended while the load ran" compare
 	[ "$("$SCRY" malloc compare --start x --load y 2>"$T/err"; echo $?)" = 2 ]
