@@ -3,7 +3,6 @@
  * document (view/malloc_replay). */
 #include <errno.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include "cmd/malloc.h"
 #include "cmd/malloc_compare.h"
 #include "cmd/malloc_print.h"
+#include "cmd/malloc_notes.h"
 #include "cmd/malloc_progress.h"
 #include "cmd/malloc_replay.h"
 #include "replan/source.h"
@@ -31,7 +31,6 @@
 #define STUCK_NS UINT64_C(60000000000)
 #define SPAN_NS UINT64_C(1000000000) /* shorter ones: nothing is given back by time */
 #define SAMPLE_EVERY 61u	     /* a prime: no rhythm of the program meets it */
-#define NOTES_MAX (SCRY_MALLOC_ALLOCATORS_MAX * 4 + 12)
 #define SPREAD_PERCENT 10
 #define ALL (SCRY_MALLOC_ALLOCATORS_MAX + 1) /* the last: no allocator */
 
@@ -52,9 +51,7 @@ struct replay_job {
 	struct scry_malloc_result result; /* of the run before */
 	struct scry_replay_row rows[SCRY_MALLOC_ALLOCATORS_MAX];
 	char served[SCRY_MALLOC_ALLOCATORS_MAX][1024];
-	char notes[NOTES_MAX][512];
-	const char *note_list[NOTES_MAX];
-	uint32_t note_count;
+	struct scry_malloc_notes notes;
 	bool is_bad; /* the exit status says so */
 	struct scry_malloc_checked program;
 	struct scry_malloc_progress progress;
@@ -69,22 +66,6 @@ static const struct scry_malloc_allocator no_allocator = {.label = "no allocator
 enum pace { PACE_THINK, PACE_NONE, PACE_RECORDED };
 static const char *const pace_names[] = {"think", "none", "recorded"};
 static const char *const touch_names[] = {"none", "first", "all", "recorded"};
-
-static void note(struct replay_job *j, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void note(struct replay_job *j, const char *format, ...)
-{
-	va_list ap;
-
-	if (j->note_count == NOTES_MAX)
-		return;
-	va_start(ap, format);
-	vsnprintf(j->notes[j->note_count], sizeof(j->notes[0]), format, ap);
-	va_end(ap);
-	j->note_list[j->note_count] = j->notes[j->note_count];
-	j->note_count++;
-}
 
 static struct scry_malloc_run_opts run_opts(const struct replay_job *j, enum scry_replay_mode mode)
 {
@@ -138,7 +119,7 @@ static int failed(struct replay_job *j, uint32_t at, int err)
 	if (at == ALL - 1 ||
 	    (err != -EINVAL && err != -ECHILD && err != -ETIMEDOUT && err != -ENOBUFS))
 		return err;
-	note(j, "%s", scry_error());
+	scry_malloc_note(&j->notes, "%s", scry_error());
 	scry_error_clear();
 	j->has_failed[at] = j->is_bad = true;
 	return 0;
@@ -237,7 +218,9 @@ static int count_syscalls(struct replay_job *j)
 		row->has_syscalls = j->result.has_syscalls;
 		memcpy(row->syscalls, j->result.syscalls, sizeof(row->syscalls));
 		if (!row->has_syscalls && !is_reported)
-			note(j, "system calls were not counted: this kernel, or the sandbox of "
+			scry_malloc_note(
+				&j->notes,
+				"system calls were not counted: this kernel, or the sandbox of "
 				"this process, does not allow a seccomp listener");
 		is_reported |= !row->has_syscalls;
 	}
@@ -254,12 +237,14 @@ static int verify(struct replay_job *j)
 		if (j->has_failed[at])
 			continue;
 		if (j->result.wrong) {
-			note(j, "%s gave %llu blocks that are wrong; the first: %s",
-			     j->allocators.rows[at].label, (unsigned long long)j->result.wrong,
-			     j->result.why);
+			scry_malloc_note(&j->notes,
+					 "%s gave %llu blocks that are wrong; the first: %s",
+					 j->allocators.rows[at].label,
+					 (unsigned long long)j->result.wrong, j->result.why);
 			j->is_bad = true;
 		} else {
-			note(j, "%s: verified, no block was wrong", j->allocators.rows[at].label);
+			scry_malloc_note(&j->notes, "%s: verified, no block was wrong",
+					 j->allocators.rows[at].label);
 		}
 	}
 	return 0;
@@ -275,10 +260,11 @@ static void judge_end(struct replay_job *j, uint32_t at, int status)
 		j->real_status = status;
 	j->has_real_status = true;
 	if ((status || is_other) && !j->is_reported[at]) {
-		note(j, "'%s' under %s %s %d%s", j->opts->command[0], j->allocators.rows[at].label,
-		     WIFSIGNALED(status) ? "was ended by signal" : "ended with status",
-		     WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
-		     is_other ? ", in its first run otherwise: not compared" : "");
+		scry_malloc_note(&j->notes, "'%s' under %s %s %d%s", j->opts->command[0],
+				 j->allocators.rows[at].label,
+				 WIFSIGNALED(status) ? "was ended by signal" : "ended with status",
+				 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
+				 is_other ? ", in its first run otherwise: not compared" : "");
 		j->is_reported[at] = true;
 	}
 	j->is_out[at] |= is_other;
@@ -294,7 +280,7 @@ static void judge_served(struct replay_job *j, uint32_t at, const struct scry_ma
 	    (!real->is_seen && !j->allocators.rows[at].path))
 		return;
 	scry_malloc_check_why(real, j->allocators.rows[at].label, j->opts->command[0], &why);
-	note(j, "%s", why.text);
+	scry_malloc_note(&j->notes, "%s", why.text);
 	j->is_unserved[at] = true;
 	j->is_out[at] |= real->is_seen;
 }
@@ -370,8 +356,9 @@ static void fill_row(struct replay_job *j, uint32_t at, uint64_t null_cpu_ns)
 	row->real_wall_ns = SPREAD(at, real_wall_ns, 0);
 	row->real_rss = SPREAD(at, real_rss, 0);
 	if (scry_replay_is_poor(row, f->calls))
-		note(j, "%s gave no memory for %llu of %llu calls: not compared", row->label,
-		     (unsigned long long)row->failed, (unsigned long long)f->calls);
+		scry_malloc_note(
+			&j->notes, "%s gave no memory for %llu of %llu calls: not compared",
+			row->label, (unsigned long long)row->failed, (unsigned long long)f->calls);
 	for (uint64_t i = 0; i < j->opts->runs; i++)
 		if (j->runs[at][i].rss_peak == row->rss_peak.sorted[row->runs / 2]) {
 			row->points = j->runs[at][i].points;
@@ -391,37 +378,48 @@ static void report_notes(struct replay_job *j)
 			if (j->runs[at][i].elapsed_ns > took)
 				took = j->runs[at][i].elapsed_ns;
 	if (r->other_calls)
-		note(j, "only process %u is replayed; %llu calls are of others: --pid", r->part.pid,
-		     (unsigned long long)r->other_calls);
+		scry_malloc_note(&j->notes,
+				 "only process %u is replayed; %llu calls are of others: --pid",
+				 r->part.pid, (unsigned long long)r->other_calls);
 	if (f->unknown || f->strange)
-		note(j, "%llu calls name blocks that the recording does not know: not replayed",
-		     (unsigned long long)(f->unknown + f->strange));
+		scry_malloc_note(
+			&j->notes,
+			"%llu calls name blocks that the recording does not know: not replayed",
+			(unsigned long long)(f->unknown + f->strange));
 	if (f->threads_peak > processors)
-		note(j,
-		     "%u threads at once on %ld processors: times include that they wait for "
-		     "each other's turn",
-		     f->threads_peak, processors);
+		scry_malloc_note(
+			&j->notes,
+			"%u threads at once on %ld processors: times include that they wait for "
+			"each other's turn",
+			f->threads_peak, processors);
 	if (j->opts->pace != PACE_RECORDED && f->span_ns > SPAN_NS && took < f->span_ns / 2)
-		note(j,
-		     "%.1f s were replayed in %.1f s: what allocators give back after a while "
-		     "(jemalloc, mimalloc) they may not have given back; fix: --pace recorded",
-		     (double)f->span_ns / 1e9, (double)took / 1e9);
+		scry_malloc_note(
+			&j->notes,
+			"%.1f s were replayed in %.1f s: what allocators give back after a while "
+			"(jemalloc, mimalloc) they may not have given back; fix: --pace recorded",
+			(double)f->span_ns / 1e9, (double)took / 1e9);
 	if (j->opts->threads)
-		note(j, "all calls are made by one thread, as --threads 1 asks");
+		scry_malloc_note(&j->notes,
+				 "all calls are made by one thread, as --threads 1 asks");
 	if (j->rows[0].has_real &&
 	    r->rss_anon_peak > j->rows[0].real_rss.most / 100 * (100 + SPREAD_PERCENT))
-		note(j,
-		     "the program had %llu KiB of anonymous memory when it was recorded, and not "
-		     "more than %llu in its runs under %s: replays are of what was recorded",
-		     (unsigned long long)(r->rss_anon_peak >> 10),
-		     (unsigned long long)(j->rows[0].real_rss.most >> 10),
-		     j->allocators.rows[0].label);
+		scry_malloc_note(
+			&j->notes,
+			"the program had %llu KiB of anonymous memory when it was recorded, and "
+			"not "
+			"more than %llu in its runs under %s: replays are of what was recorded",
+			(unsigned long long)(r->rss_anon_peak >> 10),
+			(unsigned long long)(j->rows[0].real_rss.most >> 10),
+			j->allocators.rows[0].label);
 	if (r->has_memory && j->rows[0].runs && r->rss_anon_peak > j->rows[0].rss_peak.median * 2)
-		note(j,
-		     "the program had %llu MiB of anonymous memory, of which replays under %s come "
-		     "to %llu MiB: the rest it maps itself or had before, or gaps between blocks",
-		     (unsigned long long)(r->rss_anon_peak >> 20), j->allocators.rows[0].label,
-		     (unsigned long long)(j->rows[0].rss_peak.median >> 20));
+		scry_malloc_note(&j->notes,
+				 "the program had %llu MiB of anonymous memory, of which replays "
+				 "under %s come "
+				 "to %llu MiB: the rest it maps itself or had before, or gaps "
+				 "between blocks",
+				 (unsigned long long)(r->rss_anon_peak >> 20),
+				 j->allocators.rows[0].label,
+				 (unsigned long long)(j->rows[0].rss_peak.median >> 20));
 }
 
 /* What differs by itself can be foretold no closer than that. */
@@ -431,8 +429,9 @@ static void report_spread(struct replay_job *j, uint32_t at, const struct scry_r
 	uint64_t percent = s->median ? (s->most - s->least) * 100 / s->median : 0;
 
 	if (percent > SPREAD_PERCENT)
-		note(j, "%s under %s differ by %llu %% in peak memory: less is noise", whose,
-		     j->allocators.rows[at].label, (unsigned long long)percent);
+		scry_malloc_note(&j->notes,
+				 "%s under %s differ by %llu %% in peak memory: less is noise",
+				 whose, j->allocators.rows[at].label, (unsigned long long)percent);
 }
 
 /* One thread has nobody whom its work would hold up: it does without. */
@@ -502,8 +501,8 @@ static int fill_report(struct replay_job *j, struct scry_replay_report *ret_repo
 		.live = live,
 		.live_count = f->point_count,
 		.quality = j->recording.is_read ? &j->recording.quality : NULL,
-		.notes = j->note_list,
-		.note_count = j->note_count,
+		.notes = j->notes.list,
+		.note_count = j->notes.count,
 	};
 	return 0;
 }
@@ -614,11 +613,7 @@ int scry_malloc_replay_file(const struct scry_replay_opts *opts, int fd, bool *r
 		return scry_fail(-ENOMEM, "no memory");
 	j->opts = opts;
 	j->program.command = opts->command;
-	err = scry_malloc_allocators_parse(&opts->with, &j->allocators);
-	for (uint32_t i = 0; i < j->allocators.missing_count; i++)
-		note(j, "%s", j->allocators.missing[i]);
-	if (!err && !j->allocators.count)
-		err = scry_fail(-ENOENT, "%s", j->allocators.missing[0]);
+	err = scry_malloc_notes_allocators(&j->notes, &opts->with, &j->allocators);
 	scry_malloc_recording_init(&j->recording, fd, (uint32_t)opts->pid);
 	if (!err)
 		err = scry_malloc_feed_new(&j->recording.source, &feed, &j->feed);

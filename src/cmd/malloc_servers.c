@@ -2,13 +2,13 @@
 #include "cmd/malloc_servers.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "cmd/cmd.h"
+#include "cmd/malloc_notes.h"
 #include "cmd/malloc_progress.h"
 #include "cmd/malloc_replay.h"
 #include "cmd/output.h"
@@ -19,7 +19,6 @@
 #include "view/malloc_servers.h"
 
 #define READY_NS 30000000000u
-#define NOTES_MAX (3 * SCRY_MALLOC_ALLOCATORS_MAX)
 
 struct servers_job {
 	const struct scry_replay_opts *opts;
@@ -28,9 +27,7 @@ struct servers_job {
 	struct scry_malloc_progress progress;
 	struct scry_replay_row rows[SCRY_MALLOC_ALLOCATORS_MAX];
 	bool is_told[SCRY_MALLOC_ALLOCATORS_MAX], is_out[SCRY_MALLOC_ALLOCATORS_MAX];
-	char notes[NOTES_MAX][1024];
-	const char *note_list[NOTES_MAX];
-	uint32_t note_count;
+	struct scry_malloc_notes notes;
 };
 
 bool scry_malloc_servers_are(const struct scry_malloc_servers *s)
@@ -54,33 +51,24 @@ int scry_malloc_servers_check(const struct scry_malloc_servers *s, bool has_comm
 	return 0;
 }
 
-static void note(struct servers_job *j, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void note(struct servers_job *j, const char *format, ...)
-{
-	va_list ap;
-
-	if (j->note_count == NOTES_MAX)
-		return;
-	va_start(ap, format);
-	vsnprintf(j->notes[j->note_count], sizeof(j->notes[0]), format, ap);
-	va_end(ap);
-	j->note_list[j->note_count] = j->notes[j->note_count];
-	j->note_count++;
-}
-
 /* Another one served: its figures are that one's. */
 static void judge_served(struct servers_job *j, uint32_t at,
 			 const struct scry_malloc_server_run *run)
 {
-	const struct scry_malloc_real real = {.is_seen = run->is_seen, .serves = run->serves};
+	const struct scry_malloc_real real = {.is_seen = true, .serves = run->serves};
+	const char *label = j->allocators.rows[at].label;
 	struct scry_malloc_why why;
 
 	if (run->is_served || j->is_out[at])
 		return;
-	scry_malloc_check_why(&real, j->allocators.rows[at].label, j->server.start, &why);
-	note(j, "%s", why.text);
+	if (run->is_seen)
+		scry_malloc_check_why(&real, label, j->server.start, &why);
+	else
+		snprintf(why.text, sizeof(why.text),
+			 "which allocator serves '%s' under %s cannot be read (fix: as root): its "
+			 "runs are not compared",
+			 j->server.start, label);
+	scry_malloc_note(&j->notes, "%s", why.text);
 	j->is_out[at] = true;
 }
 
@@ -101,9 +89,17 @@ static int run(struct servers_job *j, uint32_t at)
 		return err;
 	judge_served(j, at, &run);
 	if (run.was_killed && !j->is_told[at])
-		note(j, "under %s the server did not end within 10 s of %s, and was killed",
-		     j->allocators.rows[at].label, j->server.stop ? "--stop" : "SIGTERM");
-	j->is_told[at] |= run.was_killed;
+		scry_malloc_note(
+			&j->notes,
+			"under %s the server did not end within 10 s of %s%s, and was killed",
+			j->allocators.rows[at].label, j->server.stop ? "--stop" : "SIGTERM",
+			run.has_stop_failed ? ", which failed" : "");
+	else if (run.has_stop_failed && !j->is_told[at])
+		scry_malloc_note(
+			&j->notes,
+			"under %s --stop failed, though the server ended; -v shows what it prints",
+			j->allocators.rows[at].label);
+	j->is_told[at] |= run.was_killed || run.has_stop_failed;
 	add(&row->real_cpu_ns, run.cpu_ns);
 	add(&row->real_wall_ns, run.load_ns);
 	add(&row->real_rss, run.rss_peak);
@@ -142,8 +138,8 @@ static int print(const struct servers_job *j)
 {
 	const struct scry_replay_report report = {.rows = j->rows,
 						  .count = j->allocators.count,
-						  .notes = j->note_list,
-						  .note_count = j->note_count};
+						  .notes = j->notes.list,
+						  .note_count = j->notes.count};
 	struct scry_report_opts form = SCRY_REPORT_OPTS_DEFAULT;
 	struct scry_doc doc = {.view = "malloc-servers", .schema = 1, .talk = stderr};
 	struct scry_output o;
@@ -175,11 +171,7 @@ int scry_malloc_servers(const struct scry_replay_opts *opts)
 					       .stop = s->stop,
 					       .ready_ns = s->ready_ns ? s->ready_ns : READY_NS,
 					       .is_loud = opts->verbose};
-	err = scry_malloc_allocators_parse(&opts->with, &j.allocators);
-	for (uint32_t i = 0; i < j.allocators.missing_count; i++)
-		note(&j, "%s", j.allocators.missing[i]);
-	if (!err && !j.allocators.count)
-		err = scry_fail(-ENOENT, "%s", j.allocators.missing[0]);
+	err = scry_malloc_notes_allocators(&j.notes, &opts->with, &j.allocators);
 	if (!err)
 		err = run_all(&j);
 	if (!err)

@@ -10,7 +10,6 @@
 #include "sys/debug_info.h"
 #include "sys/elf_digest.h"
 
-#define UNITS_MAX 4000u
 #define ARGS_MAX 24u
 #define NAMES_MAX 64u
 #define FIELDS_MAX 16u
@@ -236,17 +235,11 @@ static bool put_type(struct scry_buf *buf, Dwarf_Die *type, uint32_t depth, stru
 static bool find(Dwarf *dwarf, uint64_t address, Dwarf_Die *ret)
 {
 	Dwarf_Die unit, *scopes = NULL;
-	Dwarf_CU *cu = NULL;
-	bool found = dwarf_addrdie(dwarf, address, &unit) != NULL;
+	bool found = false;
 	int count;
 
-	for (uint32_t n = 0; !found && n < UNITS_MAX &&
-			     dwarf_get_units(dwarf, cu, &cu, NULL, NULL, &unit, NULL) == 0;
-	     n++)
-		found = dwarf_haspc(&unit, address) > 0;
-	if (!found)
+	if (!scry_debug_info_unit(dwarf, address, &unit))
 		return false;
-	found = false;
 	count = dwarf_getscopes(&unit, address, &scopes);
 	for (int i = 0; i < count && !found; i++) {
 		Dwarf_Addr low;

@@ -3,6 +3,7 @@
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,13 +20,22 @@
 #include "sys/served.h"
 
 #define OBJECTS_MAX 256u /* with debug information of their own; further ones have no lines */
-#define UNITS_MAX 100000u
 #define BUILD_MAX 80u
 #define DEPTH_MAX 64
+#define LINE_DIGITS 10
+#define FUNCTIONS_MAX (1u << 22) /* of more none is known by its name */
+
+struct function {
+	const char *name; /* owned by the elf */
+	uint64_t value;
+};
 
 struct object {
 	char *path, *build_id;
-	struct scry_elf *elf; /* NULL: none of that build */
+	struct scry_elf *elf;	    /* NULL: none of that build */
+	struct function *functions; /* by name, once one was asked for */
+	uint32_t function_count, function_room;
+	bool has_functions;
 	struct scry_debug_info *info;
 	struct scry_proto_cache cache;
 	bool has_key;
@@ -84,17 +94,11 @@ static bool find_inlined(Dwarf_Die *unit, uint64_t address, struct line *ret)
 
 static bool find_line(Dwarf *dwarf, uint64_t address, struct line *ret)
 {
-	Dwarf_CU *cu = NULL;
 	Dwarf_Die unit;
 	Dwarf_Line *line;
-	bool found = dwarf_addrdie(dwarf, address, &unit) != NULL;
 	int number = 0;
 
-	for (uint32_t n = 0; !found && n < UNITS_MAX &&
-			     dwarf_get_units(dwarf, cu, &cu, NULL, NULL, &unit, NULL) == 0;
-	     n++)
-		found = dwarf_haspc(&unit, address) > 0;
-	if (!found)
+	if (!scry_debug_info_unit(dwarf, address, &unit))
 		return false;
 	if (find_inlined(&unit, address, ret))
 		return true;
@@ -106,25 +110,33 @@ static bool find_line(Dwarf *dwarf, uint64_t address, struct line *ret)
 	return true;
 }
 
-/* In the child: the line as a number, and its file. */
+/* In the child: the line and its file, as text, for name/proto_cache keeps nothing else. */
 static size_t answer(Dwarf *dwarf, void **state, const void *question, void *ret)
 {
 	struct line line;
 	uint64_t address;
-	uint32_t number;
-	size_t size;
+	int size;
 
 	(void)state;
 	memcpy(&address, question, sizeof(address));
 	if (!find_line(dwarf, address, &line) || !line.number || line.number > UINT32_MAX)
 		return 0;
-	number = (uint32_t)line.number;
-	size = strlen(line.file);
-	if (!size || size > SCRY_DEBUG_ANSWER_MAX - sizeof(number))
+	size = snprintf(ret, SCRY_DEBUG_ANSWER_MAX, "%u %s", (uint32_t)line.number, line.file);
+	return size < (int)SCRY_DEBUG_ANSWER_MAX ? (size_t)size : 0;
+}
+
+/* The line of an answer, its file to `ret_file`; 0: it has none. */
+static uint32_t take_answer(const char *text, size_t size, struct scry_buf *ret_file)
+{
+	uint64_t number = 0;
+	size_t at = 0;
+
+	while (at < size && at < LINE_DIGITS && text[at] >= '0' && text[at] <= '9')
+		number = number * 10 + (uint64_t)(text[at++] - '0');
+	if (at + 1 >= size || text[at] != ' ' || number > UINT32_MAX ||
+	    scry_buf_append(ret_file, text + at + 1, size - at - 1))
 		return 0;
-	memcpy(ret, &number, sizeof(number));
-	memcpy((char *)ret + sizeof(number), line.file, size);
-	return sizeof(number) + size;
+	return (uint32_t)number;
 }
 
 /* Is it that build? */
@@ -224,34 +236,65 @@ static struct object *object_of(struct scry_native_lines *lines,
 	return o;
 }
 
-struct search {
-	const char *name;
-	uint64_t offset, value;
-	bool is_found, is_several;
-};
-
-static int look_at(const struct scry_sym *sym, void *arg)
+/* -ENOMEM, -E2BIG. */
+static int add_function(const struct scry_sym *sym, void *arg)
 {
-	struct search *s = arg;
+	struct object *o = arg;
+	struct function *more;
 
-	if ((sym->type != STT_FUNC && sym->type != STT_GNU_IFUNC && sym->type != STT_NOTYPE) ||
-	    strcmp(sym->name, s->name) != 0)
+	if (sym->type != STT_FUNC && sym->type != STT_GNU_IFUNC && sym->type != STT_NOTYPE)
 		return 0;
-	s->is_several |= s->is_found && sym->value != s->value;
-	s->is_found = true;
-	s->value = sym->value;
+	if (o->function_count == FUNCTIONS_MAX)
+		return -E2BIG;
+	if (o->function_count == o->function_room) {
+		o->function_room = o->function_room ? 2 * o->function_room : 1024;
+		more = reallocarray(o->functions, o->function_room, sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		o->functions = more;
+	}
+	o->functions[o->function_count++] = (struct function){sym->name, sym->value};
 	return 0;
 }
 
-/* The link-time address of the call; 0: there are several functions of that name, or none. */
-static uint64_t address_of(const struct object *o, const struct scry_native_place *place)
+static int compare_names(const void *a, const void *b)
 {
-	struct search s = {.name = place->symbol};
+	return strcmp(((const struct function *)a)->name, ((const struct function *)b)->name);
+}
+
+/* Once: a recording asks for thousands. */
+static void read_functions(struct object *o)
+{
+	if (scry_elf_each_symbol(o->elf, add_function, o))
+		o->function_count = 0;
+	if (o->function_count)
+		qsort(o->functions, o->function_count, sizeof(*o->functions), compare_names);
+	o->has_functions = true;
+}
+
+/* The link-time address of the call; 0: there are several functions of that name, or none. */
+static uint64_t address_of(struct object *o, const struct scry_native_place *place)
+{
+	const struct function wanted = {.name = place->symbol};
+	const struct function *found, *end, *at;
 
 	if (!place->symbol)
 		return place->offset - 1;
-	scry_elf_each_symbol(o->elf, look_at, &s);
-	return s.is_found && !s.is_several ? s.value + place->offset - 1 : 0;
+	if (!o->has_functions)
+		read_functions(o);
+	if (!o->function_count)
+		return 0;
+	found = bsearch(&wanted, o->functions, o->function_count, sizeof(wanted), compare_names);
+	if (!found)
+		return 0;
+	end = o->functions + o->function_count;
+	for (at = found; at < end && !compare_names(at, found); at++)
+		if (at->value != found->value)
+			return 0;
+	for (at = found; at > o->functions && !compare_names(at - 1, found); at--)
+		if (at[-1].value != found->value)
+			return 0;
+	return found->value + place->offset - 1;
 }
 
 struct scry_native_lines *scry_native_lines_new(void)
@@ -270,6 +313,7 @@ void scry_native_lines_free(struct scry_native_lines *lines)
 			scry_proto_cache_store(&o->cache);
 		scry_proto_cache_done(&o->cache);
 		scry_debug_info_close(o->info);
+		free(o->functions);
 		scry_elf_close(o->elf);
 		free(o->path);
 		free(o->build_id);
@@ -284,7 +328,6 @@ uint32_t scry_native_line(struct scry_native_lines *lines, const struct scry_nat
 	struct object *o = place->offset ? object_of(lines, place) : NULL;
 	uint64_t address = o && o->info ? address_of(o, place) : 0;
 	const char *text = fresh;
-	uint32_t number;
 	size_t size;
 
 	if (!address)
@@ -295,8 +338,5 @@ uint32_t scry_native_line(struct scry_native_lines *lines, const struct scry_nat
 			scry_proto_cache_put(&o->cache, address, fresh, size);
 		text = fresh;
 	}
-	if (size <= sizeof(number))
-		return 0;
-	memcpy(&number, text, sizeof(number));
-	return scry_buf_append(ret_file, text + sizeof(number), size - sizeof(number)) ? 0 : number;
+	return take_answer(text, size, ret_file);
 }

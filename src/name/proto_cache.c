@@ -177,7 +177,8 @@ void scry_proto_cache_put(struct scry_proto_cache *cache, uint64_t address, cons
 {
 	const struct row row = {.address = address, .size = (uint32_t)size};
 
-	if (sizeof(struct head) + cache->rows.len + sizeof(row) + size > SCRY_PROTO_CACHE_MAX ||
+	if (!is_text(text, size) ||
+	    sizeof(struct head) + cache->rows.len + sizeof(row) + size > SCRY_PROTO_CACHE_MAX ||
 	    scry_buf_reserve(&cache->rows, sizeof(row) + size) < 0 ||
 	    scry_map_put(&cache->places, address, cache->rows.len) < 0)
 		return;

@@ -1,6 +1,6 @@
 /*
- * Prototypes that were read from debug information before, on disk: to read them again takes some
- * 40 ms for a C library, whose debug information is packed.
+ * Prototypes, and lines (name/native_lines), that were read from debug information before, on disk:
+ * to read them again takes some 40 ms for a C library, whose debug information is packed.
  *
  * One file of base/cache per object, by a key that says which bytes and which debug information it
  * is. A file that is torn, or of another key or scry, is none; all sizes are checked again after
@@ -40,7 +40,7 @@ void scry_proto_cache_done(struct scry_proto_cache *cache);
  * cache until something is put in; of 0 bytes: that it has no prototype. */
 bool scry_proto_cache_get(const struct scry_proto_cache *cache, uint64_t address, const char **ret,
 			  size_t *ret_size);
-/* Of one that is not known yet. */
+/* Of one that is not known yet. What is no printable ASCII is not kept: no file of it is read. */
 void scry_proto_cache_put(struct scry_proto_cache *cache, uint64_t address, const char *text,
 			  size_t size);
 

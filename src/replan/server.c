@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,13 +21,16 @@
 #include "replan/check.h"
 #include "replan/rss.h"
 #include "sys/inherited.h"
+#include "sys/proc.h"
 
 #define LOOK_NS 10000000
 #define AGAIN_NS 50000000u   /* between two tries of `ready` */
 #define TRY_NS 5000000000u   /* one of them */
 #define STOP_NS 10000000000u /* it ends by itself */
-#define KILL_LOOKS 500
+#define KILL_NS 30000000000u /* what is killed gives its memory back first */
 #define PROCESSES_MAX 4096u
+#define DEPTH_MAX 256
+#define LEFT_LOOKS 100 /* 1 ms each */
 #define LIBC "libc.so.6"
 
 struct told { /* by the keeper, in memory that both have */
@@ -56,23 +60,33 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static int tell(struct keeper *k, int err)
+static void tell(struct keeper *k, int err)
 {
 	k->told->err = err;
 	snprintf(k->told->sentence, sizeof(k->told->sentence), "%s", scry_error());
-	return err;
 }
 
 /* --- its processes --------------------------------------------------------------------------- */
 
-/* Adds the children of one thread; the command that runs is not the server's. */
+/*
+ * A child of its own the keeper sends signals by its id: nobody else can reap it, so that the id is
+ * the child's until then. The id of a process below may be another's by then: a pidfd pins it.
+ */
+
+/* The command that runs is not the server's, nor is what it leaves to the keeper meanwhile. */
+static bool is_of_command(const struct keeper *k, pid_t pid)
+{
+	return k->command && (pid == k->command || getsid(pid) == k->command);
+}
+
+/* Adds the children of one thread. */
 static void add_children(struct keeper *k, const char *path)
 {
 	FILE *f = fopen(path, "re");
 	int pid;
 
 	while (f && k->count < PROCESSES_MAX && fscanf(f, "%d", &pid) == 1)
-		if (pid != k->command)
+		if (!is_of_command(k, pid))
 			k->pids[k->count++] = pid;
 	if (f)
 		fclose(f);
@@ -96,12 +110,42 @@ static void add_children_of(struct keeper *k, pid_t pid)
 		closedir(tasks);
 }
 
-static void find_processes(struct keeper *k)
+static void find_own_children(struct keeper *k)
 {
 	k->count = 0;
 	add_children_of(k, getpid());
+}
+
+static void find_processes(struct keeper *k)
+{
+	find_own_children(k);
 	for (uint32_t i = 0; i < k->count; i++)
 		add_children_of(k, k->pids[i]);
+}
+
+static bool is_below_keeper(pid_t pid)
+{
+	struct scry_proc_stat stat;
+
+	for (int depth = 0; depth < DEPTH_MAX; depth++, pid = stat.ppid)
+		if (pid == getpid())
+			return true;
+		else if (pid <= 1 || scry_proc_stat(pid, &stat))
+			return false;
+	return false;
+}
+
+static void send_term(const struct keeper *k)
+{
+	for (uint32_t i = 0; i < k->count; i++) {
+		int fd = (int)syscall(SYS_pidfd_open, k->pids[i], 0);
+
+		if (fd < 0)
+			continue;
+		if (is_below_keeper(k->pids[i])) /* that one, or what is pinned has ended */
+			syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0);
+		close(fd);
+	}
 }
 
 /* Its own, exactly, and that of the children for which it has waited, in ticks. */
@@ -173,26 +217,55 @@ static void look_who_serves(struct keeper *k)
 	run->is_seen = pid && scry_malloc_serves(pid, &run->serves);
 }
 
-static void reap(struct keeper *k)
+/* The command has ended and is not reaped yet: until then the id of its group is its own. What it
+ * left in that goes, too. */
+static void end_command(struct keeper *k)
 {
+	const struct timespec t = {.tv_nsec = 1000000};
+	int status;
+	pid_t pid = 0;
+
+	kill(-k->command, SIGKILL);
+	for (int i = 0; i < LEFT_LOOKS && pid >= 0; i++) {
+		if (i)
+			nanosleep(&t, NULL);
+		while ((pid = waitpid(-k->command, &status, WNOHANG)) > 0)
+			if (pid == k->command)
+				k->command_status = status;
+	}
+	k->command = 0;
+}
+
+/* False: there are no children any more, and so nobody below. (/proc may leave some out.) */
+static bool reap(struct keeper *k)
+{
+	siginfo_t info = {0};
 	struct rusage usage;
 	int status;
-	pid_t pid;
 
-	while ((pid = wait4(-1, &status, WNOHANG, &usage)) > 0) {
+	while (!waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT)) {
+		const pid_t pid = info.si_pid;
+		const bool is_server = pid && !is_of_command(k, pid);
+
+		if (!pid)
+			return true;
 		if (pid == k->command) {
-			k->command_status = status;
-			k->command = 0;
+			end_command(k);
 			continue;
 		}
-		k->reaped_ns +=
-			(uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000u +
-			(uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000u;
+		if (wait4(pid, &status, 0, &usage) != pid)
+			return true;
+		if (is_server)
+			k->reaped_ns +=
+				(uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) *
+					1000000000u +
+				(uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000u;
 		if (pid == k->started) {
 			k->started_status = status;
 			k->has_started_ended = true;
 		}
 	}
+	return false;
 }
 
 /* Waits a little, or for a signal. False: the keeper was told to stop. */
@@ -259,13 +332,18 @@ static int run_command(struct keeper *k, const char *text, uint64_t limit_ns)
 	return k->command_status != 0;
 }
 
+static uint64_t try_ns(const struct scry_malloc_server *s)
+{
+	return s->ready_ns < TRY_NS ? s->ready_ns : TRY_NS;
+}
+
 static int get_ready(struct keeper *k)
 {
 	const struct scry_malloc_server *s = k->server;
 	uint64_t begun = now_ns();
 	int r;
 
-	while ((r = run_command(k, s->ready, TRY_NS)) == 1) {
+	while ((r = run_command(k, s->ready, try_ns(s))) == 1) {
 		if (k->has_started_ended && (k->started_status || !k->count))
 			return scry_fail(-EINVAL,
 					 "'%s' ended with status %d before it was ready; fix: "
@@ -276,10 +354,9 @@ static int get_ready(struct keeper *k)
 						 : 128 + WTERMSIG(k->started_status));
 		if (now_ns() - begun > s->ready_ns)
 			return scry_fail(-EINVAL,
-					 "'%s' did not succeed within %llu s of the start of '%s'; "
+					 "'%s' did not succeed within %.3g s of the start of '%s'; "
 					 "fix: --ready-within TIME, and -v shows what they print",
-					 s->ready, (unsigned long long)(s->ready_ns / 1000000000u),
-					 s->start);
+					 s->ready, (double)s->ready_ns / 1e9, s->start);
 		if (!wait_a_little(k, AGAIN_NS))
 			return -EINTR;
 	}
@@ -288,21 +365,26 @@ static int get_ready(struct keeper *k)
 
 /* --- a run ----------------------------------------------------------------------------------- */
 
-/* Whatever is left, and what that leaves when it ends. */
-static void kill_all(struct keeper *k)
+/* Whatever is left, from the top: what a process leaves becomes the keeper's child. 0, or -EBUSY
+ * with a sentence: some cannot be killed, or not yet. */
+static int kill_all(struct keeper *k)
 {
 	const struct timespec t = {.tv_nsec = 2000000};
+	const uint64_t begun = now_ns();
 
 	k->command = 0;
-	for (int i = 0; i < KILL_LOOKS; i++) {
-		reap(k);
-		find_processes(k);
-		if (!k->count)
-			return;
+	while (reap(k)) {
+		if (now_ns() - begun > KILL_NS)
+			return scry_fail(-EBUSY,
+					 "the server is not ended: process %d, and what is below "
+					 "it, cannot be killed",
+					 k->count ? (int)k->pids[0] : 0);
+		find_own_children(k);
 		for (uint32_t p = 0; p < k->count; p++)
 			kill(k->pids[p], SIGKILL);
 		nanosleep(&t, NULL);
 	}
+	return 0;
 }
 
 /* As its owner would; what does not end then is killed. */
@@ -317,8 +399,8 @@ static int stop_server(struct keeper *k)
 	else if (!k->has_started_ended)
 		kill(-k->started, SIGTERM); /* a shell does not pass it on */
 	else
-		for (uint32_t i = 0; i < k->count; i++)
-			kill(k->pids[i], SIGTERM);
+		send_term(k);
+	k->told->run.has_stop_failed = r > 0;
 	if (r < 0)
 		return r;
 	begun = now_ns();
@@ -336,8 +418,8 @@ static int stop_server(struct keeper *k)
 static int serve(struct keeper *k)
 {
 	const struct scry_malloc_server *s = k->server;
-	uint64_t cpu, begun;
-	int r = run_command(k, s->ready, TRY_NS);
+	uint64_t cpu, now, begun;
+	int r = run_command(k, s->ready, try_ns(s));
 
 	if (r == 0)
 		return scry_fail(-EINVAL,
@@ -372,27 +454,37 @@ static int serve(struct keeper *k)
 				 "'%s' ended while the load ran; fix: -v shows what it "
 				 "prints",
 				 s->start);
-	k->told->run.cpu_ns = cpu_now(k) - cpu;
+	now = cpu_now(k);
+	if (now < cpu)
+		return scry_fail(
+			-EINVAL,
+			"processes of '%s' ended while the load ran, and their parents did "
+			"not wait for them: its processor time is not known",
+			s->start);
+	k->told->run.cpu_ns = now - cpu;
 	look_who_serves(k);
 	return stop_server(k);
 }
 
 static _Noreturn void keep(struct keeper *k, pid_t parent)
 {
-	static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};
 	int err;
 
+	/* All are blocked: what a terminal sends to both, who asked passes on as SIGTERM. */
 	sigemptyset(&k->waited);
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-		sigaddset(&k->waited, signals[i]);
-	sigprocmask(SIG_BLOCK, &k->waited, NULL);
+	sigaddset(&k->waited, SIGTERM);
+	sigaddset(&k->waited, SIGCHLD);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
 		_exit(1);
 	err = serve(k);
+	if (k->is_stopped)
+		scry_fail(err, "stopped by a signal; the server was ended");
 	tell(k, err);
-	kill_all(k);
+	err = kill_all(k);
+	if (err)
+		tell(k, err);
 	_exit(0);
 }
 
@@ -412,15 +504,20 @@ static int wait_for_keeper(pid_t pid, const sigset_t *before)
 	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 	const struct sigaction ours = {.sa_handler = on_signal};
 	struct sigaction old[3];
+	siginfo_t ended;
 	int status = 0;
 
 	keeper_pid = pid;
-	for (int i = 0; i < 3; i++)
-		sigaction(signals[i], &ours, &old[i]);
+	for (int i = 0; i < 3; i++) {
+		sigaction(signals[i], NULL, &old[i]);
+		if (signals[i] != SIGHUP || old[i].sa_handler != SIG_IGN) /* nohup */
+			sigaction(signals[i], &ours, NULL);
+	}
 	sigprocmask(SIG_SETMASK, before, NULL);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+	while (waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR)
 		;
-	keeper_pid = 0;
+	keeper_pid = 0; /* before its id can become another's */
+	waitpid(pid, &status, 0);
 	for (int i = 0; i < 3; i++)
 		sigaction(signals[i], &old[i], NULL);
 	return status;
@@ -454,11 +551,12 @@ static int run_once(const struct scry_malloc_server *server,
 	}
 	status = wait_for_keeper(pid, &k.before);
 	*ret_run = told->run;
-	err = stopped ? -EINTR : told->err;
-	if (stopped)
+	err = stopped && told->err != -EBUSY ? -EINTR : told->err;
+	if (status)
+		err = scry_fail(-ECHILD, "the process that ends the server was itself killed: what "
+					 "became a daemon may still run");
+	else if (err == -EINTR && stopped)
 		scry_fail(err, "stopped by signal %d; the server was ended", (int)stopped);
-	else if (status)
-		err = scry_fail(-ECHILD, "who kept the server was killed");
 	else if (err)
 		scry_fail(err, "%s", told->sentence);
 out:

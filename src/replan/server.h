@@ -3,8 +3,8 @@
  *
  * A keeper of its own starts it and is the parent of whatever it leaves behind (a subreaper), so
  * that daemons and workers are found and ended, too: at the end, when something fails, and when who
- * asked is interrupted or killed. Only if both are killed at once, what has made itself a daemon
- * stays.
+ * asked is interrupted or killed. Only if the keeper itself is killed (SIGKILL), what has made
+ * itself a daemon stays.
  */
 #ifndef SCRY_REPLAN_SERVER_H
 #define SCRY_REPLAN_SERVER_H
@@ -23,12 +23,15 @@ struct scry_malloc_server_run {
 	uint64_t cpu_ns;   /* of all its processes while the load ran */
 	uint64_t load_ns;  /* how long that took */
 	uint64_t rss_peak; /* bytes of anonymous memory of all of them, since the start */
-	bool is_seen, is_served, was_killed; /* the last: it did not end when it was stopped */
+	bool is_seen, is_served;
+	bool has_stop_failed; /* `stop` ended with another status than 0, or not in time */
+	bool was_killed;      /* it did not end when it was stopped */
 	struct scry_malloc_serves serves;
 };
 
 /* One run. 0; -EINTR: a signal said stop; -EINVAL and others with a sentence: nothing was measured.
- * In each case nothing of the server is left. */
+ * Nothing of the server is left then, but with -EBUSY (some of it cannot be killed) and -ECHILD
+ * (the keeper was killed). */
 int scry_malloc_server_run(struct scry_malloc_server *server,
 			   const struct scry_malloc_allocator *allocator,
 			   struct scry_malloc_server_run *ret_run);

@@ -18,6 +18,7 @@
 
 #define ANSWER_MS 5000
 #define CPU_S 10u
+#define UNITS_MAX 100000u
 #define MEMORY_MAX (4ull << 30) /* of address space: 64-bit offsets, and files of some GiB */
 
 struct scry_debug_info {
@@ -69,6 +70,21 @@ static Dwarf *begin(int fd)
 		return dwarf;
 	dwarf_end(dwarf);
 	return NULL;
+}
+
+bool scry_debug_info_unit(Dwarf *dwarf, uint64_t address, Dwarf_Die *ret)
+{
+	Dwarf_CU *cu = NULL;
+	Dwarf_Die unit;
+	bool found = dwarf_addrdie(dwarf, address, &unit) != NULL;
+
+	for (uint32_t n = 0; !found && n < UNITS_MAX &&
+			     dwarf_get_units(dwarf, cu, &cu, NULL, NULL, &unit, NULL) == 0;
+	     n++)
+		found = dwarf_haspc(&unit, address) > 0;
+	if (found)
+		*ret = unit;
+	return found;
 }
 
 static void serve(const int files[2], scry_debug_answer *answer)

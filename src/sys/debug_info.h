@@ -11,6 +11,7 @@
 
 #include <elfutils/libdw.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/digest.h"
 #include "sys/elf.h"
@@ -23,6 +24,9 @@ struct scry_debug_info;
 /* In the child: writes at most SCRY_DEBUG_ANSWER_MAX bytes; returns how many, 0: it does not know.
  * `*state` is its own, NULL at first. */
 typedef size_t scry_debug_answer(Dwarf *dwarf, void **state, const void *question, void *ret);
+
+/* For `answer`: the unit whose code has the link-time `address`, also where no table says so. */
+bool scry_debug_info_unit(Dwarf *dwarf, uint64_t address, Dwarf_Die *ret);
 
 /* NULL: there is none. `answer` runs in a child, which is made at the first question. */
 struct scry_debug_info *scry_debug_info_open(struct scry_elf *elf, scry_debug_answer *answer);

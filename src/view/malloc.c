@@ -238,7 +238,7 @@ static uint32_t line_of(struct malloc_view *v, const struct scry_malloc_caller_s
 {
 	const int by = v->places.by;
 
-	return by == SCRY_VIEW_BY_MODULE || by == SCRY_VIEW_BY_METHOD
+	return by == SCRY_VIEW_BY_MODULE || by == SCRY_VIEW_BY_FILE || by == SCRY_VIEW_BY_METHOD
 		       ? 0
 		       : scry_malloc_lines_find(&v->lines, &c->name);
 }

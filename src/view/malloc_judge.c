@@ -471,6 +471,15 @@ bool scry_replay_is_by_clock(const struct scry_replay_report *r)
 	       differs > (most - least) * CLOCK_TIMES * threads;
 }
 
+bool scry_replay_goes_by_real(const struct scry_replay_report *r)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < r->count && r->rows[0].has_real; i++)
+		count += r->rows[i].has_real && r->rows[i].runs;
+	return count > 1 && !scry_replay_is_by_clock(r);
+}
+
 void scry_replay_judge_real(const struct scry_replay_report *r,
 			    struct scry_replay_verdict *ret_verdict)
 {

@@ -34,6 +34,13 @@ uint32_t scry_malloc_lines_find(struct scry_malloc_lines *lines,
 	struct scry_view_code code = {.offset = caller->offset};
 	uint64_t build = 0;
 
+	if (caller->offset && lines->last.offset == caller->offset &&
+	    lines->last.module_str == caller->module_str &&
+	    lines->last.symbol_str == caller->symbol_str &&
+	    lines->last.file_str == caller->file_str)
+		return lines->last_line; /* a row has both the file and the line */
+	lines->last = *caller;
+	lines->last_line = 0;
 	scry_buf_clear(&lines->file);
 	if (!lines->by || caller->file_str || !caller->offset || !caller->module_str ||
 	    !scry_map_get(&lines->builds, caller->module_str, &build) || !build)
@@ -43,5 +50,6 @@ uint32_t scry_malloc_lines_find(struct scry_malloc_lines *lines,
 	code.symbol = scry_reader_string(lines->reader, caller->symbol_str, NULL);
 	if (!code.module || !code.build_id || (caller->symbol_str && !code.symbol))
 		return 0;
-	return lines->by->find(lines->by->arg, &code, &lines->file);
+	lines->last_line = lines->by->find(lines->by->arg, &code, &lines->file);
+	return lines->last_line;
 }

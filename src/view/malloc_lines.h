@@ -12,7 +12,9 @@ struct scry_malloc_lines {
 	const struct scry_reader *reader;
 	const struct scry_view_lines *by; /* NULL: nobody knows lines */
 	struct scry_map builds;		  /* module -> build; 0: of several */
-	struct scry_buf file;		  /* of the last one that was asked for */
+	struct scry_ev_caller last;	  /* that was asked for; offset 0: none */
+	uint32_t last_line;
+	struct scry_buf file; /* of that */
 };
 
 void scry_malloc_lines_init(struct scry_malloc_lines *lines, const struct scry_reader *reader,

@@ -187,7 +187,10 @@ int scry_replay_html(const struct scry_replay_report *r, struct scry_buf *out)
 {
 	struct scry_replay_verdict verdict;
 
-	scry_replay_judge(r, &verdict);
+	if (scry_replay_goes_by_real(r))
+		scry_replay_judge_real(r, &verdict);
+	else
+		scry_replay_judge(r, &verdict);
 	scry_buf_printf(out,
 			"<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\">"
 			"<title>scry malloc replay</title>\n"

@@ -414,6 +414,7 @@ static void push_excess(const struct scry_replay_report *r, struct scry_doc *doc
 
 void scry_replay_push(const struct scry_replay_report *r, struct scry_doc *doc)
 {
+	const bool by_real = scry_replay_goes_by_real(r);
 	struct scry_replay_verdict verdict, real;
 	struct scry_buf sentence = {0};
 
@@ -421,7 +422,7 @@ void scry_replay_push(const struct scry_replay_report *r, struct scry_doc *doc)
 	scry_replay_judge_real(r, &real);
 	if (r->quality)
 		scry_data_quality_push(r->quality, doc);
-	scry_buf_printf(&sentence, "%s", verdict.sentence);
+	scry_buf_printf(&sentence, "%s", by_real ? real.sentence : verdict.sentence);
 	scry_verdict(doc, &sentence);
 	scry_buf_done(&sentence);
 	for (uint32_t i = 0; i < r->note_count; i++)
@@ -441,7 +442,8 @@ void scry_replay_push(const struct scry_replay_report *r, struct scry_doc *doc)
 	if (has_real(r) && !doc->is_data)
 		push_real(r, doc);
 	if (has_real(r))
-		scry_doc_remark(doc, "really run: %s", real.sentence);
+		scry_doc_remark(doc, "%s: %s", by_real ? "replayed" : "really run",
+				by_real ? verdict.sentence : real.sentence);
 	for (int i = 0; i < 2 && has_real(r); i++)
 		push_missed(r, i, doc);
 	push_excess(r, doc);

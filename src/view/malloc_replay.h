@@ -108,6 +108,10 @@ bool scry_replay_is_by_clock(const struct scry_replay_report *report);
 void scry_replay_judge_real(const struct scry_replay_report *report,
 			    struct scry_replay_verdict *ret_verdict);
 
+/* Is the report's verdict that of the real runs? They show what replays only predict, where two
+ * allocators have some and these do not end by the clock. */
+bool scry_replay_goes_by_real(const struct scry_replay_report *report);
+
 /* Pushes the document: schema scry.malloc-replay/2. */
 void scry_replay_push(const struct scry_replay_report *report, struct scry_doc *doc);
 

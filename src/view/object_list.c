@@ -177,10 +177,12 @@ static bool is_wanted(struct scry_object_list *list, const struct scry_object_ro
 
 	if (!is_grepped(row, wanted)) {
 		list->grepped += row->counts.allocated;
+		list->left_out_live += row->counts.live;
 		return false;
 	}
 	if (!scry_row_filter_matches(&wanted->filter, texts)) {
 		list->filtered += row->counts.allocated;
+		list->left_out_live += row->counts.live;
 		return false;
 	}
 	return true;
@@ -279,6 +281,7 @@ void scry_object_list_settle(struct scry_object_list *list, bool sums_pids)
 
 		if (list->opts->live && !row->counts.old_live) {
 			list->died += row->counts.allocated;
+			list->left_out_live += row->counts.live;
 			continue;
 		}
 		list->has_slots |= row->counts.is_slots;

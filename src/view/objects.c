@@ -100,6 +100,7 @@ static void push_totals(const struct objects *o)
 		      scry_cell_number(l->unnamed)),
 		TOTAL(is_data, "left_out", "",
 		      scry_cell_number(l->grepped + l->filtered + l->died)),
+		TOTAL(is_data, "left_out_live", "", scry_cell_number(l->left_out_live)),
 #undef TOTAL
 	};
 	struct scry_pair pairs[sizeof(rows) / sizeof(rows[0])];

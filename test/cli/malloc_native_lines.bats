@@ -88,14 +88,28 @@ at() {
 	grep -qE "with_inner\+0x[0-9a-f]+ \(lines\) lines.c:$(at with_inner)$" "$T/own"
 	"$SCRY" report "$T/x.scry" --json >"$T/x.json"
 	grep -q "\"source_file\": \"$T/lines.c\", \"source_line\": $(at plain)" "$T/x.json"
-	# a row that is a whole module has none
-	"$SCRY" report "$T/x.scry" --by module --top 0 >"$T/modules"
-	grep -qE "/lines$" "$T/modules"
 	# what was read is kept, and says the same
 	cp "$T/own" "$T/before"
-	[ "$(find "$T/cache/scry" -name 'prototypes-*' | wc -l)" -ge 1 ]
+	find "$T/cache/scry" -name 'prototypes-*' -printf '%f %i\n' | sort >"$T/kept"
+	[ -s "$T/kept" ]
 	reports
 	diff "$T/before" "$T/own"
+	# a file of which nothing can be read is written anew
+	find "$T/cache/scry" -name 'prototypes-*' -printf '%f %i\n' | sort | diff "$T/kept" -
+}
+
+@test "malloc lines: a row that is a whole module or function has none, though it has one caller" {
+	local by
+	cc -g -o "$T/one" -xc - <<<'#include <stdlib.h>
+		int main(void) { return !malloc(1000); }'
+	"$SCRY" malloc record --force -o "$T/x.scry" -- "$T/one" 2>"$T/err"
+	"$SCRY" report "$T/x.scry" --top 0 | grep -qE "main\+0x[0-9a-f]+ \(one\) <stdin>:2$"
+	for by in module file; do
+		"$SCRY" report "$T/x.scry" --by $by --top 0 >"$T/by"
+		grep -qE "^ +1,000 .* $T/one$" "$T/by"
+	done
+	"$SCRY" report "$T/x.scry" --by method --top 0 | grep -qE "^ +1,000 .* main"
+	[ -z "$("$SCRY" report "$T/x.scry" --by method --top 0 | grep stdin)" ]
 }
 
 @test "malloc lines: a function whose name another one has too has none" {

@@ -69,11 +69,42 @@ glibc:MALLOC_ARENA_MAX=1 1 True True True True True" ]
 	READY=true fails "succeeds before the server is started: another one answers" compare
 	START=false fails "'false' ended with status 1 before it was ready" compare
 	READY=false fails "'false' did not succeed within 1 s" compare --ready-within 1s
+	READY="sleep 1000" fails "'sleep 1000' did not succeed within 0.5 s" timeout 10 "$SCRY" malloc compare --with glibc --runs 1 --start "$START" --ready "sleep 1000" --load "$LOAD" --ready-within 500ms
 	LOAD="exit 3" fails "the load 'exit 3' ended with status 3" compare
 	LOAD="kill -9 \$(cat $T/s/pid); sleep 0.2" fails "ended while the load ran" compare
 	[ "$("$SCRY" malloc compare --start x --load y 2>"$T/err"; echo $?)" = 2 ]
 	grep -q -- "--ready is missing" "$T/err"
 	[ "$("$SCRY" malloc compare --start x --ready y --load z -- true 2>"$T/err"; echo $?)" = 2 ]
+}
+
+@test "compare: what a load leaves behind is ended with it, and is not the server's; a --stop that fails is reported" {
+	# the child of a subshell that has ended, and one of the load's own
+	LOAD+="; (exec 3>&-; sh -c 'while :; do :; done' & echo \$! >$T/s/left) ; sleep 0.3; sh -c 'while :; do :; done' & echo \$! >>$T/s/left"
+	compare --work 10 -o "$T/x.json" --stop "for p in \$(cat $T/s/left); do kill -0 \$p && touch $T/s/shared; done; kill \$(cat $T/s/pid); exit 3" 3>&-
+	[ ! -e "$T/s/shared" ]
+	# a tenth of a second is the server's, three and more the load's
+	/usr/bin/python3 -c "
+import json, sys
+d = json.load(open('$T/x.json'))
+assert all(1e8 <= r['cpu_ns'] < 2.8e8 for r in d['rows']), d['rows']
+assert [n for n in d['notes'] if n == 'under glibc --stop failed, though the server ended; -v shows what it prints'], d['notes']
+assert not [n for n in d['notes'] if 'killed' in n], d['notes']"
+	none_left
+	START+=" stubborn"
+	compare --with glibc --stop "exit 3" >"$T/x" 3>&-
+	grep -q "under glibc the server did not end within 10 s of --stop, which failed, and was killed" "$T/x"
+	none_left
+}
+
+@test "compare: as nohup starts it, a hang-up does not end it" {
+	LOAD="touch $T/s/loaded; while [ ! -e $T/s/go ]; do sleep 0.01; done"
+	(trap "" HUP && exec "$SCRY" malloc compare --with glibc --runs 1 --start "$START" --ready "$READY" --load "$LOAD") >"$T/x" 3>&- &
+	wait_for 20 test -e "$T/s/loaded"
+	kill -HUP "$!"
+	touch "$T/s/go"
+	wait "$!"
+	grep -q "^glibc " "$T/x"
+	none_left
 }
 
 # ends_by SIGNAL: while the load runs, which never ends.
