@@ -252,7 +252,9 @@ int scry_shadow_guard(struct scry_hooks *h)
 					.way = SCRY_WAY_ENTRY,
 					.handler = "scry_agent_asked",
 					.is_exported = !h->objects.is_static,
-					.is_guard = true};
+					.is_guard = true,
+					/* the user's row is refused by its name */
+					.is_beside = !h->takes_entries};
 	int r = 0;
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && r == 0; i++)

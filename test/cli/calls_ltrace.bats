@@ -343,4 +343,5 @@ EOC
 	[ "$("$SCRY" calls -q -x find --force -o "$T/x.txt" -- "$T/next" 3>&-)" -eq 1 ]
 	[ "$("$SCRY" calls -q -x find -x dlsym --force -o "$T/x.txt" -- "$T/next" 3>&-)" -eq 1 ]
 	[ "$("$SCRY" patch time -q find --force -o "$T/x.json" -- "$T/next" 3>&-)" -eq 1 ]
+	[ "$("$SCRY" patch time -q find dlsym --force -o "$T/x.json" -- "$T/next" 3>&-)" -eq 1 ] # though it is refused
 }
