@@ -327,6 +327,8 @@ EOC
 	"$SCRY" calls -q -c -x dlopen -- "$T/alone" >"$T/lines" 3>&-
 	grep -q '^2 calls of dlopen were seen; their returns are not followed, so no time is known$' "$T/lines"
 	grep -qE '^ +- +- +- +2 .* dlopen$' "$T/lines"
+	"$SCRY" calls -q -w 1 -x dlopen -- "$T/alone" >"$T/lines" 3>&-
+	[ "$(grep -A1 '^dlopen(' "$T/lines" | grep -c '^ > alone(main+')" -eq 2 ]
 	"$SCRY" calls -q -c -x dlopen --where 'arg2 == 77' -- "$T/alone" >"$T/lines" 3>&-
 	grep -q '^2 calls were seen, and none fits --where$' "$T/lines"
 }
