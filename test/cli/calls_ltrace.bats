@@ -261,6 +261,32 @@ EOC
 	no grep -qvE '^\[pid [0-9]+\] ' <(tail -n +2 "$T/lines")
 }
 
+@test "many signals of children without a call take no room from those of children with one" {
+	need_root "the tracepoint signal_deliver"
+	cat >"$T/room.c" <<'EOC'
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void on(int s) { (void)s; }
+int main(void) {
+	signal(SIGUSR1, on); signal(SIGUSR2, on);
+	getenv("A");
+	if (!fork()) { for (int i = 0; i < 5000; i++) { raise(SIGUSR1); usleep(20); } _exit(0); }
+	wait(NULL);
+	if (!fork()) { for (int i = 0; i < 5; i++) raise(SIGUSR2); getenv("B"); _exit(0); }
+	wait(NULL);
+}
+EOC
+	cc -O0 -o "$T/room" "$T/room.c"
+	"$SCRY" calls -f -x getenv -- "$T/room" >"$T/lines" 2>"$T/scry.err" 3>&-
+	cat "$T/scry.err"
+	[ "$(grep -c -- '--- SIGUSR2' "$T/lines")" -eq 5 ]
+	no grep -q -- '--- SIGUSR1' "$T/lines"
+	unshown=$(sed -nE 's/.*: ([0-9]+) signals of children that were not yet watched have no line/\1/p' "$T/scry.err")
+	grep -q "signals have no lines: .* found no room" "$T/scry.err" || [ "$unshown" -eq 5000 ]
+}
+
 @test "signals of others have no lines, and who may not see them reads why" {
 	need_root "becoming somebody who may not"
 	command -v setpriv >/dev/null || skip "no setpriv"

@@ -38,6 +38,7 @@ struct scry_calls_watch {
 	uint64_t kernel_until;		      /* TSC: system calls are taken up to there */
 	struct scry_calls_signals *signals;   /* signals.h; NULL: none */
 	int signals_error;		      /* why there are none; 0: not wanted */
+	uint32_t signals_pid;		      /* whose signals it gets; 0: nobody's yet */
 	bool has_own_numbers;		      /* of threads: in a pid namespace */
 	struct scry_calls_children *children; /* -S -f: children.h; NULL: none yet */
 	struct scry_calls_break *breaks;      /* the engine; NULL: hooks */
