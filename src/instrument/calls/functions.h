@@ -39,6 +39,8 @@ struct scry_calls_watch {
 	struct scry_calls_signals *signals;   /* signals.h; NULL: none */
 	int signals_error;		      /* why there are none; 0: not wanted */
 	uint32_t signals_pid;		      /* whose signals it gets; 0: nobody's yet */
+	uint64_t handlers_ns;		      /* with signals_error: when it was looked for */
+	bool handles_signals;		      /* the program: it has a handler for one */
 	bool has_own_numbers;		      /* of threads: in a pid namespace */
 	struct scry_calls_children *children; /* -S -f: children.h; NULL: none yet */
 	struct scry_calls_break *breaks;      /* the engine; NULL: hooks */

@@ -10,11 +10,13 @@
 #include "base/map.h"
 #include "sys/proc.h"
 #include "sys/signals.h"
+#include "sys/tracee.h"
 #include "watch/ask.h"
 
 #define WATCHES_MAX 4096u
 #define FAMILY_MAX (1u << 16)
 #define EARLY_MAX 4096u
+#define LOOK_NS 100000000u
 
 struct scry_calls_signals {
 	uint32_t users; /* watches */
@@ -216,11 +218,24 @@ static void give(void *arg, const struct scry_signal *signal)
 		wait_for_watch(signals_of(taker), signal);
 }
 
+/* Without a source: would there have been lines? */
+static void look_for_handlers(struct scry_calls_watch *t, bool is_last)
+{
+	const uint64_t now = scry_now_ns();
+
+	if (t->handles_signals || (!is_last && now - t->handlers_ns < LOOK_NS))
+		return;
+	t->handlers_ns = now;
+	t->handles_signals = scry_proc_has_handlers(t->watch->proc.pid);
+}
+
 void scry_calls_signals_take(struct scry_calls_watch *t, bool is_last, uint64_t *watermark)
 {
 	const struct scry_signals_take how = {.give = give, .arg = t};
 	uint64_t until;
 
+	if (t->signals_error)
+		look_for_handlers(t, is_last);
 	if (!signals_of(t))
 		return;
 	if (is_last) /* then the newest are there */
@@ -235,7 +250,7 @@ void scry_calls_signals_take(struct scry_calls_watch *t, bool is_last, uint64_t 
 
 void scry_calls_signals_note(struct scry_calls_watch *t)
 {
-	if (t->signals_error)
+	if (t->signals_error && t->handles_signals)
 		scry_watch_note(t->watch,
 				"signals have no lines: the tracepoint signal_deliver cannot be "
 				"read (%s); fix: run scry as root",
