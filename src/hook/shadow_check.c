@@ -262,6 +262,18 @@ int scry_shadow_guard(struct scry_hooks *h)
 	return r;
 }
 
+const struct scry_hook *scry_shadow_unguarded(const struct scry_hooks *h)
+{
+	for (size_t i = 0; i < h->count; i++) {
+		const struct scry_hook *row = &h->rows[i];
+
+		if (row->to.is_guard && row->to.kind == SCRY_HOOK_CALL && !row->way &&
+		    !row->is_gone)
+			return row;
+	}
+	return NULL;
+}
+
 int scry_shadow_check(struct scry_hooks *h)
 {
 	const char *who;

@@ -376,4 +376,8 @@ EOC
 	[ "$("$SCRY" calls -q -x find -x dlsym --force -o "$T/x.txt" -- "$T/next" 3>&-)" -eq 1 ]
 	[ "$("$SCRY" patch time -q find --force -o "$T/x.json" -- "$T/next" 3>&-)" -eq 1 ]
 	[ "$("$SCRY" patch time -q find dlsym --force -o "$T/x.json" -- "$T/next" 3>&-)" -eq 1 ] # though it is refused
+	printf '.globl dlsym\n.type dlsym,@function\ndlsym: ret\n.size dlsym,1\n.globl next\n.type next,@function\nnext: ret\n' >"$T/one.s"
+	cc -shared -o "$T/libone.so" "$T/one.s" # of one byte: no hook finds room there
+	cc -O2 -o "$T/next" "$T/next.c" -Wl,--no-as-needed -lc -L"$T" -lone -Wl,-rpath,"$T"
+	"$SCRY" calls -x find -- "$T/next" 3>&- 2>&1 | grep "dlsym in .*libone.so cannot be guarded (.*): if a followed function"
 }
