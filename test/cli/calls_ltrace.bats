@@ -350,7 +350,7 @@ EOC
 		[ "$(grep -cE '(setjmp|longjmp|vfork|swapcontext|getcontext)\(.*\) = \? <no return>$' "$T/lines")" -ge 8 ]
 		"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
 		json_is "$T/o.json" 'rows.find { |r| r["function"] == "dlsym" }.values_at("calls", "alone", "returned", "unfinished", "total_ns") == [2, 2, 0, 0, nil]'
-		"$SCRY" report --view calls-hist "$T/x.scry" | grep -qE '^[0-9]+ more calls? (was|were) of functions whose return is not followed: no time is known'
+		"$SCRY" report --view calls-hist "$T/x.scry" | grep -qE '^[0-9]+ more calls? ha(s|ve) no time, as (its|their) returns? (is|are) not followed$'
 		"$SCRY" report --view calls-tree --json "$T/x.scry" >"$T/o.json"
 		json_is "$T/o.json" 'rows.find { |r| r["function"] == "dlsym" }.values_at("calls", "returned", "total_ns", "own_ns") == [2, 0, nil, nil]'
 	done
