@@ -261,6 +261,33 @@ EOC
 	no grep -qvE '^\[pid [0-9]+\] ' <(tail -n +2 "$T/lines")
 }
 
+@test "in a container a signal's line names the thread as the calls' lines do, also the signal that ends a child" {
+	need_root "the tracepoint signal_deliver"
+	unshare -pf true || skip "no pid namespaces"
+	cat >"$T/inside.c" <<'EOC'
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(void) {
+	for (int k = 0; k < 8; k++) {
+		if (!fork()) { getenv("B"); usleep(300000); kill(getpid(), SIGSEGV); }
+		wait(NULL);
+	}
+}
+EOC
+	cc -O0 -o "$T/inside" "$T/inside.c"
+	unshare -pf "$T/inside" 3>&- &
+	outer=$!
+	wait_for 5 pgrep -P "$outer"
+	"$SCRY" calls -q -f -x getenv -d 1500ms -p "$(pgrep -P "$outer")" >"$T/lines" 3>&-
+	wait "$outer"
+	cat "$T/lines"
+	sed -nE 's/^\[pid ([0-9]+)\] --- SIGSEGV.*/\1/p' "$T/lines" >"$T/ended"
+	[ -s "$T/ended" ]
+	no grep -qvE '^[0-9]$' "$T/ended" # as the kernel counts there
+}
+
 @test "many signals of children without a call take no room from those of children with one" {
 	need_root "the tracepoint signal_deliver"
 	cat >"$T/room.c" <<'EOC'

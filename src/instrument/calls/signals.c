@@ -73,7 +73,9 @@ void scry_calls_signals_open(struct scry_calls_watch *t)
 	const pid_t pid = t->watch->proc.pid;
 
 	t->signals_error = 0;
-	t->has_own_numbers = scry_proc_tid_inside(pid, pid) != pid;
+	t->own_number = (uint32_t)scry_proc_tid_inside(pid, pid);
+	if (t->own_number == (uint32_t)pid)
+		t->own_number = 0;
 	if (!s) {
 		s = calloc(1, sizeof(*s));
 		t->signals_error = s ? scry_signals_open(&s->source) : -ENOMEM;
@@ -124,14 +126,16 @@ void scry_calls_signals_close(struct scry_calls_watch *t)
 	free(s);
 }
 
-/* As the process numbers its threads. */
+/* As the process numbers its threads; the main one's number is known when it has ended, too. */
 static uint32_t tid_inside(const struct scry_calls_watch *t, uint32_t tid)
 {
 	const struct scry_calls_watch *root = t->root ? t->root : t;
 
-	return root->has_own_numbers
-		       ? (uint32_t)scry_proc_tid_inside(t->watch->proc.pid, (pid_t)tid)
-		       : tid;
+	if (!root->own_number)
+		return tid;
+	if (tid == (uint32_t)t->watch->proc.pid)
+		return t->root ? t->child_pid : t->own_number;
+	return (uint32_t)scry_proc_tid_inside(t->watch->proc.pid, (pid_t)tid);
 }
 
 /* A fork child says itself who it is, before it is found. 0: not yet. */
@@ -139,7 +143,7 @@ static uint32_t pid_of(const struct scry_calls_watch *t)
 {
 	if (t->watch->proc.pid)
 		return (uint32_t)t->watch->proc.pid;
-	return t->root && !t->root->has_own_numbers ? t->child_pid : 0;
+	return t->root && !t->root->own_number ? t->child_pid : 0;
 }
 
 /* NULL: nobody watches it, or it has not said who it is. One that asks may be at its end. */
