@@ -140,12 +140,14 @@ struct scry_patch_return {
  *
  * The return address lies on the stack changed meanwhile. So it is refused where somebody looks at
  * it (setjmp and its kind, functions whose code is seen to read it, libunwind, Go, Java, greenlet
- * ...), and, as SCRY_REPLACE, where unwinders run; what is loaded later is not looked at. Backtraces
- * end there. A call that is left by longjmp has no second handler, nor has one that finds no thunk:
- * there are 1,024, one for each place that calls; `scry patch list` has the number of calls without
- * one, "SYMBOL missed". A function that is
- * called anew by a jump at its own end (a tail call) returns once. Calls that run when the patch is
- * undone have their second handler all the same: until then its memory stays.
+ * ...), and, as SCRY_REPLACE, where unwinders run; what is loaded later is not looked at. Not seen
+ * is a function that ends in a tail call of one that looks at its caller: `return dlsym(RTLD_NEXT,
+ * s);` then finds nothing. Take SCRY_BEFORE for it. Backtraces end at a changed address. A call
+ * that is left by longjmp has no second handler, nor has one that finds no thunk: there are 1,024,
+ * one for each place that calls; `scry patch list` has the number of calls without one, "SYMBOL
+ * missed". A function that is called anew by a jump at its own end (a tail call) returns once.
+ * Calls that run when the patch is undone have their second handler all the same: until then its
+ * memory stays.
  */
 #define SCRY_WRAP(function, entered, returned) SCRY_WRAP_IN(function, "", entered, returned)
 #define SCRY_WRAP_IN(function, at_library, entered, returned) \

@@ -180,14 +180,22 @@ void scry_agent_asked_by(uint64_t *slot, uint64_t cookie)
 	show_caller(cookie & SCRY_SHADOW_RED_ZONE ? slot + 16 : slot);
 }
 
-/* Of a function whose return address stays: it is told, not followed. */
-static __attribute__((noinline)) void entered_alone(uint64_t *slot, const uint64_t *arguments,
-						    uint64_t cookie)
+static inline __attribute__((always_inline)) void
+record_callers(const struct scry_shadow *s, const uint64_t *slot, uint64_t bp, uint64_t bx)
+{
+	if (s->head.records && unlikely(scry_agent.unwinding.users & SCRY_USER_CALLS))
+		scry_call_stack(&(const struct scry_walk_from){.slot = slot, .bp = bp, .bx = bx});
+	if (s->head.records && unlikely(scry_agent.line_plan.on & SCRY_USER_CALLS))
+		scry_call_ruby(slot);
+}
+
+/* Its slot is as found, or the caller's again. 0: it could not be recorded. */
+static __attribute__((noinline)) uint64_t entered_alone(uint64_t *slot, const uint64_t *arguments,
+							uint64_t cookie)
 {
 	uint64_t saved[SCRY_PLAN_SAVED_MAX];
 
-	show_caller(slot);
-	scry_call_entered(slot, arguments, cookie, 0, saved);
+	return scry_call_entered(slot, arguments, cookie, 0, saved);
 }
 
 void scry_agent_entered(uint64_t *slot, uint64_t cookie, uint64_t bx)
@@ -196,22 +204,27 @@ void scry_agent_entered(uint64_t *slot, uint64_t cookie, uint64_t bx)
 	const uint64_t *arguments = slot - SCRY_CALL_REGISTERS;
 	uint64_t hook = cookie & HOOK_MASK, word, key, thunk = 0;
 	struct scry_shadow_entry *e = 0;
-	int is_pending;
+	int is_pending, is_alone;
 
 	if (unlikely(cookie & SCRY_CALL_GUARDS) && s->head.records) {
 		guard(arguments, cookie);
 		if (cookie & SCRY_CALL_IS_GUARD)
 			return;
 	}
+	if (cookie & SCRY_SHADOW_RED_ZONE)
+		slot += 16;
+	is_alone = (cookie & SCRY_CALL_IS_ALONE) && s->head.records;
+	if (unlikely(is_alone)) /* also when calls are followed no more: some have not returned */
+		show_caller(slot);
 	if (unlikely(scry_agent.following.on != SCRY_SHADOW_ON) && !may_follow(s, hook))
 		return;
 	if (unlikely(!scry_agent.state_page->open) &&
 	    !(s->head.records && scry_thread_buffer_moves_in()))
 		return;
-	if (cookie & SCRY_SHADOW_RED_ZONE)
-		slot += 16;
-	if (unlikely(cookie & SCRY_CALL_IS_ALONE) && s->head.records) {
-		entered_alone(slot, arguments, cookie);
+	if (unlikely(is_alone)) {
+		record_callers(s, slot, *(const uint64_t *)__builtin_frame_address(0), bx);
+		if (entered_alone(slot, arguments, cookie) >= scry_agent.control->lease_tsc)
+			scry_following_change(SCRY_SHADOW_ON, SCRY_SHADOW_PAUSED);
 		return;
 	}
 	word = *slot;
@@ -225,13 +238,7 @@ void scry_agent_entered(uint64_t *slot, uint64_t cookie, uint64_t bx)
 		add(&stats_of(s, hook)->missed, 1);
 		return;
 	}
-	if (s->head.records && unlikely(scry_agent.unwinding.users & SCRY_USER_CALLS))
-		scry_call_stack(&(const struct scry_walk_from){
-			.slot = slot,
-			.bp = *(const uint64_t *)__builtin_frame_address(0),
-			.bx = bx});
-	if (s->head.records && unlikely(scry_agent.line_plan.on & SCRY_USER_CALLS))
-		scry_call_ruby(slot);
+	record_callers(s, slot, *(const uint64_t *)__builtin_frame_address(0), bx);
 	if (!is_pending)
 		__atomic_store_n(slot,
 				 scry_agent.following.thunks + thunk * SCRY_SHADOW_THUNK_BYTES,

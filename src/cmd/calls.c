@@ -195,7 +195,8 @@ int scry_cmd_calls(int argc, char **argv)
 	report.rows.calls.no_stacks = report.rows.calls.pointer && !cli.depth;
 	if (report.rows.calls.no_stacks)
 		cli.depth = 1;
-	cli.signals = !sums && !hist && !tree && !report.json;
+	cli.signals = !sums && !hist && !tree && !report.json &&
+		      (opts.output || (!report.rows.calls.where && !report.rows.calls.slow_ns));
 	cli.args = scry_calls_args_of(args, opts.output);
 	cli.by_breakpoints = engine == 1;
 	if (check_engine(&cli, &opts) < 0)

@@ -14,15 +14,6 @@ static int read_maps(struct scry_inject *inj)
 	return scry_maps_read(inj->proc->pid, &inj->maps);
 }
 
-bool scry_hidden_has_handlers(pid_t pid)
-{
-	bool has = false;
-
-	for (int signal = 1; signal < 65 && !has; signal++)
-		has = signal != 32 && signal != 33 && scry_proc_catches(pid, signal);
-	return has;
-}
-
 int scry_hidden_find(struct scry_inject *inj, struct scry_stw *found, uint64_t bytes)
 {
 	const struct scry_stw_hunt frames = {.bytes = bytes};
@@ -58,7 +49,7 @@ int scry_hidden_ask(struct scry_inject *inj)
 	struct scry_stw w, found = {.pid = inj->proc->pid, .deadline_ns = UINT64_MAX};
 	int r;
 
-	if (inj->lasts || inj->hides || !scry_hidden_has_handlers(inj->proc->pid))
+	if (inj->lasts || inj->hides || !scry_proc_has_handlers(inj->proc->pid))
 		return 0;
 	r = scry_hidden_find(inj, &found, ASK_BYTES);
 	if (r == -E2BIG) /* by what was seen */

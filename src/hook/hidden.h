@@ -16,10 +16,6 @@ struct scry_inject;
 struct scry_stw;
 struct scry_stw_hunt;
 
-/* Does it handle signals? libc's own handlers, which end threads and change users, switch no
- * stacks. */
-bool scry_hidden_has_handlers(pid_t pid);
-
 /* All frames in memory, while the threads run or not. 0; -E2BIG: those in `bytes` of memory;
  * -ENOMEM. found->saved is the caller's to free. */
 int scry_hidden_find(struct scry_inject *inj, struct scry_stw *found, uint64_t bytes);

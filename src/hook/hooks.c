@@ -205,12 +205,13 @@ int scry_hooks_want(struct scry_hooks *h, const char *request, const struct scry
 	return r;
 }
 
-/* Is a function's entry the user's? His slots and ours do not meet. */
-static bool is_taken(const struct scry_hooks *h, uint64_t address)
+/* Is a function's entry a guard's already, or the user's? His slots and ours do not meet. */
+static bool is_taken(const struct scry_hooks *h, uint64_t address, bool is_beside)
 {
 	for (size_t i = 0; i < h->count; i++)
-		if (h->rows[i].address == address && h->rows[i].to.way != SCRY_WAY_CALLS &&
-		    h->rows[i].to.way != SCRY_WAY_GOT)
+		if (h->rows[i].address == address &&
+		    (h->rows[i].to.is_guard || (!is_beside && h->rows[i].to.way != SCRY_WAY_CALLS &&
+						h->rows[i].to.way != SCRY_WAY_GOT)))
 			return true;
 	return false;
 }
@@ -228,7 +229,7 @@ int scry_hooks_guard(struct scry_hooks *h, const char *request, const struct scr
 	if (r == 0)
 		r = add_request(h, request, to);
 	for (size_t i = 0; i < found.count && r == 0; i++)
-		if (!is_taken(h, found.rows[i].address))
+		if (!is_taken(h, found.rows[i].address, to->is_beside))
 			r = scry_hooks_add(h, &found.rows[i], (uint32_t)h->request_count - 1);
 	scry_functions_done(&found);
 	return r;

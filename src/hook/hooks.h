@@ -39,8 +39,8 @@ struct scry_hook_to {
 	enum scry_hook_kind kind;
 	uint32_t way, cookie; /* cookie: CALL */
 	const char *handler;  /* CALL: exported thunk of the agent; REPLACE: exported function */
-	/* exported ones only; hook/calling.h; asked for there first; a row for each caller */
-	bool is_exported, is_guard, is_found, by_caller;
+	/* exported only; hook/calling.h; also beside a user's row; found once; a row per caller */
+	bool is_exported, is_guard, is_beside, is_found, by_caller;
 	bool (*leaves_out)(const char *symbol, const char *request); /* NULL: nothing */
 };
 

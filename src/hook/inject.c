@@ -32,7 +32,7 @@
 enum work {
 	WORK_MAP,
 	WORK_REHOME,
-	WORK_STREAMS,
+	WORK_CHILD_BUFFERS,
 	WORK_SLAB,
 	WORK_CALL,
 	WORK_REVIVE,
@@ -202,7 +202,7 @@ static int do_work(struct scry_inject *inj, struct place *at, enum work work, in
 					 ret_fd);
 	if (work == WORK_OPEN)
 		return scry_agent_open(&inj->header, scry_parts_missing(inj, inj->parts), t, &how);
-	if (work == WORK_STREAMS)
+	if (work == WORK_CHILD_BUFFERS)
 		return scry_agent_map_child_buffers(&inj->header, t, &how, ret_fd);
 	if (work == WORK_SLAB)
 		return scry_agent_map_slab(&inj->header,
@@ -638,7 +638,7 @@ int scry_inject_child_buffers(struct scry_inject *inj, struct scry_tracee *held,
 					 "no free address space for the child buffers of forks");
 		r = scry_agent_write_header(h, inj->mem.fd);
 	}
-	return r < 0 ? r : in_thread(inj, held, WORK_STREAMS, ret_fd);
+	return r < 0 ? r : in_thread(inj, held, WORK_CHILD_BUFFERS, ret_fd);
 }
 
 int scry_inject_follow(struct scry_inject *inj, const struct scry_inject *root,

@@ -451,7 +451,7 @@ static const char *find_hidden(struct scry_inject *inj, struct leaving *l)
 	}
 	if (r == 0 && found.saved_count)
 		why = "a signal frame on a stack that no thread is on may lead to them";
-	else if (r < 0 && (r != -E2BIG || scry_hidden_has_handlers(inj->proc->pid)))
+	else if (r < 0 && (r != -E2BIG || scry_proc_has_handlers(inj->proc->pid)))
 		why = "its memory could not be looked through for stacks that lead to them";
 	l->is_unknowable = r < 0;
 	free(found.saved);

@@ -40,6 +40,8 @@ int scry_shadow_want(struct scry_hooks *h);
 /* After the user's functions are wanted: functions that look at their caller, dlsym and dlopen,
  * find it when a followed function ends in a tail call to them. 0 or -errno with a sentence. */
 int scry_shadow_guard(struct scry_hooks *h);
+/* After scry_hooks_plan: one of these that cannot be hooked, with row->why; NULL: there is none. */
+const struct scry_hook *scry_shadow_unguarded(const struct scry_hooks *h);
 /* [start, end) of the one of a static program; 0, 0: none. */
 void scry_shadow_unwinder(struct scry_hooks *h, uint64_t ret[2]);
 

@@ -252,12 +252,26 @@ int scry_shadow_guard(struct scry_hooks *h)
 					.way = SCRY_WAY_ENTRY,
 					.handler = "scry_agent_asked",
 					.is_exported = !h->objects.is_static,
-					.is_guard = true};
+					.is_guard = true,
+					/* the user's row is refused by its name */
+					.is_beside = !h->takes_entries};
 	int r = 0;
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && r == 0; i++)
 		r = scry_hooks_guard(h, names[i], &to);
 	return r;
+}
+
+const struct scry_hook *scry_shadow_unguarded(const struct scry_hooks *h)
+{
+	for (size_t i = 0; i < h->count; i++) {
+		const struct scry_hook *row = &h->rows[i];
+
+		if (row->to.is_guard && row->to.kind == SCRY_HOOK_CALL && !row->way &&
+		    !row->is_gone)
+			return row;
+	}
+	return NULL;
 }
 
 int scry_shadow_check(struct scry_hooks *h)

@@ -30,6 +30,7 @@
 /* linux/sched.h; proc(5) has the field. A worker of io_uring, or another one, in a process. */
 #define PF_KTHREAD 0x200000u
 #define PF_WORKERS (0x10u | 0x4000u)
+#define LIBC_SIGNALS (3ull << (32 - 1)) /* SIGCANCEL and SIGSETXID */
 
 /* Reads a small file of /proc whole, NUL-terminates it. Length or -errno. */
 static ssize_t read_file(const char *path, char *buf, size_t size)
@@ -206,14 +207,25 @@ static int read_status(struct scry_proc *proc, pid_t *ret_tgid)
 	return 0;
 }
 
-bool scry_proc_catches(pid_t pid, int signal)
+/* A bit each, signal 1 the lowest; 0: none, or it is gone. */
+static uint64_t caught_by(pid_t pid)
 {
 	char path[64], text[8192];
 	const char *caught;
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
 	caught = read_file(path, text, sizeof(text)) < 0 ? NULL : status_value(text, "SigCgt");
-	return caught && strtoull(caught, NULL, 16) >> (signal - 1) & 1;
+	return caught ? strtoull(caught, NULL, 16) : 0;
+}
+
+bool scry_proc_catches(pid_t pid, int signal)
+{
+	return caught_by(pid) >> (signal - 1) & 1;
+}
+
+bool scry_proc_has_handlers(pid_t pid)
+{
+	return (caught_by(pid) & ~LIBC_SIGNALS) != 0;
 }
 
 uint64_t scry_proc_locked(pid_t pid)

@@ -72,6 +72,8 @@ uint64_t scry_proc_cpu_ns(pid_t pid);
 
 /* Has the process a handler for the signal? Not when it is gone. */
 bool scry_proc_catches(pid_t pid, int signal);
+/* For any? Without those of libc's own, which end threads and change users. */
+bool scry_proc_has_handlers(pid_t pid);
 
 /* Resident memory in bytes, 0 when it is gone. */
 uint64_t scry_proc_rss(pid_t pid);

@@ -33,7 +33,7 @@ struct sample { /* PERF_RECORD_SAMPLE, as sample_type says */
 	} __attribute__((packed)) raw;
 } __attribute__((packed));
 
-struct fork { /* PERF_RECORD_FORK: of threads, too */
+struct task { /* PERF_RECORD_FORK, PERF_RECORD_EXIT: of threads, too */
 	struct perf_event_header header;
 	uint32_t pid, parent, tid, parent_tid;
 	uint64_t time;
@@ -42,7 +42,7 @@ struct fork { /* PERF_RECORD_FORK: of threads, too */
 union record {
 	struct perf_event_header header;
 	struct sample sample;
-	struct fork fork;
+	struct task task;
 	uint64_t words[RECORD_MAX / 8];
 };
 
@@ -157,13 +157,15 @@ static int on_record(void *arg)
 {
 	struct scry_signals *s = arg;
 	const struct sample *sample = &s->record.sample;
-	const struct fork *fork = &s->record.fork;
+	const struct task *task = &s->record.task;
 
 	if (s->record.header.type == PERF_RECORD_LOST)
 		s->lost += s->record.words[2];
-	if (s->record.header.type == PERF_RECORD_FORK && fork->pid != fork->parent)
+	if (s->record.header.type == PERF_RECORD_FORK && task->pid != task->parent)
 		keep(s, &(struct scry_signal){
-				.tsc = fork->time, .pid = fork->pid, .parent = fork->parent});
+				.tsc = task->time, .pid = task->pid, .parent = task->parent});
+	if (s->record.header.type == PERF_RECORD_EXIT && task->pid == task->tid)
+		keep(s, &(struct scry_signal){.tsc = task->time, .pid = task->pid});
 	if (s->record.header.type != PERF_RECORD_SAMPLE || sample->raw.signal == SIGKILL ||
 	    sample->raw.handler == (uintptr_t)SIG_IGN || sample->raw.signal < 1 ||
 	    sample->raw.signal >= _NSIG)

@@ -162,18 +162,13 @@ static void push(const struct hist *h, struct scry_doc *doc)
 	scry_doc_table(doc, columns, sizeof(columns) / sizeof(columns[0]));
 	for (size_t i = 0; i < h->count; i++)
 		push_row(h, &h->rows[i], doc);
-	if (!h->count)
-		scry_doc_remark(doc, h->alone ? "no time is known" : "no call has returned");
+	if (!h->count && !h->alone)
+		scry_doc_remark(doc, "no call has returned");
 	if (h->left)
 		scry_doc_remark(doc, "%llu more %s left by an exception or longjmp",
 				(unsigned long long)h->left,
 				h->left == 1 ? "call was" : "calls were");
-	if (h->alone)
-		scry_doc_remark(doc,
-				"%llu more %s of functions whose return is not followed: no time "
-				"is known",
-				(unsigned long long)h->alone,
-				h->alone == 1 ? "call was" : "calls were");
+	scry_call_remark_alone(doc, h->alone, h->count ? "more " : "", "");
 	if (open)
 		scry_doc_remark(doc, "%llu more %s not seen to end", (unsigned long long)open,
 				open == 1 ? "call was" : "calls were");
@@ -188,10 +183,9 @@ static void judge(const struct hist *h, struct scry_doc *doc)
 
 	if (!h->count && h->alone) {
 		scry_text_things(&buf, h->alone, "calls");
-		scry_buf_printf(&buf,
-				" %s of functions whose return is not followed: no time is "
-				"known",
-				scry_text_were(h->alone));
+		scry_buf_printf(&buf, " %s seen; %s not followed, so no time is known",
+				scry_text_were(h->alone),
+				h->alone == 1 ? "its return is" : "their returns are");
 	} else if (!h->count) {
 		scry_buf_printf(&buf, "nothing was seen: no call has returned");
 	} else {

@@ -200,3 +200,13 @@ void scry_call_put_rest(const struct scry_call_out *out, const struct scry_call_
 	if (error)
 		scry_buf_printf(buf, " %s", error);
 }
+
+void scry_call_remark_alone(struct scry_doc *doc, uint64_t calls, const char *more,
+			    const char *rest)
+{
+	if (calls)
+		scry_doc_remark(doc, "%llu %s%s no time, as %s not followed%s",
+				(unsigned long long)calls, more,
+				calls == 1 ? "call has" : "calls have",
+				calls == 1 ? "its return is" : "their returns are", rest);
+}

@@ -65,4 +65,9 @@ bool scry_call_put(const struct scry_call_out *out, const struct scry_event *eve
 void scry_call_put_rest(const struct scry_call_out *out, const struct scry_call_image *image,
 			const struct scry_call_function *f, bool need_comma);
 
+/* "2 calls have no time, as their returns are not followed"; nothing for 0. `more`: "" or "more ";
+ * `rest` follows. */
+void scry_call_remark_alone(struct scry_doc *doc, uint64_t calls, const char *more,
+			    const char *rest);
+
 #endif

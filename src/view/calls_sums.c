@@ -483,12 +483,7 @@ static void push(struct sums *s, struct scry_doc *doc)
 		scry_doc_remark(doc, "%llu %s left out: --where found no room for them",
 				(unsigned long long)s->left_out,
 				s->left_out == 1 ? "call is" : "calls are");
-	if (s->alone)
-		scry_doc_remark(doc,
-				"%llu %s of functions whose return is not followed: no time is "
-				"known",
-				(unsigned long long)s->alone,
-				s->alone == 1 ? "call was" : "calls were");
+	scry_call_remark_alone(doc, s->alone, "", "");
 }
 
 static int read_all(struct sums *s, struct scry_data_quality *quality)

@@ -280,12 +280,7 @@ static void push(struct tree *t, struct scry_doc *doc)
 	}
 	if (!t->count)
 		scry_doc_remark(doc, "no call was seen");
-	if (t->alone)
-		scry_doc_remark(doc,
-				"%llu %s of functions whose return is not followed: their time is "
-				"not known, and part of their callers' own",
-				(unsigned long long)t->alone,
-				t->alone == 1 ? "call was" : "calls were");
+	scry_call_remark_alone(doc, t->alone, "", ": it counts as their callers' own");
 	if (t->left_out)
 		scry_doc_remark(doc,
 				"%llu more %s left out: the tree has room for a million paths, and "

@@ -203,9 +203,16 @@ int scry_loading_report_unmet(struct scry_watch *w, const struct scry_hooks *h, 
 
 void scry_loading_report(struct scry_watch *w, const struct scry_hooks *h)
 {
+	const struct scry_hook *unguarded = scry_shadow_unguarded(h);
 	struct scry_loads_stats stats;
 	char text[256];
 
+	if (unguarded)
+		scry_watch_note(
+			w,
+			"%s in %s cannot be guarded (%s): if a followed function ended in a "
+			"call of it, it did not find its true caller",
+			unguarded->symbol, unguarded->module, unguarded->why);
 	scry_loads_stats(h, &stats);
 	if (stats.late)
 		scry_watch_note(w,

@@ -261,19 +261,76 @@ EOC
 	no grep -qvE '^\[pid [0-9]+\] ' <(tail -n +2 "$T/lines")
 }
 
+@test "in a container a signal's line names the thread as the calls' lines do, also the signal that ends a child" {
+	need_root "the tracepoint signal_deliver"
+	unshare -pf true || skip "no pid namespaces"
+	cat >"$T/inside.c" <<'EOC'
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(void) {
+	for (int k = 0; k < 8; k++) {
+		if (!fork()) { getenv("B"); usleep(300000); kill(getpid(), SIGSEGV); }
+		wait(NULL);
+	}
+}
+EOC
+	cc -O0 -o "$T/inside" "$T/inside.c"
+	unshare -pf "$T/inside" 3>&- &
+	outer=$!
+	wait_for 5 pgrep -P "$outer"
+	"$SCRY" calls -q -f -x getenv -d 1500ms -p "$(pgrep -P "$outer")" >"$T/lines" 3>&-
+	wait "$outer"
+	cat "$T/lines"
+	sed -nE 's/^\[pid ([0-9]+)\] --- SIGSEGV.*/\1/p' "$T/lines" >"$T/ended"
+	[ -s "$T/ended" ]
+	no grep -qvE '^[0-9]$' "$T/ended" # as the kernel counts there
+}
+
+@test "many signals of children without a call take no room from those of children with one" {
+	need_root "the tracepoint signal_deliver"
+	cat >"$T/room.c" <<'EOC'
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void on(int s) { (void)s; }
+int main(void) {
+	signal(SIGUSR1, on); signal(SIGUSR2, on);
+	getenv("A");
+	if (!fork()) { for (int i = 0; i < 5000; i++) { raise(SIGUSR1); usleep(20); } _exit(0); }
+	wait(NULL);
+	if (!fork()) { for (int i = 0; i < 5; i++) raise(SIGUSR2); getenv("B"); _exit(0); }
+	wait(NULL);
+}
+EOC
+	cc -O0 -o "$T/room" "$T/room.c"
+	"$SCRY" calls -f -x getenv -- "$T/room" >"$T/lines" 2>"$T/scry.err" 3>&-
+	cat "$T/scry.err"
+	[ "$(grep -c -- '--- SIGUSR2' "$T/lines")" -eq 5 ]
+	no grep -q -- '--- SIGUSR1' "$T/lines"
+	unshown=$(sed -nE 's/.*: ([0-9]+) signals of children that were not yet watched have no line/\1/p' "$T/scry.err")
+	grep -q "signals have no lines: .* found no room" "$T/scry.err" || [ "$unshown" -eq 5000 ]
+}
+
 @test "signals of others have no lines, and who may not see them reads why" {
 	need_root "becoming somebody who may not"
 	command -v setpriv >/dev/null || skip "no setpriv"
 	echo "call 1" >"$T/in"
-	(while :; do kill -URG "$BASHPID"; sleep 0.001; done) 3>&- &
+	(trap : URG; while :; do kill -URG "$BASHPID"; sleep 0.001; done) 3>&- & # with a handler: else none is delivered
 	other=$!
 	"$SCRY" calls -x work_fold -- "$TARGETS/target_caller_lazy" <"$T/in" >"$T/lines" 2>"$T/scry.err" 3>&-
 	kill "$other"
 	no grep -q "SIGURG" "$T/lines"
 	no grep -q "signals have no lines" "$T/scry.err"
 	chmod 777 "$T"
-	run setpriv --reuid=65534 --regid=65534 --clear-groups "$SCRY" calls -x work_fold -- "$TARGETS/target_caller_lazy" <"$T/in"
+	nobody() { run setpriv --reuid=65534 --regid=65534 --clear-groups "$SCRY" calls "$@"; }
+	nobody -x work_fold -- "$TARGETS/target_caller_lazy" <"$T/in" # handles no signal
 	[ "$status" -eq 126 ] && skip "the build cannot be run by others"
+	[ "$status" -eq 0 ]
+	[[ $output != *"signals have no lines"* ]]
+	nobody -x getenv -- bash -c 'trap : USR1; sleep 0.3'
 	[ "$status" -eq 0 ]
 	[[ $output == *"signals have no lines: the tracepoint signal_deliver cannot be read"* ]]
 }
@@ -320,13 +377,15 @@ EOC
 		[ "$(grep -cE '(setjmp|longjmp|vfork|swapcontext|getcontext)\(.*\) = \? <no return>$' "$T/lines")" -ge 8 ]
 		"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
 		json_is "$T/o.json" 'rows.find { |r| r["function"] == "dlsym" }.values_at("calls", "alone", "returned", "unfinished", "total_ns") == [2, 2, 0, 0, nil]'
-		"$SCRY" report --view calls-hist "$T/x.scry" | grep -qE '^[0-9]+ more calls? (was|were) of functions whose return is not followed: no time is known'
+		"$SCRY" report --view calls-hist "$T/x.scry" | grep -qE '^[0-9]+ more calls? ha(s|ve) no time, as (its|their) returns? (is|are) not followed$'
 		"$SCRY" report --view calls-tree --json "$T/x.scry" >"$T/o.json"
 		json_is "$T/o.json" 'rows.find { |r| r["function"] == "dlsym" }.values_at("calls", "returned", "total_ns", "own_ns") == [2, 0, nil, nil]'
 	done
 	"$SCRY" calls -q -c -x dlopen -- "$T/alone" >"$T/lines" 3>&-
 	grep -q '^2 calls of dlopen were seen; their returns are not followed, so no time is known$' "$T/lines"
 	grep -qE '^ +- +- +- +2 .* dlopen$' "$T/lines"
+	"$SCRY" calls -q -w 1 -x dlopen -- "$T/alone" >"$T/lines" 3>&-
+	[ "$(grep -A1 '^dlopen(' "$T/lines" | grep -c '^ > alone(main+')" -eq 2 ]
 	"$SCRY" calls -q -c -x dlopen --where 'arg2 == 77' -- "$T/alone" >"$T/lines" 3>&-
 	grep -q '^2 calls were seen, and none fits --where$' "$T/lines"
 }
@@ -343,4 +402,9 @@ EOC
 	[ "$("$SCRY" calls -q -x find --force -o "$T/x.txt" -- "$T/next" 3>&-)" -eq 1 ]
 	[ "$("$SCRY" calls -q -x find -x dlsym --force -o "$T/x.txt" -- "$T/next" 3>&-)" -eq 1 ]
 	[ "$("$SCRY" patch time -q find --force -o "$T/x.json" -- "$T/next" 3>&-)" -eq 1 ]
+	[ "$("$SCRY" patch time -q find dlsym --force -o "$T/x.json" -- "$T/next" 3>&-)" -eq 1 ] # though it is refused
+	printf '.globl dlsym\n.type dlsym,@function\ndlsym: ret\n.size dlsym,1\n.globl next\n.type next,@function\nnext: ret\n' >"$T/one.s"
+	cc -shared -o "$T/libone.so" "$T/one.s" # of one byte: no hook finds room there
+	cc -O2 -o "$T/next" "$T/next.c" -Wl,--no-as-needed -lc -L"$T" -lone -Wl,-rpath,"$T"
+	"$SCRY" calls -x find -- "$T/next" 3>&- 2>&1 | grep "dlsym in .*libone.so cannot be guarded (.*): if a followed function"
 }

@@ -39,7 +39,10 @@ struct scry_calls_watch {
 	uint64_t kernel_until;		      /* TSC: system calls are taken up to there */
 	struct scry_calls_signals *signals;   /* signals.h; NULL: none */
 	int signals_error;		      /* why there are none; 0: not wanted */
-	bool has_own_numbers;		      /* of threads: in a pid namespace */
+	uint32_t signals_pid;		      /* whose signals it gets; 0: nobody's yet */
+	uint64_t handlers_ns;		      /* with signals_error: when it was looked for */
+	bool handles_signals;		      /* the program: it has a handler for one */
+	uint32_t own_number;		      /* its pid in its pid namespace; 0: the same */
 	struct scry_calls_children *children; /* -S -f: children.h; NULL: none yet */
 	struct scry_calls_break *breaks;      /* the engine; NULL: hooks */
 	struct scry_call_plans plans;

@@ -13,8 +13,9 @@
 void scry_calls_signals_open(struct scry_calls_watch *t);
 /* Lowers *watermark to what may be merged. */
 void scry_calls_signals_take(struct scry_calls_watch *t, bool is_last, uint64_t *watermark);
-/* What is missing. */
+/* Why there are none, if the program handles signals: else only the one that ends it is missing. */
 void scry_calls_signals_note(struct scry_calls_watch *t);
+/* The last one of a run says what is missing. */
 void scry_calls_signals_close(struct scry_calls_watch *t);
 
 #endif
