@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# What make lint says of documents, manual pages, help and messages and tags (tools/check-words, check-man, check-format, check-tags): the
-# tree passes, and a copy of it with one thing wrong does not.
+# What make lint says of documents, manual pages, help, messages and tags (tools/check-words, check-man, check-format,
+# check-rules, check-tags): the tree passes, and a copy of it with one thing wrong does not.
 
 source "$BATS_TEST_DIRNAME/lib.bash"
 
@@ -10,6 +10,7 @@ setup_file() {
 	cp -r "$ROOT"/{doc,man,tools} "$ROOT"/*.md "$COPY"
 	mkdir "$COPY/src"
 	cp -r "$ROOT"/src/{cmd,rec,wire} "$COPY/src"
+	ln -s "$ROOT/test" "$COPY/test"
 }
 
 # wrong FILE SED TOOL TEXT: with FILE edited by SED the tool fails, and says TEXT.
@@ -51,6 +52,16 @@ wrong() {
 	wrong doc/design/gvl.md "\$a $(printf 'x%.0s' {1..121})" check-words "121 characters"
 	printf '%s\n' "$(printf 'x%.0s' {1..120})" >>"$COPY/doc/design/gvl.md"
 	"$COPY/tools/check-words"
+}
+
+@test "a rule of doc/AGENT.md without its reason or its test, or with a test that is not there" {
+	"$COPY/tools/check-rules"
+	wrong doc/AGENT.md '/^21\./,/^22\./s/\*Why:\*//' check-rules "rule 21 has no *Why:*"
+	wrong doc/AGENT.md '/^21\./,/^22\./s/\*Test:\*//' check-rules "rule 21 has no *Test:*"
+	wrong doc/AGENT.md 's|`cli/strange.bats`|`cli/stranger.bats`|' check-rules "no test/cli/stranger.bats"
+	wrong doc/AGENT.md 's/"across pages"/"across two pages"/' check-rules "in test/unit/sys_edit.c"
+	wrong doc/AGENT.md 's/"many cycles on a ruby/"few cycles on a ruby/' check-rules "no \"few cycles"
+	wrong doc/AGENT.md 's/^22\. /23. /' check-rules "rule 23 follows rule 21"
 }
 
 @test "a manual page that is not what --help says: options, their words, their order, whose they are" {
