@@ -7,7 +7,7 @@ source "$BATS_TEST_DIRNAME/lib.bash"
 setup_file() {
 	export COPY="$BATS_FILE_TMPDIR/tree"
 	mkdir "$COPY"
-	cp -r "$ROOT"/{doc,man,tools} "$ROOT"/*.md "$COPY"
+	cp -r "$ROOT"/{bench,doc,man,tools} "$ROOT"/*.md "$COPY"
 	mkdir "$COPY/src"
 	cp -r "$ROOT"/src/{cmd,rec,wire} "$COPY/src"
 	ln -s "$ROOT/test" "$COPY/test"
@@ -36,6 +36,7 @@ wrong() {
 	wrong src/cmd/gvl.c 's/"watch child processes too"/"watch the malloc family too"/' check-words "'malloc family'"
 	wrong man/scry-gvl.1 '$a .PP\nThe holder\n.B is\nno thread.' check-words "man/scry-gvl.1:"
 	wrong README.md '$a A lane.' check-words "README.md:"
+	wrong bench/web.md '$a A lane.' check-words "bench/web.md:"
 	wrong src/rec/writer.h '$a /* All of its\n * strays. */' check-words "src/rec/writer.h:"
 	printf '\nThe name `kin` is of the code: there is no other, and it is no longer used.\n' >>"$COPY/doc/TOUR.md"
 	"$COPY/tools/check-words"
@@ -48,9 +49,12 @@ wrong() {
 	wrong src/rec/reader.h '$a /* struct scry_reader { */ union scry_reader {\n\tint none;\n};' check-tags "'scry_reader' is defined in src/rec/reader.c:"
 }
 
-@test "a line of doc/ beyond 120 characters" {
+@test "a line of doc/ or bench/ beyond 120 characters" {
 	wrong doc/design/gvl.md "\$a $(printf 'x%.0s' {1..121})" check-words "121 characters"
 	printf '%s\n' "$(printf 'x%.0s' {1..120})" >>"$COPY/doc/design/gvl.md"
+	"$COPY/tools/check-words"
+	wrong bench/web.md "\$a $(printf 'x%.0s' {1..121})" check-words "bench/web.md:"
+	printf '| %s |\n' "$(printf 'x%.0s' {1..120})" >>"$COPY/bench/web.md"
 	"$COPY/tools/check-words"
 }
 
