@@ -248,12 +248,13 @@ static void code_of_32_bits(void)
 	} __attribute__((packed)) far = {(uint32_t)(uintptr_t)code, 0x23};
 
 	memcpy(code, loop, sizeof(loop));
+	shared[RAN] = 1;
 	__asm__ volatile("ljmpl *%0" ::"m"(far));
 }
 
 static void test_code_of_32_bits(void **state)
 {
-	uint64_t deadline_ns = scry_now_ns() + 10000000000;
+	uint64_t deadline_ns = scry_now_ns() + 60000000000;
 	pid_t pid = child(code_of_32_bits);
 	struct scry_tracee t;
 
@@ -262,8 +263,10 @@ static void test_code_of_32_bits(void **state)
 	assert_int_equal(scry_tracee_stop(&t, deadline_ns), 0);
 	assert_true(scry_tracee_can_call(&t));
 	shared[GO] = 1;
-	do {
+	do { /* until it has made the jump */
 		scry_tracee_release(&t);
+		assert_true(becomes(&shared[RAN], 1));
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 		assert_int_equal(scry_tracee_seize(&t, pid, pid), 0);
 		assert_int_equal(scry_tracee_stop(&t, deadline_ns), 0);
 	} while (t.regs.cs != 0x23 && scry_now_ns() < deadline_ns);
