@@ -1,6 +1,8 @@
 /*
  * Which line makes others wait: the stack of who holds the lock, looked at each millisecond in
- * which somebody wants it.
+ * which somebody wants it. While nobody did at the last looks they are four milliseconds apart: a
+ * watch of a program whose threads do not wait for each other costs it little. A look stands for
+ * the time since the one before, however long, so shares are right at either pace.
  *
  * The stack at which a holder gives the lock would blame another line, as the VM looks at its
  * interrupts after a C function is off the stack. So holders are sampled while they hold. How long
@@ -38,6 +40,8 @@
 #include "wire/payload.h"
 
 #define PERIOD_NS 1000000
+#define QUIET_PERIOD_NS 4000000
+#define QUIET_LOOKS 16	       /* in which nobody waited */
 #define GAP_MAX_NS 20000000ull /* a look stands for no more than that */
 #define ROWS_MAX 100000u
 #define FUNCTIONS_MAX 65536u
@@ -62,6 +66,7 @@ struct scry_gvl_blame {
 	struct row *rows;
 	size_t count, room;
 	uint64_t last_ns, samples, torn, unrecorded;
+	uint32_t quiet_looks; /* nobody waited in so many, one after the other */
 	struct task {
 		struct scry_task task; /* tid 0: none */
 		uint64_t ran_ns;       /* since it is watched, up to the last look at it */
@@ -75,9 +80,15 @@ struct scry_gvl_blame {
 	size_t library_count, library_room;
 };
 
+static int set_period(struct scry_gvl_blame *b, long ns)
+{
+	const struct itimerspec each = {{0, ns}, {0, ns}};
+
+	return timerfd_settime(b->timer, 0, &each, NULL);
+}
+
 struct scry_gvl_blame *scry_gvl_blame_new(const struct scry_ruby *ruby)
 {
-	const struct itimerspec each = {{0, PERIOD_NS}, {0, PERIOD_NS}};
 	struct scry_gvl_blame *b = calloc(1, sizeof(*b));
 
 	if (!b)
@@ -88,7 +99,7 @@ struct scry_gvl_blame *scry_gvl_blame_new(const struct scry_ruby *ruby)
 	scry_map_init(&b->keys, ROWS_MAX);
 	scry_stacks_init(&b->stacks, SCRY_STACKS_MAX);
 	if (b->timer < 0 || !b->named || scry_symbols_init(&b->symbols) < 0 ||
-	    scry_walk_init(&b->walk) < 0 || timerfd_settime(b->timer, 0, &each, NULL) < 0) {
+	    scry_walk_init(&b->walk) < 0 || set_period(b, PERIOD_NS) < 0) {
 		scry_gvl_blame_free(b);
 		return NULL;
 	}
@@ -448,6 +459,21 @@ static bool has_begun(struct scry_gvl *g, uint64_t th)
 	return t && t->ran_ns - g->blame->hold_ran_ns >= BEGUN_NS;
 }
 
+/* Stacks of waits have to be taken while there is room for more. */
+static void keep_pace(struct scry_gvl *g)
+{
+	const bool waits = g->table->wanting || (!g->table->sequence && g->first_look.count);
+	struct scry_gvl_blame *b = g->blame;
+	const bool was_quiet = b->quiet_looks >= QUIET_LOOKS;
+
+	if (waits || g->has_stacks || scry_gvl_past_is_pressed(g))
+		b->quiet_looks = 0;
+	else if (!was_quiet)
+		b->quiet_looks++;
+	if (was_quiet != (b->quiet_looks >= QUIET_LOOKS))
+		set_period(b, was_quiet ? PERIOD_NS : QUIET_PERIOD_NS);
+}
+
 void scry_gvl_blame_look(struct scry_gvl *g)
 {
 	struct scry_gvl_blame *b = g->blame;
@@ -473,6 +499,7 @@ void scry_gvl_blame_look(struct scry_gvl *g)
 		add(b, &sample);
 	}
 	scry_gvl_waiters_look(g, stands_ns);
+	keep_pace(g);
 }
 
 void scry_gvl_blame_settle(struct scry_gvl *g, const struct scry_gvl_table *t,
