@@ -38,6 +38,7 @@ static __attribute__((noinline)) uint32_t put_more(struct scry_agent_thread *t, 
 	f.saved = 0;
 	f.rax = f.rdx = 0;
 	f.string_max = string_max();
+	f.errno_at = 0;
 	f.has_read = 0;
 	if (f.plan->saved_count)
 		scry_fetch_save(&f, saved);
@@ -104,6 +105,7 @@ static uint32_t put_back(const struct scry_agent_thread *t, uint64_t *w, const u
 	f.rax = slot[-1]; /* as agent/keep.h saves them */
 	f.rdx = slot[-8];
 	f.string_max = string_max();
+	f.errno_at = scry_agent_shadow.head.errno_at;
 	f.has_read = 0;
 	w[0] = scry_call_head((uint64_t)slot, SCRY_CALL_RETURN, back->hook) | SCRY_CALL_MORE;
 	w[1] = tsc;

@@ -35,7 +35,7 @@ static inline const struct scry_call_plan *scry_call_plan_back(uint32_t hook)
 	uint32_t at = scry_agent_shadow.plan_of[hook % SCRY_SHADOW_HOOKS_MAX];
 	const struct scry_call_plan *plan = &scry_agent_shadow.plans[at % SCRY_PLAN_UNITS];
 
-	return unlikely(at) && (plan->back | plan->back_rdx | plan->back_vectors) ? plan : 0;
+	return unlikely(at) && (plan->back | plan->back_words | plan->back_vectors) ? plan : 0;
 }
 /* Records the caller, before scry_call_entered does the rest. */
 void scry_call_stack(const struct scry_walk_from *from);

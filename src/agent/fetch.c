@@ -451,6 +451,21 @@ static void put_words(struct work *w, uint16_t kind, const uint64_t *words, uint
 	w->at += 2 + count;
 }
 
+/* The C library's function has just written it there, if it has failed. */
+static void put_errno(struct work *w)
+{
+	const struct scry_fetching *f = w->f;
+	const int64_t at = f->errno_at;
+	uint64_t error, thread;
+
+	if (!at || ((uint32_t)f->rax != UINT32_MAX &&
+		    (f->rax || !(f->plan->back_words & SCRY_BACK_ERRNO_NULL))))
+		return;
+	__asm__ volatile("movq %%fs:0, %0" : "=r"(thread));
+	error = *(const volatile uint32_t *)(thread + (uint64_t)at);
+	put_words(w, SCRY_PART_ERRNO, &error, 1);
+}
+
 static void put_registers(struct work *w)
 {
 	const struct scry_fetching *f = w->f;
@@ -461,8 +476,10 @@ static void put_registers(struct work *w)
 		put_words(w, SCRY_PART_VECTORS, vectors, w->vectors);
 	}
 	if (!f->registers) {
-		if (f->plan->back_rdx)
+		if (f->plan->back_words & SCRY_BACK_RDX)
 			put_words(w, SCRY_PART_RDX, &f->rdx, 1);
+		if (f->plan->back_words & SCRY_BACK_ERRNO)
+			put_errno(w);
 		return;
 	}
 	if (w->stack) {

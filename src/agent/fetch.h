@@ -15,7 +15,8 @@ struct scry_fetching {
 	const uint64_t *saved;	   /* at the return */
 	uint64_t rax, rdx;	   /* at the return */
 	uint32_t string_max;
-	int has_read; /* out: by a system call */
+	int64_t errno_at; /* from the thread pointer, at the return; 0: not known */
+	int has_read;	  /* out: by a system call */
 };
 
 /* Words written from `at` on, SCRY_CALL_MORE_MAX at most. */

@@ -17,6 +17,7 @@
 #include "cmd/watch_opts.h"
 #include "instrument/calls/protos.h"
 #include "sys/become.h"
+#include "sys/proc.h"
 #include "view/takes.h"
 #include "view/sort.h"
 
@@ -50,6 +51,35 @@ static int check(struct scry_calls_cli *cli, const struct scry_watch_opts *opts,
 	if (cli->string_size > SCRY_CALL_TEXT_MAX)
 		return scry_fail(-EINVAL, "-s %llu: strings are read up to %u bytes",
 				 (unsigned long long)cli->string_size, SCRY_CALL_TEXT_MAX);
+	return 0;
+}
+
+/* -p of a thread: its process is watched, and of its calls those of the thread are shown. */
+static int take_threads(struct scry_calls_cli *cli, struct scry_opt_list *pids)
+{
+	size_t count = 0, of_threads = 0;
+
+	for (size_t i = 0; i < pids->count; i++) {
+		const pid_t tid = (pid_t)pids->values[i], pid = scry_proc_of_thread(tid);
+		size_t k = 0;
+
+		if (pid && pid != tid) {
+			const pid_t inside = scry_proc_tid_inside(pid, tid); /* of its namespace */
+
+			cli->tids.tids[cli->tids.count++] = (uint32_t)tid;
+			if (inside != tid)
+				cli->tids.tids[cli->tids.count++] = (uint32_t)inside;
+			of_threads++;
+		}
+		pids->values[count] = pid ? (uint64_t)pid : pids->values[i];
+		while (pids->values[k] != pids->values[count])
+			k++;
+		count += k == count;
+	}
+	if (of_threads && (of_threads != pids->count || count > 1))
+		return scry_fail(-EINVAL, "-p names threads beside processes, or of several; fix: "
+					  "threads of one process, or processes");
+	pids->count = count;
 	return 0;
 }
 
@@ -183,6 +213,8 @@ int scry_cmd_calls(int argc, char **argv)
 	report.view = sums ? "calls-sums" : hist ? "calls-hist" : tree ? "calls-tree" : "calls";
 	if (r == 0)
 		r = take_depth(&cli, &report);
+	if (r == 0)
+		r = take_threads(&cli, &opts.pids);
 	if (r == 0)
 		r = check(&cli, &opts, &report);
 	if (r == 0)

@@ -89,10 +89,8 @@ int scry_calls_named_add(struct scry_calls_cli *cli, const struct scry_calls_nam
 	}
 	if (r < 0 || cli->request_count)
 		return r;
-	if (named->no_default && cli->system_calls)
+	if (named->no_default) /* signals, and the end; -S */
 		return 0;
-	if (named->no_default)
-		return scry_fail(-EINVAL, "say what to trace; fix: -x, -e, -l or -S");
 	return add_filter(cli, "", "@MAIN", CALLER);
 }
 

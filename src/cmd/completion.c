@@ -61,6 +61,12 @@ static void print_choices(const struct scry_opt *row, const char *before)
 			printf("%s%s%.*s", i ? " " : "", before, (int)len, word);
 }
 
+/* Words with commas between. */
+static bool is_list(const struct scry_opt *row)
+{
+	return row->choices && row->arg && !strcmp(row->arg, "LIST");
+}
+
 static bool is_pid(const struct scry_opt *row)
 {
 	return !strcmp(row->long_name, "pid");
@@ -148,7 +154,7 @@ static void bash_argument(const struct writer *w, const struct scry_opt *row)
 	if (is_pid(row))
 		printf("$(ps -eo pid=)");
 	print_choices(row, "");
-	printf("\" ;;\n");
+	printf("\" %s;;\n", is_list(row) ? "list=1 " : "");
 }
 
 static void bash_arguments(const struct writer *w, const struct scry_command *c)
@@ -170,7 +176,7 @@ static void write_bash(void)
 	       "}\n"
 	       "_scry() {\n"
 	       "\tlocal cur=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}\n"
-	       "\tlocal name=${COMP_WORDS[1]} words='' i\n"
+	       "\tlocal name=${COMP_WORDS[1]} words='' list='' i\n"
 	       "\tCOMPREPLY=()\n"
 	       "\tfor ((i = 1; i < COMP_CWORD; i++)); do\n"
 	       "\t\tif [ \"${COMP_WORDS[i]}\" = -- ]; then\n"
@@ -186,7 +192,18 @@ static void write_bash(void)
 	print_names(scry_commands);
 	printf("\" ;;\n\t\"2 help\") words=\"");
 	print_names(scry_commands);
-	printf("\" ;;\n\t\"2 completion\") [ \"${cur:0:1}\" = - ] || words=\"bash zsh fish\" ;;\n");
+	printf("\" ;;\n\t\"3 help\") case $(_scry_full \"${COMP_WORDS[2]}\" \"");
+	print_names(scry_commands);
+	printf("\") in\n");
+	for (const struct scry_command *c = scry_commands; c->name; c++) {
+		if (!c->group)
+			continue;
+		printf("\t\t%s) words=\"", c->name);
+		print_names(c->group);
+		printf("\" ;;\n");
+	}
+	printf("\t\tesac ;;\n\t\"2 completion\") [ \"${cur:0:1}\" = - ] || words=\"bash zsh fish\" "
+	       ";;\n");
 	for (const struct scry_command *c = scry_commands; c->name; c++) {
 		if (!c->group)
 			continue;
@@ -215,6 +232,8 @@ static void write_bash(void)
 	       "\t[ -n \"$words\" ] || [ \"${cur:0:1}\" != - ] || case $name in\n");
 	each_command(bash_options);
 	printf("\tesac\n"
+	       "\t[ -z \"$list\" ] || [[ $cur != *,* ]] ||\n"
+	       "\t\twords=$(printf \"${cur%%,*},%%s \" $words)\n"
 	       "\t[ -z \"$words\" ] || mapfile -t COMPREPLY < <(compgen -W \"$words\" -- "
 	       "\"$cur\")\n"
 	       "}\n"
@@ -253,7 +272,11 @@ static void zsh_option(const struct writer *w, const struct scry_opt *row)
 			printf("_pids");
 		else if (!row->choices)
 			printf("_files");
-		else {
+		else if (is_list(row)) {
+			printf("{_values -s , %s ", row->arg);
+			print_choices(row, "");
+			putchar('}');
+		} else {
 			putchar('(');
 			print_choices(row, "");
 			putchar(')');
@@ -268,13 +291,15 @@ static void zsh_command(const struct writer *w, const struct scry_command *c)
 	print_name(w, '_');
 	printf("() {\n\t_arguments -s");
 	each_option(w, c, zsh_option);
-	printf(" \\\n\t\t'*: :_files'\n}\n");
+	printf(" \\\n\t\t%s\n}\n",
+	       strcmp(w->name, "completion") ? "'*:: :_scry_rest'" : "'1:shell:(bash zsh fish)'");
 }
 
 /* A function that picks the word of `table`, and goes on with the rest. */
-static void zsh_words(const char *function, const struct scry_command *table)
+/* `handlers`: what the names of the functions that go on begin with. */
+static void zsh_words(const char *function, const struct scry_command *table, const char *handlers)
 {
-	printf("%s() {\n\tlocal line state\n"
+	printf("%s() {\n\tlocal line state name\n"
 	       "\t_arguments -C '1: :->word' '*:: :->rest'\n"
 	       "\tcase $state in\n"
 	       "\tword)\n\t\tlocal -a words=(",
@@ -285,23 +310,49 @@ static void zsh_words(const char *function, const struct scry_command *table)
 		putchar('\'');
 	}
 	printf("\n\t\t)\n\t\t_describe command words\n\t\t;;\n"
-	       "\trest) (( $+functions[%s_$line[1]] )) && %s_$line[1] ;;\n"
-	       "\tesac\n}\n",
-	       function, function);
+	       "\trest)\n\t\tname=$(_scry_full $line[1]");
+	for (const struct scry_command *c = table; c->name; c++)
+		printf(" %s", c->name);
+	printf("%s)\n\t\t(( $+functions[%s_$name] )) && %s_$name\n\t\t;;\n\tesac\n}\n",
+	       !strcmp(function, "_scry_main") ? " help" : "", handlers, handlers);
 }
 
 static void write_zsh(void)
 {
-	printf("#compdef scry\n");
+	printf("#compdef scry\n"
+	       "_scry_full() { # the word of the others that is $1, or the only one that begins "
+	       "so\n"
+	       "\tlocal word=$1\n\tshift\n"
+	       "\tlocal -a found=(${(M)@:#$word*})\n"
+	       "\t(( ${@[(Ie)$word]} )) || (( $#found != 1 )) || [ -z $word ] || word=$found[1]\n"
+	       "\tprint -r -- $word\n"
+	       "}\n"
+	       "_scry_rest() { # a program behind --, else files\n"
+	       "\tif (( ${_scry_words[(I)--]} && ${_scry_words[(I)--]} < _scry_at )); then\n"
+	       "\t\t_normal\n"
+	       "\telse\n"
+	       "\t\t_files\n"
+	       "\tfi\n"
+	       "}\n");
 	each_command(zsh_command);
 	for (const struct scry_command *c = scry_commands; c->name; c++) {
 		char function[64];
 
 		snprintf(function, sizeof(function), "_scry_%s", c->name);
 		if (c->group)
-			zsh_words(function, c->group);
+			zsh_words(function, c->group, function);
 	}
-	zsh_words("_scry", scry_commands);
+	for (const struct scry_command *c = scry_commands; c->name; c++) {
+		char function[64];
+
+		snprintf(function, sizeof(function), "_scry_help_%s", c->name);
+		if (c->group)
+			zsh_words(function, c->group, "_scry_no");
+	}
+	zsh_words("_scry_help", scry_commands, "_scry_help");
+	zsh_words("_scry_main", scry_commands, "_scry");
+	printf("_scry() {\n\tlocal -a _scry_words=(\"${words[@]}\")\n"
+	       "\tlocal _scry_at=$CURRENT\n\t_scry_main\n}\n");
 	printf("if [ \"$funcstack[1]\" = _scry ]; then\n\t_scry \"$@\"\nelse\n"
 	       "\tcompdef _scry scry\nfi\n");
 }
@@ -319,9 +370,10 @@ static void fish_option(const struct writer *w, const struct scry_opt *row)
 	if (is_pid(row))
 		printf(" -x -a '(__fish_complete_pids)'");
 	else if (row->choices) {
-		printf("%s -a '", scry_opt_has_arg(row) > 0 ? " -x" : " -f");
+		printf("%s -a '%s", scry_opt_has_arg(row) > 0 ? " -x" : " -f",
+		       is_list(row) ? "(__fish_append , " : "");
 		print_choices(row, "");
-		putchar('\'');
+		printf("%s'", is_list(row) ? ")" : "");
 	} else if (scry_opt_has_arg(row) > 0)
 		printf(" -r");
 	printf(" -d '");
@@ -346,19 +398,62 @@ static void fish_words(const char *condition, const struct scry_command *table)
 static void write_fish(void)
 {
 	printf("# Completion of scry for fish.\n"
-	       "function __scry_is # the command line begins with these words\n"
+	       "function __scry_full # the word of the others that is $argv[1], or the only one "
+	       "that begins so\n"
+	       "\tset -l found (string match -- \"$argv[1]*\" $argv[2..])\n"
+	       "\tif not contains -- $argv[1] $argv[2..]; and test (count $found) = 1\n"
+	       "\t\techo $found\n"
+	       "\telse\n"
+	       "\t\techo $argv[1]\n"
+	       "\tend\n"
+	       "end\n"
+	       "function __scry_words # of the command line, commands in full\n"
 	       "\tset -l words (commandline -opc)[2..]\n"
-	       "\tstring match -q -- \"$argv[1] *\" \"$words \"\n"
+	       "\tset -q words[1]; and set words[1] (__scry_full $words[1] help ");
+	print_names(scry_commands);
+	printf(")\n\tset -q words[2]; and switch $words[1]\n"
+	       "\t\tcase help\n\t\t\tset words[2] (__scry_full $words[2] ");
+	print_names(scry_commands);
+	printf(")\n");
+	for (const struct scry_command *c = scry_commands; c->name; c++) {
+		if (!c->group)
+			continue;
+		printf("\t\tcase %s\n\t\t\tset words[2] (__scry_full $words[2] ", c->name);
+		print_names(c->group);
+		printf(")\n");
+	}
+	printf("\tend\n"
+	       "\tprintf '%%s\\n' $words\n"
+	       "end\n"
+	       "function __scry_is # the command line begins with these words\n"
+	       "\tset -l words (__scry_words)\n"
+	       "\tnot contains -- -- $words; and string match -q -- \"$argv[1] *\" \"$words \"\n"
 	       "end\n"
 	       "function __scry_are # the command line has these words so far, no others\n"
-	       "\tset -l words (commandline -opc)[2..]\n"
+	       "\tset -l words (__scry_words)\n"
 	       "\ttest \"$words\" = \"$argv[1]\"\n"
-	       "end\n");
+	       "end\n"
+	       "function __scry_behind # what may follow in the command behind --\n"
+	       "\tset -l words (commandline -opc)\n"
+	       "\tset -l at (contains -i -- -- $words)\n"
+	       "\tset -e words[1..$at]\n"
+	       "\tcomplete -C (string join ' ' -- (string escape -- $words) "
+	       "(commandline -ct))\n"
+	       "end\n"
+	       "complete -c scry -x -n 'contains -- -- (commandline -opc)' -a "
+	       "'(__scry_behind)'\n"
+	       "complete -c scry -f -n '__scry_are completion' -a 'bash zsh fish'\n");
 	fish_words("", scry_commands);
 	fish_words("help", scry_commands);
-	for (const struct scry_command *c = scry_commands; c->name; c++)
-		if (c->group)
-			fish_words(c->name, c->group);
+	for (const struct scry_command *c = scry_commands; c->name; c++) {
+		char help[64];
+
+		if (!c->group)
+			continue;
+		fish_words(c->name, c->group);
+		snprintf(help, sizeof(help), "help %s", c->name);
+		fish_words(help, c->group);
+	}
 	each_command(fish_options);
 }
 

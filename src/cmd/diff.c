@@ -357,7 +357,7 @@ int scry_cmd_diff(int argc, char **argv)
 		{0, "section", SCRY_OPT_STRING, &opts.section, "INSTRUMENT",
 		 "compare this section of recordings of several: objects, syscalls, gvl, malloc or "
 		 "stacks",
-		 NULL},
+		 "objects|syscalls|gvl|malloc|stacks"},
 		{0, "sort", SCRY_OPT_CHOICE, &opts.report.rows.sort, NULL,
 		 "most growth first, of this (default live; of malloc bytes at the peak)",
 		 SCRY_VIEW_SORT_CHOICES "|temporary"},

@@ -16,7 +16,7 @@ int scry_cmd_info(int argc, char **argv)
 	bool wants_help = false;
 	const struct scry_opt rows[] = {
 		{0, "section", SCRY_OPT_STRING, &opts.section, "INSTRUMENT",
-		 "the section of this instrument (scry record)", NULL},
+		 "the section of this instrument (scry record)", SCRY_REPORT_SECTION_CHOICES},
 		{0, "json", SCRY_OPT_FLAG, &opts.json, NULL, "print JSON instead of text", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &wants_help, NULL, "this help", NULL},
 	};

@@ -285,7 +285,8 @@ int scry_cmd_record(int argc, char **argv)
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
 	const struct scry_opt rows[] = {
 		{'e', "record", SCRY_OPT_STRING, &record.list, "LIST",
-		 "what is recorded, by commas: " ONE_OF, NULL},
+		 "what is recorded, by commas: " ONE_OF,
+		 "objects|malloc|gvl|calls|locks|count|log|time"},
 		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL,
 		 "watch child processes too: objects, malloc, gvl, calls", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk, "x.txt; of one instrument also x.json, x.folded"),

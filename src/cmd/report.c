@@ -401,20 +401,41 @@ int scry_report_file(const char *path, const struct scry_report_opts *opts, cons
 	return err ? SCRY_EXIT_FAILURE : 0;
 }
 
+/* "objects|malloc|...", for completion. */
+static const char *list_views(char *ret, size_t room)
+{
+	size_t at = 0;
+
+	*ret = '\0';
+	for (const struct scry_view *view = scry_views; view->name && at < room; view++)
+		at += (size_t)snprintf(ret + at, room - at, "%s%s", at ? "|" : "", view->name);
+	return ret;
+}
+
 int scry_cmd_report(int argc, char **argv)
 {
 	struct scry_report_opts opts = SCRY_REPORT_OPTS_DEFAULT;
 	const char *path = NULL;
 	bool force = false, wants_help = false, is_verbose = false;
+	bool sums = false, hist = false, tree = false;
+	char views[512];
 	struct scry_opt rows[] = {
-		{0, "view", SCRY_OPT_STRING, &opts.view, "VIEW", "what to show, see below", NULL},
+		{0, "view", SCRY_OPT_STRING, &opts.view, "VIEW", "what to show, see below",
+		 list_views(views, sizeof(views))},
+		{'c', "sums", SCRY_OPT_FLAG, &sums, NULL,
+		 "calls: no lines, a table: calls and times of each function", NULL},
+		{0, "hist", SCRY_OPT_FLAG, &hist, NULL,
+		 "calls: no lines, a histogram of each function's times", NULL},
+		{0, "tree", SCRY_OPT_FLAG, &tree, NULL,
+		 "calls: no lines, a tree: which functions called which, and their times", NULL},
 		{0, "section", SCRY_OPT_STRING, &opts.section, "INSTRUMENT",
-		 "the section of this instrument (scry record); else each in turn", NULL},
+		 "the section of this instrument (scry record); else each in turn",
+		 SCRY_REPORT_SECTION_CHOICES},
 		SCRY_REPORT_OPT_ROWS(&opts),
 		{0, "at", SCRY_OPT_STRING, &opts.rows.at, "MOMENT",
 		 "malloc: what was live at the peak (default), at the end, or at a time since the "
 		 "beginning: peak, end, 30s",
-		 NULL},
+		 "peak|end"},
 		SCRY_VIEW_CALLS_OPT_ROWS(&opts.rows),
 		SCRY_VIEW_STACKS_OPT_ROWS(&opts.rows),
 		{0, "pid", SCRY_OPT_PID, &opts.rows.pid, "PID", "only this process of several",
@@ -454,6 +475,10 @@ int scry_cmd_report(int argc, char **argv)
 		return 0;
 	}
 	scry_report_by_settle(&opts);
+	if (!err && sums + hist + tree + (opts.view != NULL) > 1)
+		err = scry_fail(-EINVAL, "-c, --hist, --tree and --view are one choice; fix: one");
+	if (sums || hist || tree)
+		opts.view = sums ? "calls-sums" : hist ? "calls-hist" : "calls-tree";
 	if (!err && opts.view && !scry_view_find(opts.view))
 		err = -EINVAL;
 	if (!err)

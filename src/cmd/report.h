@@ -44,6 +44,9 @@ struct scry_report_opts {
 	"line|class|file|method|gem|caller|module|stack|syscall|thread|site|holder|process"
 void scry_report_by_settle(struct scry_report_opts *opts);
 
+/* Of --section: instruments whose recordings have one, for completion. */
+#define SCRY_REPORT_SECTION_CHOICES "objects|malloc|calls|locks|gvl|count|log|time|stacks|syscalls"
+
 /*
  * After parsing, and before a watch: what the options cannot mean. `path` is where the report or
  * the recording goes (NULL: stdout): x.json, x.folded and x.html choose the form. 0, or -EINVAL

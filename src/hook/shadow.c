@@ -239,6 +239,11 @@ _Static_assert(offsetof(struct scry_shadow_head, string_max) ==
 		       offsetof(struct scry_shadow_head, records) + 4,
 	       "written at once");
 
+int scry_shadow_errno(struct scry_inject *inj, int64_t at)
+{
+	return poke_head(inj, offsetof(struct scry_shadow_head, errno_at), &at, sizeof(at));
+}
+
 int scry_shadow_renew(struct scry_inject *inj, const struct scry_hooks *h,
 		      const struct scry_hooks *fresh)
 {

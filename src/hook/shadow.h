@@ -32,6 +32,9 @@ bool scry_shadow_lacks(const struct scry_hooks *h);
  * with so many bytes of a string (SCRY_CALL_TEXT_MAX at most); *ret_stats has then one row, the
  * sum. */
 int scry_shadow_record(struct scry_inject *inj, uint32_t string_max);
+/* Where errno is, from the thread pointer: for plans that ask for it. 0 or -errno with a sentence.
+ */
+int scry_shadow_errno(struct scry_inject *inj, int64_t at);
 
 /* Wants what makes unwinders find their way: a REPLACE hook of libgcc's, shared or linked into a
  * static program. Where there is none nothing is wanted, unless the set waits for libraries. After

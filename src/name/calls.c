@@ -222,13 +222,20 @@ int scry_calls_signal(struct scry_calls *c, uint32_t tid, uint64_t tsc, uint32_t
 int scry_calls_insert(struct scry_calls *c, const struct scry_calls_event *event)
 {
 	uint32_t count = event->is_return ? 1 : event->count;
-	uint64_t words[2 + SCRY_CALL_ARGS_MAX];
+	uint64_t words[2 + SCRY_CALL_ARGS_MAX + 1 + SCRY_CALL_MORE_MAX];
+	size_t n = 2 + count;
 
 	words[0] = event->is_return ? scry_call_head(event->slot, SCRY_CALL_RETURN, 0)
 				    : scry_call_head(event->slot, count, event->function);
 	words[1] = event->tsc;
 	memcpy(words + 2, event->values, count * sizeof(*words));
-	return scry_calls_words(c, event->tid, words, 2 + count);
+	if (event->part_words) {
+		words[0] |= SCRY_CALL_MORE;
+		words[n++] = event->part_words;
+		memcpy(words + n, event->parts, event->part_words * sizeof(*words));
+		n += event->part_words;
+	}
+	return scry_calls_words(c, event->tid, words, n);
 }
 
 /* Index + 1, or 0: no memory. */
@@ -497,12 +504,24 @@ static int write_signal(struct scry_calls *c, const struct emitted *rec)
 	return scry_writer_payload(c->opts.writer, &head, &ev, sizeof(ev));
 }
 
+static bool is_wanted(const struct scry_calls *c, uint32_t tid)
+{
+	const struct scry_calls_tids *only = c->opts.tids;
+	uint32_t i = 0;
+
+	while (only && i < only->count && only->tids[i] != tid)
+		i++;
+	return !only || !only->count || i < only->count;
+}
+
 static int write_record(struct scry_calls *c, const struct emitted *rec)
 {
 	const uint64_t *words = rec->words;
 	const struct ending done = {
 		.tsc = rec->tsc, .tid = rec->tid, .result = words[2], .how = SCRY_RETURN_DONE};
 
+	if (!is_wanted(c, rec->tid))
+		return 0;
 	if (words[0] == SCRY_CALL_SIGNAL)
 		return write_signal(c, rec);
 	if (words[0] == SCRY_CALL_CALLED) {

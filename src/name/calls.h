@@ -23,9 +23,15 @@
 
 #define SCRY_CALLS_OPEN_MAX (1u << 20) /* that have not returned; the ends of more are strange */
 
+#define SCRY_CALLS_TIDS_MAX 128u
+
 enum scry_calls_args { SCRY_CALLS_FULL, SCRY_CALLS_DIGEST, SCRY_CALLS_NONE };
 
 struct scry_calls;
+
+struct scry_calls_tids {
+	uint32_t count, tids[SCRY_CALLS_TIDS_MAX];
+};
 
 struct scry_calls_opts {
 	struct scry_writer *writer;
@@ -36,7 +42,8 @@ struct scry_calls_opts {
 	/* of all programs that the pid runs, and the process it was forked from */
 	uint64_t first_call;
 	uint32_t first_function;
-	bool is_child; /* calls of its parent return in it, too */
+	const struct scry_calls_tids *tids; /* only of these; borrowed; NULL: of all */
+	bool is_child;			    /* calls of its parent return in it, too */
 	/* before the first call of a function is written; NULL: they are told already */
 	int (*meet)(void *arg, uint32_t function);
 	void *meet_arg;
@@ -70,6 +77,8 @@ struct scry_calls_event {
 	bool is_return;
 	uint32_t count;
 	uint64_t values[SCRY_CALL_ARGS_MAX]; /* of a return: the result */
+	const uint64_t *parts;		     /* of an entry: its parts (wire/call_ring.h) */
+	size_t part_words;		     /* SCRY_CALL_MORE_MAX at most; 0: none */
 };
 int scry_calls_insert(struct scry_calls *c, const struct scry_calls_event *event);
 

@@ -124,6 +124,18 @@ static void fetch_one(struct fetching *f, const struct scry_fetch *op, uint32_t 
 		f->parts[number] = put(f, &w);
 }
 
+static void put_errno(struct fetching *f)
+{
+	const struct scry_fetch_from *from = f->from;
+	uint64_t error = 0;
+
+	if (!from->errno_address || ((uint32_t)from->rax != UINT32_MAX &&
+				     (from->rax || !(f->plan->back_words & SCRY_BACK_ERRNO_NULL))))
+		return;
+	if (from->read(from->arg, from->errno_address, &error, 4) == 4)
+		put_words(f, SCRY_PART_ERRNO, &error, 1);
+}
+
 static void put_registers(struct fetching *f, uint32_t vectors, uint32_t stack)
 {
 	const struct scry_fetch_from *from = f->from;
@@ -133,8 +145,10 @@ static void put_registers(struct fetching *f, uint32_t vectors, uint32_t stack)
 		.kind = SCRY_PART_STACK};
 
 	put_words(f, SCRY_PART_VECTORS, from->vectors, vectors < 8 ? vectors : 8);
-	if (!from->is_entry && f->plan->back_rdx)
+	if (!from->is_entry && f->plan->back_words & SCRY_BACK_RDX)
 		put_words(f, SCRY_PART_RDX, &from->rdx, 1);
+	if (!from->is_entry && f->plan->back_words & SCRY_BACK_ERRNO)
+		put_errno(f);
 	if (from->is_entry && stack)
 		put(f, &words);
 }

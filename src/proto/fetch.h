@@ -19,6 +19,7 @@ struct scry_fetch_from {
 	uint64_t stack;				/* at the entry: address above the return address */
 	uint64_t saved[SCRY_PLAN_SAVED_MAX];	/* at the return: of scry_plan_save */
 	uint64_t rax, rdx;			/* at the return */
+	uint64_t errno_address;			/* the thread's; 0: not known */
 	uint32_t string_max;
 	/* Reads up to `size` bytes; returns how many could be, from the first one on, or -errno. */
 	ssize_t (*read)(void *arg, uint64_t address, void *to, size_t size);

@@ -57,6 +57,7 @@ static const struct {
 	{"hex", SCRY_LENS_HEX, 0},
 	{"bool", SCRY_LENS_BOOL, 0},
 	{"guess", SCRY_LENS_GUESS, 0},
+	{"errno", SCRY_LENS_NONE, SCRY_MARK_ERRNO},
 	{"sure", SCRY_LENS_NONE, SCRY_MARK_SURE},
 	{"sql", SCRY_LENS_NONE, SCRY_MARK_SURE | SCRY_MARK_SQL},
 	{"mysql", SCRY_LENS_NONE, SCRY_MARK_SURE | SCRY_MARK_SQL | SCRY_MARK_MYSQL},
@@ -316,7 +317,7 @@ static bool parse_names(struct line *l, struct scry_type *t)
 {
 	struct scry_enum_name *names = NULL;
 	uint32_t room = 0;
-	int64_t value = 0;
+	int64_t value = 0, mask;
 	bool is_ok = true;
 
 	while (is_ok && !take(l, ')')) {
@@ -339,6 +340,10 @@ static bool parse_names(struct line *l, struct scry_type *t)
 		is_ok = names[t->count].name;
 		if (is_ok && take(l, '=') && !take_number(l, &value))
 			is_ok = fail(l, "a number is missing in an enum");
+		mask = value ? value : -1;
+		if (is_ok && t->lens == SCRY_LENS_FLAGS && take(l, ':') && !take_number(l, &mask))
+			is_ok = fail(l, "a mask is missing in flags");
+		names[t->count].mask = mask;
 		names[t->count++].value = value;
 		value = (int64_t)((uint64_t)value + 1);
 	}
@@ -356,7 +361,7 @@ static bool parse_names(struct line *l, struct scry_type *t)
 
 static struct scry_type *parse_plain(struct line *l);
 
-static struct scry_type *parse_enum(struct line *l)
+static struct scry_type *parse_enum(struct line *l, enum scry_lens lens)
 {
 	struct scry_type *t;
 
@@ -373,7 +378,7 @@ static struct scry_type *parse_enum(struct line *l)
 		return NULL;
 	if (!take(l, '('))
 		return fail(l, "'(' is missing behind enum");
-	t->lens = SCRY_LENS_ENUM;
+	t->lens = (uint8_t)lens;
 	t->count = 0;
 	return parse_names(l, t) ? t : NULL;
 }
@@ -449,6 +454,26 @@ static struct scry_type *find_typedef(struct line *l)
 	return fail(l, n ? "an unknown type" : "a type is missing");
 }
 
+/* Behind "if(": an argument, a colon, bits, and the type. */
+static struct scry_type *parse_if(struct line *l)
+{
+	struct scry_length length = {0};
+	struct scry_type *t;
+	int64_t mask = 0;
+
+	if (!parse_length(l, &length) || length.kind != SCRY_LENGTH_ARG || !take(l, ':') ||
+	    !take_number(l, &mask) || !take(l, ','))
+		return fail(l, "if takes argN:BITS, and a type");
+	t = clone(l, parse_lens(l));
+	if (t && !take(l, ')'))
+		return fail(l, "')' is missing");
+	if (t) {
+		t->if_arg = length.value + 1;
+		t->if_mask = (uint32_t)mask;
+	}
+	return t;
+}
+
 /* A type without stars. */
 static struct scry_type *parse_plain(struct line *l)
 {
@@ -463,7 +488,15 @@ static struct scry_type *parse_plain(struct line *l)
 	if (take_word(l, "struct"))
 		return parse_struct(l);
 	if (take_word(l, "enum"))
-		return parse_enum(l);
+		return parse_enum(l, SCRY_LENS_ENUM);
+	if (!strncmp(l->at, "flags(", 6) || !strncmp(l->at, "flags[", 6)) {
+		l->at += 5;
+		return parse_enum(l, SCRY_LENS_FLAGS);
+	}
+	if (!strncmp(l->at, "if(", 3)) {
+		l->at += 3;
+		return parse_if(l);
+	}
 	if (l->argument && l->depth == 1 && take_word(l, "format")) {
 		if (l->format)
 			return fail(l, "more than one format");
@@ -583,24 +616,6 @@ static const char *line_text(struct line *l, const char *begin)
 	return text;
 }
 
-static uint32_t find_forward(const struct scry_protos *p, const char *name)
-{
-	for (uint32_t i = p->typedef_count; i-- > 0;)
-		if (!strcmp(p->typedefs[i].name, name))
-			return p->typedefs[i].type->is_forward ? i + 1 : 0;
-	return 0;
-}
-
-/* A file may replace what one before it has defined, but its own only where that declares. What is
- * told of in a recording comes from several files, and may hold both. */
-static bool is_defined_twice(const struct scry_protos *p, const char *name)
-{
-	for (uint32_t i = p->typedef_count; p->is_file && i-- > p->file_typedef;)
-		if (!strcmp(p->typedefs[i].name, name))
-			return !p->typedefs[i].completed && !p->typedefs[i].type->is_forward;
-	return false;
-}
-
 static int parse_typedef(struct line *l, const char *begin)
 {
 	struct scry_protos *p = l->set;
@@ -611,9 +626,9 @@ static int parse_typedef(struct line *l, const char *begin)
 		return -EINVAL;
 	if (!take(l, '='))
 		return refuse(l, "'=' is missing in a typedef");
-	if (is_defined_twice(p, t.name))
+	if (scry_protos_is_defined_twice(p, t.name))
 		return refuse(l, "a typedef of that name is in this file already");
-	t.completes = find_forward(p, t.name);
+	t.completes = scry_protos_forward(p, t.name);
 	l->may_declare = true;
 	t.type = parse_lens(l);
 	if (!t.type)

@@ -97,6 +97,15 @@ static bool has_text(const struct scry_type *t)
 	return false;
 }
 
+/* Wide characters, shown as text. */
+static bool is_wide_text(const struct scry_type *pointer)
+{
+	const struct scry_type *t = pointer->inner;
+
+	return (pointer->lens == SCRY_LENS_STRING || t->lens == SCRY_LENS_STRING) &&
+	       t->kind == SCRY_TYPE_ARRAY && scry_type_is_integer(t->inner) && t->inner->size == 4;
+}
+
 /* Where the length of `array` is. False: that is not known. */
 static bool put_length(struct making *m, const struct value *v, const struct scry_type *array,
 		       struct scry_fetch *op)
@@ -192,7 +201,7 @@ static void add_op(struct making *m, const struct value *v)
 	op->flags |= (v->is_sure ? SCRY_FETCH_SURE : 0) |
 		     (marks & SCRY_MARK_SQL ? SCRY_FETCH_SQL : 0) |
 		     (marks & SCRY_MARK_MYSQL ? SCRY_FETCH_MYSQL : 0) |
-		     (has_text(v->type->inner) ? SCRY_FETCH_TEXT : 0) |
+		     (has_text(v->type->inner) || is_wide_text(v->type) ? SCRY_FETCH_TEXT : 0) |
 		     (v->is_format ? SCRY_FETCH_FORMAT : 0);
 	m->plan->is_unsure |= !v->is_sure || v->is_format;
 	++*count;
@@ -304,10 +313,14 @@ static void count_registers(struct making *m)
 	for (uint32_t i = 0; i < 2 && !m->places.result.is_memory; i++) {
 		uint8_t at = m->places.result.at[i];
 
-		h->back_rdx |= at == SCRY_AT_RDX;
+		h->back_words |= at == SCRY_AT_RDX ? SCRY_BACK_RDX : 0;
 		if (at >= SCRY_AT_VECTOR && at < SCRY_AT_STACK)
 			h->back_vectors = (uint8_t)(at - SCRY_AT_VECTOR + 1);
 	}
+	if (m->opts->has_errno && m->proto->result->marks & SCRY_MARK_ERRNO)
+		h->back_words |=
+			SCRY_BACK_ERRNO |
+			(m->proto->result->kind == SCRY_TYPE_POINTER ? SCRY_BACK_ERRNO_NULL : 0);
 	if (m->proto->format)
 		plan->args = SCRY_CALL_ARGS_MAX;
 }
@@ -328,5 +341,5 @@ void scry_plan_make(const struct scry_proto *proto, const struct scry_plan_opts 
 	add_args(&m);
 	run(&m);
 	ret->is_needed =
-		h->entry || h->back || h->vectors || h->stack || h->back_rdx || h->back_vectors;
+		h->entry || h->back || h->vectors || h->stack || h->back_words || h->back_vectors;
 }

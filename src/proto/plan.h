@@ -22,6 +22,7 @@ struct scry_plan {
 struct scry_plan_opts {
 	uint32_t string_max; /* bytes of a string; 0: none is fetched */
 	uint32_t elements;   /* of an array; 0: SCRY_ARRAY_SHOWN */
+	bool has_errno;	     /* what sets errno does so where it is known (sys/errno_home.h) */
 	bool is_sure_only;   /* no memory but what the function itself reads */
 };
 

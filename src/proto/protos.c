@@ -145,6 +145,22 @@ int scry_protos_add_typedef(struct scry_protos *p, const struct scry_typedef *t)
 	return 0;
 }
 
+uint32_t scry_protos_forward(const struct scry_protos *p, const char *name)
+{
+	for (uint32_t i = p->typedef_count; i-- > 0;)
+		if (!strcmp(p->typedefs[i].name, name))
+			return p->typedefs[i].type->is_forward ? i + 1 : 0;
+	return 0;
+}
+
+bool scry_protos_is_defined_twice(const struct scry_protos *p, const char *name)
+{
+	for (uint32_t i = p->typedef_count; p->is_file && i-- > p->file_typedef;)
+		if (!strcmp(p->typedefs[i].name, name))
+			return !p->typedefs[i].completed && !p->typedefs[i].type->is_forward;
+	return false;
+}
+
 static bool is_for(const struct scry_proto *proto, const char *path)
 {
 	const char *slash = strrchr(path, '/');

@@ -40,6 +40,7 @@ enum scry_lens {
 	SCRY_LENS_STRING,
 	SCRY_LENS_ENUM,
 	SCRY_LENS_BINARY,
+	SCRY_LENS_FLAGS, /* an enum of bits, several of which may be set */
 };
 
 /* How long an array is, in elements. */
@@ -60,10 +61,12 @@ struct scry_length {
 #define SCRY_MARK_SURE 1u  /* the function itself reads this argument first thing, whole */
 #define SCRY_MARK_SQL 2u   /* a statement, quoted as the standard says */
 #define SCRY_MARK_MYSQL 4u /* a statement as MySQL quotes */
+#define SCRY_MARK_ERRNO 8u /* of a result: -1, or a pointer that is NULL, sets errno */
 
 struct scry_enum_name {
 	const char *name;
 	int64_t value;
+	int64_t mask; /* of flags: the bits that are the value */
 };
 
 struct scry_type {
@@ -80,6 +83,7 @@ struct scry_type {
 	const uint32_t *offsets;	 /* of its fields, bytes */
 	const struct scry_enum_name *names;
 	struct scry_length length; /* of an array */
+	uint32_t if_arg, if_mask;  /* shown only if this argument, from 1, has one of these bits */
 };
 
 struct scry_proto {

@@ -18,6 +18,7 @@
 #include "probe/bpf.h"
 #include "sample/layout.h"
 #include "sample/processors.h"
+#include "sys/container.h"
 #include "sys/tracee.h"
 
 #define PROGRAMS_MAX 8 /* layouts in one run */
@@ -139,7 +140,7 @@ static struct scry_bpf_layout layout_of(const struct scry_clock *c, const struct
 {
 	struct scry_bpf_layout layout = scry_sample_layout(ruby);
 
-	layout.pid_ns = scry_processors_namespace();
+	layout.pid_ns = scry_container_pid_ns();
 	layout.native = c->opts.native;
 	return layout;
 }

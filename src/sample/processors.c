@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,8 +15,7 @@
 
 #define SWAY_NS 20000000u
 #define SWAY_TICKS 20u
-#define SWAY_MANY 16u		 /* processors */
-#define FIRST_PID_NS 0xeffffffcu /* linux/proc_ns.h, PROC_PID_INIT_INO */
+#define SWAY_MANY 16u /* processors */
 
 /*
  * Processor time cannot be sampled at random moments, as the kernel has one period for a clock. So
@@ -121,13 +119,4 @@ void scry_processors_sway(struct scry_processors *p)
 
 		ioctl(p->fds[i], PERF_EVENT_IOC_PERIOD, &period);
 	}
-}
-
-uint32_t scry_processors_namespace(void)
-{
-	struct stat st;
-
-	if (stat("/proc/self/ns/pid", &st) < 0 || st.st_ino == FIRST_PID_NS)
-		return 0;
-	return (uint32_t)st.st_ino;
 }

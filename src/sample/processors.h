@@ -35,7 +35,4 @@ void scry_processors_done(struct scry_processors *p);
  */
 void scry_processors_sway(struct scry_processors *p);
 
-/* The inode of our pid namespace; 0 where it is the machine's. */
-uint32_t scry_processors_namespace(void);
-
 #endif

@@ -20,6 +20,7 @@
 #include "sample/syscall_perf.h"
 #include "sample/syscall_programs.h"
 #include "sample/syscall_sums.h"
+#include "sys/container.h"
 #include "sys/descendant_table.h"
 #include "sys/proc.h"
 #include "sys/task.h"
@@ -234,7 +235,7 @@ static int load(struct scry_syscalls_watch *w)
 {
 	const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	const struct scry_syscalls_setup setup = {
-		.pid_ns = scry_processors_namespace(),
+		.pid_ns = scry_container_pid_ns(),
 		.follows = w->opts.follows,
 		.exact = w->opts.exact,
 		.latency = w->opts.latency,
@@ -338,7 +339,7 @@ static int pass_filter(struct scry_syscalls_watch *w, uint32_t pid)
 
 	if (words == MAP_FAILED)
 		return -errno;
-	if (scry_processors_namespace())
+	if (scry_container_pid_ns())
 		memset(words, 0xff, size);
 	else
 		__atomic_fetch_or(&words[pid / 64], 1ull << (pid % 64), __ATOMIC_RELAXED);

@@ -4,9 +4,12 @@
 #include <linux/capability.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "sys/proc.h"
+
+#define FIRST_PID_NS 0xeffffffcu /* linux/proc_ns.h, PROC_PID_INIT_INO */
 
 /* Marks of docker, podman and Kubernetes; and a root that may not trace is no machine's. */
 static bool is_container(void)
@@ -37,4 +40,13 @@ const char *scry_container_fix(enum scry_container_need need)
 	};
 
 	return is_container() ? fixes[need] : "";
+}
+
+uint32_t scry_container_pid_ns(void)
+{
+	struct stat st;
+
+	if (stat("/proc/self/ns/pid", &st) < 0 || st.st_ino == FIRST_PID_NS)
+		return 0;
+	return (uint32_t)st.st_ino;
 }

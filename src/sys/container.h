@@ -5,6 +5,8 @@
 #ifndef SCRY_SYS_CONTAINER_H
 #define SCRY_SYS_CONTAINER_H
 
+#include <stdint.h>
+
 enum scry_container_need {
 	SCRY_CONTAINER_PTRACE,	  /* to trace, and to read other processes' memory */
 	SCRY_CONTAINER_BPF,	  /* eBPF programs, and events of perf */
@@ -16,5 +18,8 @@ enum scry_container_need {
 /* "; in a container: docker run --cap-add ..., in Kubernetes ...", to stand behind a fix. "" where
  * nothing says that this is one: no mark of its makers', and root has its rights. */
 const char *scry_container_fix(enum scry_container_need need);
+
+/* The inode of our pid namespace; 0 where it is the machine's. */
+uint32_t scry_container_pid_ns(void);
 
 #endif

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -523,6 +524,14 @@ pid_t scry_proc_tid_inside(pid_t pid, pid_t tid)
 	return inner;
 }
 
+pid_t scry_proc_of_thread(pid_t tid)
+{
+	char path[64], text[8192];
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
+	return read_file(path, text, sizeof(text)) < 0 ? 0 : (pid_t)status_number(text, "Tgid");
+}
+
 char scry_proc_task_state(pid_t pid, pid_t tid)
 {
 	char path[64], line[1024];
@@ -535,6 +544,27 @@ char scry_proc_task_state(pid_t pid, pid_t tid)
 	return field ? *field : 0;
 }
 
+/* struct pidfd_info of linux/pidfd.h, which headers before Linux 6.15 do not have. */
+struct end_info {
+	uint64_t mask, cgroup;
+	uint32_t ids[11];
+	int32_t exit_code;
+	uint32_t coredump_mask, pad;
+};
+#define END_INFO_EXIT (1u << 3)
+#define END_INFO_GET _IOWR(0xff, 11, struct end_info)
+
+/* Linux 6.15: also when somebody has waited for it. */
+static int exit_by_pidfd(int pidfd, uint32_t *ret_status)
+{
+	struct end_info info = {.mask = END_INFO_EXIT};
+
+	if (pidfd < 0 || ioctl(pidfd, END_INFO_GET, &info) < 0 || !(info.mask & END_INFO_EXIT))
+		return -ESRCH;
+	*ret_status = (uint32_t)info.exit_code & 0xffff;
+	return 0;
+}
+
 int scry_proc_exit(const struct scry_proc *proc, uint32_t *ret_status)
 {
 	struct scry_proc_stat st;
@@ -544,7 +574,7 @@ int scry_proc_exit(const struct scry_proc *proc, uint32_t *ret_status)
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)proc->pid);
 	if (scry_proc_stat(proc->pid, &st) < 0 || st.start_ticks != proc->start_ticks ||
 	    st.state != 'Z' || read_stat(path, 52, &status) < 0)
-		return -ESRCH;
+		return exit_by_pidfd(proc->pidfd, ret_status);
 	*ret_status = (uint32_t)status & 0xffff;
 	return 0;
 }

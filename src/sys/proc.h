@@ -61,10 +61,14 @@ size_t scry_proc_task_count(pid_t pid);
  * read. */
 pid_t scry_proc_tid_inside(pid_t pid, pid_t tid);
 
+/* The process that `tid` is a thread of; its own number for its first one. 0: there is none. */
+pid_t scry_proc_of_thread(pid_t tid);
+
 /* One letter of /proc/PID/task/TID/stat: R S D T t Z X; 0 when gone. */
 char scry_proc_task_state(pid_t pid, pid_t tid);
 
-/* How it has ended, as wait(2) says it: while nobody has waited for it yet. 0 or -ESRCH. */
+/* How it has ended, as wait(2) says it: before Linux 6.15 only while nobody has waited for it yet.
+ * 0 or -ESRCH. */
 int scry_proc_exit(const struct scry_proc *proc, uint32_t *ret_status);
 
 /* User + system CPU time of the process so far, ns (clock-tick resolution); 0 when gone. */

@@ -39,6 +39,7 @@ struct lines {
 	struct scry_grep grep;
 	struct scry_call_where *where;
 	uint64_t unsure;   /* calls of which --where has no answer */
+	bool has_vfork;	   /* a call of it was shown */
 	uint64_t left_out; /* calls that began while OPEN_MAX others were open */
 	struct scry_call_functions functions;
 	struct scry_map open;  /* key of a call -> index */
@@ -224,8 +225,9 @@ static int push(struct lines *l, const struct scry_call_image *image,
 	unsigned int state = !ret ? 3 : ret->how < 2 ? ret->how : 2;
 	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH], ruby[SCRY_NATIVE_DEPTH];
 	uint32_t flags = scry_call_part_flags(image);
-	const char *error = ret ? scry_call_error(f, ret) : NULL;
 	bool need_comma = false, is_failed;
+	int number;
+	const char *error = scry_call_error(f, image, &number);
 
 	scry_call_show_args(image, proto, 0, scry_call_args_shown(proto, event), &need_comma, &out);
 	if (!state)
@@ -362,6 +364,7 @@ static int on_call(struct lines *l, const struct scry_event *event)
 
 	if (!is_wanted(l, call->pid, f) || scry_map_get(&l->open, key, &old))
 		return 0;
+	l->has_vfork |= f && f->is_vfork;
 	meet_process(l, call->pid); /* a child may call first */
 	if (!l->is_whole) {
 		cut_line(l);
@@ -621,6 +624,16 @@ static void done(struct lines *l)
 	scry_buf_done(&l->buf);
 }
 
+static void note_vfork(struct lines *l)
+{
+	static const char note[] =
+		"what a child of vfork calls before it runs another program or ends "
+		"is shown with its parent's number";
+
+	if (l->has_vfork)
+		l->doc->ops->note(l->doc, note, sizeof(note) - 1);
+}
+
 static void note_left_out(struct lines *l)
 {
 	if (!l->left_out)
@@ -666,6 +679,7 @@ int scry_view_calls(struct scry_reader *reader, const struct scry_view_opts *opt
 		quality.unsure = l.unsure;
 		scry_data_quality_push(&quality, doc);
 		note_left_out(&l);
+		note_vfork(&l);
 	}
 	done(&l);
 	return r;

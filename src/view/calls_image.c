@@ -80,6 +80,11 @@ bool scry_call_word(const struct scry_call_image *image, bool is_back, uint8_t a
 	return false;
 }
 
+bool scry_call_errno(const struct scry_call_image *image, uint64_t *ret)
+{
+	return word_of(image->ret, SCRY_PART_ERRNO, 0, ret);
+}
+
 static void look(const struct scry_event *event, uint64_t address, struct scry_call_memory *ret)
 {
 	const struct scry_call_part *p = NULL;

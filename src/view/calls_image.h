@@ -29,6 +29,9 @@ uint32_t scry_call_part_flags(const struct scry_call_image *image);
  * was not recorded. */
 bool scry_call_word(const struct scry_call_image *image, bool is_back, uint8_t at, uint64_t *ret);
 
+/* errno, as it was when the call had failed. False: it was not recorded. */
+bool scry_call_errno(const struct scry_call_image *image, uint64_t *ret);
+
 struct scry_call_memory {
 	const uint8_t *bytes; /* NULL: not recorded */
 	uint64_t have;	      /* of them */

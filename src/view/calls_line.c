@@ -73,7 +73,7 @@ int scry_call_functions_add(struct scry_call_functions *f, const struct scry_rea
 {
 	const struct scry_proto *proto = proto_of(f, reader, ev->prototype_str);
 	struct scry_call_function one;
-	const char *module;
+	const char *module, *symbol;
 	uint64_t program;
 
 	if (f->count == f->room) {
@@ -91,6 +91,8 @@ int scry_call_functions_add(struct scry_call_functions *f, const struct scry_rea
 	one = (struct scry_call_function){.ev = *ev, .proto = proto};
 	module = scry_reader_string(reader, ev->module_str, NULL);
 	one.is_kernel = module && !strcmp(module, "kernel");
+	symbol = scry_reader_string(reader, ev->symbol_str, NULL);
+	one.is_vfork = symbol && (!strcmp(symbol, "vfork") || !strcmp(symbol, "__vfork"));
 	one.is_main = scry_map_get(&f->programs, ev->pid, &program) && program == ev->module_str;
 	if (!one.is_kernel) {
 		f->are_several |= f->module && (f->caller != ev->caller_str ||
@@ -165,17 +167,38 @@ bool scry_call_put(const struct scry_call_out *out, const struct scry_event *eve
 	return need_comma;
 }
 
-const char *scry_call_error(const struct scry_call_function *f, const struct scry_ev_return *ret)
+/* By errno, of a function whose prototype says that it sets it. */
+static uint64_t errno_of(const struct scry_call_function *f, const struct scry_call_image *image)
+{
+	const struct scry_ev_return *ret = (const void *)(image->ret + 1);
+	const struct scry_type *t = f->proto->result;
+	uint64_t error = 0;
+	bool is_failed = t->kind == SCRY_TYPE_POINTER ? !ret->result
+			 : t->size == 4		      ? (uint32_t)ret->result == UINT32_MAX
+						      : ret->result == UINT64_MAX;
+
+	return t->marks & SCRY_MARK_ERRNO && is_failed && scry_call_errno(image, &error) ? error
+											 : 0;
+}
+
+const char *scry_call_error(const struct scry_call_function *f, const struct scry_call_image *image,
+			    int *ret_number)
 {
 	static const char *const restarts[] = {"ERESTARTSYS", "ERESTARTNOINTR", "ERESTARTNOHAND",
 					       NULL, "ERESTART_RESTARTBLOCK"}; /* from 512 on */
-	const uint64_t error = -ret->result;
+	const struct scry_ev_return *ret = image->ret ? (const void *)(image->ret + 1) : NULL;
+	uint64_t error;
 
-	if (!f || !f->is_kernel || ret->how != SCRY_RETURN_DONE || !error || error > ERROR_MAX)
+	*ret_number = 0;
+	if (!f || !ret || ret->how != SCRY_RETURN_DONE)
 		return NULL;
-	return error >= 512 && error - 512 < sizeof(restarts) / sizeof(restarts[0])
-		       ? restarts[error - 512]
-		       : strerrorname_np((int)error);
+	error = f->is_kernel ? -ret->result : errno_of(f, image);
+	if (!error || error > ERROR_MAX)
+		return NULL;
+	if (error >= 512 && error - 512 < sizeof(restarts) / sizeof(restarts[0]))
+		return restarts[error - 512];
+	*ret_number = strerrorname_np((int)error) ? (int)error : 0;
+	return strerrorname_np((int)error);
 }
 
 void scry_call_put_rest(const struct scry_call_out *out, const struct scry_call_image *image,
@@ -185,6 +208,7 @@ void scry_call_put_rest(const struct scry_call_out *out, const struct scry_call_
 	const struct scry_ev_return *ret = (const void *)(image->ret + 1);
 	struct scry_buf *buf = out->text;
 	const char *error;
+	int number;
 	uint32_t to = scry_call_args_shown(proto, image->call);
 
 	if (proto->right < to)
@@ -196,9 +220,11 @@ void scry_call_put_rest(const struct scry_call_out *out, const struct scry_call_
 		scry_buf_append(buf, "? <no return>", 13);
 	else
 		scry_call_show_result(image, proto, out);
-	error = scry_call_error(f, ret);
+	error = scry_call_error(f, image, &number);
 	if (error)
 		scry_buf_printf(buf, " %s", error);
+	if (number)
+		scry_buf_printf(buf, " (%s)", strerrordesc_np(number));
 }
 
 void scry_call_remark_alone(struct scry_doc *doc, uint64_t calls, const char *more,

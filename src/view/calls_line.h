@@ -16,6 +16,7 @@ struct scry_call_function {
 	const struct scry_proto *proto; /* that of unknown functions, where it has none */
 	bool is_kernel;			/* a system call */
 	bool is_main;			/* of the program itself */
+	bool is_vfork;
 };
 struct scry_call_functions { /* of all processes, by process and number */
 	struct scry_map by_number;
@@ -44,8 +45,10 @@ const struct scry_call_function *scry_call_functions_find(const struct scry_call
 void scry_call_put_name(struct scry_buf *buf, const struct scry_reader *reader,
 			const struct scry_call_function *f, bool with_objects);
 
-/* "ENOENT", of a system call that failed; NULL: it did not, or has another error. */
-const char *scry_call_error(const struct scry_call_function *f, const struct scry_ev_return *ret);
+/* "ENOENT", of a system call, or of a function that sets errno, that failed, and the number that
+ * has words (strerror(3)), 0: none; NULL: it did not fail, or the error is not known. */
+const char *scry_call_error(const struct scry_call_function *f, const struct scry_call_image *image,
+			    int *ret_number);
 
 /* One key for a call of any process. */
 static inline uint64_t scry_call_key(uint32_t pid, uint64_t call)

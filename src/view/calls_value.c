@@ -11,10 +11,13 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "proto/conversion.h"
 #include "proto/plan.h"
 #include "view/calls_number.h"
+#include "view/calls_text.h"
 #include "wire/call_format.h"
 
+#define WIDE_MAX 0x10ffff
 #define SMALL 10000 /* numbers nearer to 0 are no addresses */
 #define DEPTH_MAX 40u
 #define VALUES_MAX 65536u
@@ -128,43 +131,19 @@ static bool number_of(const struct scry_type *type, const uint8_t *bytes, uint64
 	return true;
 }
 
-/* One character of a string; UTF-8 stays. Returns how many bytes it takes. */
-static size_t put_char(struct scry_buf *buf, const uint8_t *at, size_t have)
-{
-	static const char escaped[] = "\\abtnvfr", codes[] = "\\\a\b\t\n\v\f\r";
-	const char *code = *at ? strchr(codes, *at) : NULL;
-	size_t bad, n = *at >= 0x80 ? scry_utf8_length(at, have, &bad) : 0, before = buf->len;
-
-	if (!*at) {
-		scry_buf_append(buf, "\\0", 2);
-	} else if (code) {
-		scry_buf_append(buf, "\\", 1);
-		scry_buf_append(buf, &escaped[code - codes], 1);
-	} else if (*at >= ' ' && *at < 0x7f) {
-		scry_buf_append(buf, at, 1);
-	} else {
-		if (n)
-			scry_text_escape(buf, (const char *)at, n);
-		if (n && !buf->failed && buf->data[before] != '\\')
-			return n;
-		if (!buf->failed)
-			buf->len = before;
-		scry_buf_printf(buf, "\\%03o", *at);
-	}
-	return 1;
-}
-
-static void show_char(const struct shown *s, uint64_t n)
+static void show_char(const struct shown *s, const struct scry_type *t, uint64_t n)
 {
 	const uint8_t byte = (uint8_t)n;
 
 	if (s->out->values) {
-		push(s, (struct scry_doc_value){.kind = SCRY_VALUE_SIGNED,
-						.number = (uint64_t)(int64_t)(int8_t)n});
+		push(s, (struct scry_doc_value){.kind = SCRY_VALUE_SIGNED, .number = n});
 		return;
 	}
 	put(s, "'");
-	put_char(s->out->text, &byte, 1);
+	if (t->size == 1)
+		scry_call_put_char(s->out->text, &byte, 1);
+	else
+		scry_call_put_wide(s->out->text, (uint32_t)n);
 	put(s, "'");
 }
 
@@ -173,25 +152,46 @@ static uint64_t cut_to(uint64_t n, uint64_t size)
 	return size < 8 ? n & ((1ull << 8 * size) - 1) : n;
 }
 
-static bool show_enum(const struct shown *s, const struct scry_type *t, uint64_t n, bool is_signed)
+/* A name, in JSON with the number that it stands for. */
+static void show_name(const struct shown *s, const char *name, size_t length,
+		      struct scry_doc_value number)
 {
 	struct scry_call_values *v = s->out->values;
+
+	if (v && !v->count) {
+		v->is_enum = true;
+		v->enumerated = number;
+	}
+	if (s->out->text)
+		scry_buf_append(s->out->text, name, length);
+	else
+		push(s, (struct scry_doc_value){
+				.kind = SCRY_VALUE_TEXT, .bytes = name, .number = length});
+}
+
+static struct scry_doc_value integer_of(const struct scry_type *t, uint64_t n, bool is_signed)
+{
+	return (struct scry_doc_value){.kind = is_signed ? SCRY_VALUE_SIGNED : SCRY_VALUE_UNSIGNED,
+				       .number = is_signed ? n : cut_to(n, t->size)};
+}
+
+static void show_flags(const struct shown *s, const struct scry_type *t, uint64_t n, bool is_signed)
+{
+	struct scry_buf names = {0};
+
+	scry_call_put_flags(&names, t, cut_to(n, t->size));
+	show_name(s, scry_buf_str(&names), names.len, integer_of(t, n, is_signed));
+	scry_buf_done(&names);
+}
+
+static bool show_enum(const struct shown *s, const struct scry_type *t, uint64_t n, bool is_signed)
+{
 
 	for (uint32_t i = 0; i < t->count; i++) {
 		if (cut_to((uint64_t)t->names[i].value, t->size) != cut_to(n, t->size))
 			continue;
-		if (v && !v->count) {
-			v->is_enum = true;
-			v->enumerated = (struct scry_doc_value){
-				.kind = is_signed ? SCRY_VALUE_SIGNED : SCRY_VALUE_UNSIGNED,
-				.number = is_signed ? n : cut_to(n, t->size)};
-		}
-		if (s->out->text)
-			put(s, t->names[i].name);
-		else
-			push(s, (struct scry_doc_value){.kind = SCRY_VALUE_TEXT,
-							.bytes = t->names[i].name,
-							.number = strlen(t->names[i].name)});
+		show_name(s, t->names[i].name, strlen(t->names[i].name),
+			  integer_of(t, n, is_signed));
 		return true;
 	}
 	return false;
@@ -206,9 +206,14 @@ static void show_integer(const struct shown *s, const struct value *v, uint64_t 
 
 	if (v->lens == SCRY_LENS_ENUM && show_enum(s, t, n, is_signed))
 		return;
-	if (t->kind == SCRY_TYPE_CHAR &&
-	    (v->lens == SCRY_LENS_NONE || v->lens == SCRY_LENS_STRING)) {
-		show_char(s, n);
+	if (v->lens == SCRY_LENS_FLAGS) {
+		show_flags(s, t, n, is_signed);
+		return;
+	}
+	if ((t->kind == SCRY_TYPE_CHAR && v->lens == SCRY_LENS_NONE) ||
+	    (v->lens == SCRY_LENS_STRING &&
+	     (t->size == 1 || (t->size == 4 && cut_to(n, 4) <= WIDE_MAX)))) {
+		show_char(s, t, n);
 		return;
 	}
 	if (s->out->values) {
@@ -458,8 +463,52 @@ static void show_string(struct shown *s, const struct value *v)
 	}
 	put(s, "\"");
 	for (uint64_t i = 0; i < e.count;)
-		i += put_char(s->out->text, v->bytes + i, e.count - i);
+		i += scry_call_put_char(s->out->text, v->bytes + i, e.count - i);
 	put(s, e.is_cut ? "\"..." : "\"");
+}
+
+static bool is_wide_text(const struct value *v)
+{
+	return v->lens == SCRY_LENS_STRING && scry_type_is_integer(v->type->inner) &&
+	       v->type->inner->size == 4;
+}
+
+/* Of wide characters, as UTF-8. */
+static void show_wide_string(struct shown *s, const struct value *v)
+{
+	struct scry_buf text = {0};
+	struct extent e;
+	uint32_t c;
+
+	if (v->flags & SCRY_PART_DIGEST) {
+		show_string(s, v);
+		return;
+	}
+	if (!extent_of(s, v, &e)) {
+		show_unknown(s);
+		return;
+	}
+	if (e.is_cut && e.count && v->type->length.kind == SCRY_LENGTH_ENDLESS)
+		e.count--; /* that was read to see whether it is the end */
+	s->size += 4 * (uint32_t)e.count;
+	for (uint64_t i = 0; i < e.count; i++) {
+		memcpy(&c, v->bytes + 4 * i, sizeof(c));
+		if (s->out->text)
+			scry_call_put_wide(&text, c);
+		else
+			scry_call_put_utf8(&text, c);
+	}
+	if (s->out->values) {
+		s->out->values->is_cut |= e.is_cut;
+		push(s, (struct scry_doc_value){.kind = SCRY_VALUE_TEXT,
+						.bytes = scry_buf_str(&text),
+						.number = text.len});
+	} else {
+		put(s, "\"");
+		scry_buf_append(s->out->text, scry_buf_str(&text), text.len);
+		put(s, e.is_cut ? "\"..." : "\"");
+	}
+	scry_buf_done(&text);
 }
 
 /* Enough was shown: from here on pointers are not followed, and arrays end. */
@@ -479,6 +528,10 @@ static void show_array(struct shown *s, const struct value *v)
 
 	if (v->lens == SCRY_LENS_STRING && t->kind == SCRY_TYPE_CHAR) {
 		show_string(s, v);
+		return;
+	}
+	if (is_wide_text(v)) {
+		show_wide_string(s, v);
 		return;
 	}
 	if (!extent_of(s, v, &e)) {
@@ -634,56 +687,6 @@ static void show_placed(struct shown *s, const struct scry_type *t, const struct
 	show_next(s, &v, need_comma);
 }
 
-static const struct scry_type *type_of(const struct scry_conversion *c, struct scry_type *room,
-				       struct scry_type *inner)
-{
-	static const struct scry_type byte = {.kind = SCRY_TYPE_CHAR, .size = 1, .align = 1},
-				      nothing = {.kind = SCRY_TYPE_VOID, .align = 1};
-	bool is_signed = c->kind == SCRY_CONVERT_INT || c->kind == SCRY_CONVERT_WIDTH ||
-			 c->kind == SCRY_CONVERT_PRECISION;
-
-	*room = (struct scry_type){.size = c->bytes, .align = c->bytes};
-	switch (c->bytes) {
-	case 1:
-		room->kind = SCRY_TYPE_CHAR;
-		break;
-	case 2:
-		room->kind = is_signed ? SCRY_TYPE_SHORT : SCRY_TYPE_USHORT;
-		break;
-	case 4:
-		room->kind = is_signed ? SCRY_TYPE_INT : SCRY_TYPE_UINT;
-		break;
-	default:
-		room->kind = is_signed ? SCRY_TYPE_LONG : SCRY_TYPE_ULONG;
-	}
-	if (c->kind == SCRY_CONVERT_OCTAL)
-		room->lens = SCRY_LENS_OCTAL;
-	if (c->kind == SCRY_CONVERT_HEX)
-		room->lens = SCRY_LENS_HEX;
-	if (c->kind == SCRY_CONVERT_CHAR)
-		*room = byte;
-	if (c->kind == SCRY_CONVERT_DOUBLE || c->kind == SCRY_CONVERT_LONG_DOUBLE)
-		*room = (struct scry_type){.kind = SCRY_TYPE_DOUBLE, .size = 8, .align = 8};
-	if (c->kind == SCRY_CONVERT_POINTER)
-		*room = (struct scry_type){
-			.kind = SCRY_TYPE_POINTER, .size = 8, .align = 8, .inner = &nothing};
-	if (c->kind == SCRY_CONVERT_STRING) {
-		*inner = (struct scry_type){
-			.kind = SCRY_TYPE_ARRAY,
-			.align = 1,
-			.inner = &byte,
-			.length = {.kind = c->is_limited ? SCRY_LENGTH_NUMBER : SCRY_LENGTH_ENDLESS,
-				   .is_zero = true,
-				   .value = c->precision}};
-		*room = (struct scry_type){.kind = SCRY_TYPE_POINTER,
-					   .lens = SCRY_LENS_STRING,
-					   .size = 8,
-					   .align = 8,
-					   .inner = inner};
-	}
-	return room;
-}
-
 static void show_long_double(struct shown *s, const struct scry_place *place, bool *need_comma)
 {
 	uint64_t words[2] = {0};
@@ -733,8 +736,18 @@ static void show_varargs(struct shown *s, bool *need_comma)
 			precision = 0;
 		if (c.is_star)
 			c.precision = (uint32_t)precision & 0x7fffffff;
-		show_placed(s, type_of(&c, &type, &inner), &word, need_comma);
+		show_placed(s, scry_conversion_type(&c, &type, &inner), &word, need_comma);
 	}
+}
+
+/* An argument that is there only if another one says so. */
+static bool is_wanted(const struct shown *s, const struct scry_type *t)
+{
+	uint64_t word;
+
+	return !t->if_arg || t->if_arg > s->proto->count ||
+	       !scry_call_word(s->image, false, s->places->args[t->if_arg - 1].at[0], &word) ||
+	       word & t->if_mask;
 }
 
 void scry_call_show_args(const struct scry_call_image *image, const struct scry_proto *proto,
@@ -747,6 +760,8 @@ void scry_call_show_args(const struct scry_call_image *image, const struct scry_
 	scry_places_find(proto, &places);
 	for (uint32_t i = from; i < to && i < proto->count; i++) {
 		s.is_back = i >= proto->right;
+		if (!is_wanted(&s, proto->args[i]))
+			continue;
 		show_placed(&s, proto->args[i], &places.args[i], need_comma);
 	}
 	s.is_back = false;

@@ -135,9 +135,42 @@ static unsigned int given(const struct scry_view_opts *o)
 	return bits;
 }
 
-/* The options' names, by their bits. */
-static void list_names(unsigned int bits, struct scry_buf *names)
+static void add_name(struct scry_buf *names, const char *name)
 {
+	scry_buf_printf(names, "%s%s", names->len ? ", " : "", name);
+}
+
+/* Of options that share a bit, those that were given. */
+static void list_shared(const struct scry_view_opts *o, unsigned int bits, struct scry_buf *names)
+{
+	const struct scry_view_call_style *c = &o->calls;
+	const struct {
+		unsigned int bit;
+		bool is_given;
+		const char *name;
+	} all[] = {
+		{SCRY_VIEW_TAKES_STYLE, c->clock, "-t"},
+		{SCRY_VIEW_TAKES_STYLE, c->relative, "-r"},
+		{SCRY_VIEW_TAKES_STYLE, c->durations, "-T"},
+		{SCRY_VIEW_TAKES_STYLE, c->indent, "-n"},
+		{SCRY_VIEW_TAKES_STYLE, c->pointer, "-i"},
+		{SCRY_VIEW_TAKES_STYLE, c->elements, "-A"},
+		{SCRY_VIEW_TAKES_STYLE, c->objects, "--objects"},
+		{SCRY_VIEW_TAKES_STYLE, c->slow_ns, "--slow"},
+		{SCRY_VIEW_TAKES_TIMES, o->times.wall, "--wall"},
+		{SCRY_VIEW_TAKES_TIMES, o->times.cpu, "--cpu"},
+		{SCRY_VIEW_TAKES_TIMES, o->times.gvl, "--gvl"},
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (bits & all[i].bit && all[i].is_given)
+			add_name(names, all[i].name);
+}
+
+/* The options' names, by their bits; with `opts` only those that were given. */
+static void list_names(unsigned int bits, const struct scry_view_opts *opts, struct scry_buf *names)
+{
+	const unsigned int shared = SCRY_VIEW_TAKES_STYLE | SCRY_VIEW_TAKES_TIMES;
 	static const char *const all[] = {"--by",
 					  "--sort",
 					  "--top",
@@ -153,8 +186,10 @@ static void list_names(unsigned int bits, struct scry_buf *names)
 					  "--where"};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		if (bits >> i & 1)
-			scry_buf_printf(names, "%s%s", names->len ? ", " : "", all[i]);
+		if (bits >> i & 1 && !(opts && shared >> i & 1))
+			add_name(names, all[i]);
+	if (opts)
+		list_shared(opts, bits, names);
 }
 
 int scry_view_refuse(const struct scry_view *view, const struct scry_view_opts *opts)
@@ -164,8 +199,8 @@ int scry_view_refuse(const struct scry_view *view, const struct scry_view_opts *
 
 	if (!bits)
 		return 0;
-	list_names(bits, &beyond);
-	list_names(view->takes, &takes);
+	list_names(bits, opts, &beyond);
+	list_names(view->takes, NULL, &takes);
 	scry_fail(-EINVAL, "the %s view has no %s; fix: %s%s", view->name, scry_buf_str(&beyond),
 		  view->takes ? "without, or one of " : "without, as it has none at all",
 		  scry_buf_str(&takes));
@@ -183,7 +218,7 @@ void scry_view_strip(const struct scry_view *view, struct scry_view_opts *opts,
 
 	if (opts->sort_key && !scry_view_has_sort(view, opts->sort_key))
 		bits |= SCRY_VIEW_TAKES_SORT;
-	list_names(bits, ret_names);
+	list_names(bits, opts, ret_names);
 	opts->by = bits & SCRY_VIEW_TAKES_BY ? SCRY_VIEW_BY_LINE : opts->by;
 	opts->sort = bits & SCRY_VIEW_TAKES_SORT ? plain.sort : opts->sort;
 	opts->sort_key = bits & SCRY_VIEW_TAKES_SORT ? NULL : opts->sort_key;

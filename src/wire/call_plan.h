@@ -25,6 +25,11 @@
 #define SCRY_AT_PART 112u   /* a word within the part of an earlier operation */
 #define SCRY_AT_NOWHERE 0xffu
 
+/* Of back_words: at the return, */
+#define SCRY_BACK_RDX 1u
+#define SCRY_BACK_ERRNO 2u	/* and errno: if eax is -1, or, */
+#define SCRY_BACK_ERRNO_NULL 4u /* with ERRNO, rax is 0 */
+
 #define SCRY_PLAN_OPS_MAX 24u /* at the entry, and at the return */
 #define SCRY_PLAN_SAVED_MAX 6u
 #define SCRY_PLAN_STACK_MAX 32u
@@ -64,7 +69,7 @@ struct scry_call_plan {
 	uint8_t vectors;	 /* xmm registers at the entry, their low halves */
 	uint8_t stack;		 /* words above the return address */
 	uint8_t saved_count;	 /* words kept for the return */
-	uint8_t back_rdx;	 /* rdx, and */
+	uint8_t back_words;	 /* SCRY_BACK_*, and */
 	uint8_t back_vectors;	 /* xmm registers at the return */
 	uint8_t named_registers; /* before those of a format, likewise: */
 	uint8_t named_vectors, named_stack;

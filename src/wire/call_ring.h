@@ -62,6 +62,7 @@ enum scry_part_kind {
 	SCRY_PART_VECTORS, /* xmm0, xmm1, ...: 8 bytes each */
 	SCRY_PART_STACK,   /* from the word above the return address on */
 	SCRY_PART_RDX,	   /* at the return */
+	SCRY_PART_ERRNO,   /* at the return of a call that failed: errno, 8 bytes */
 };
 #define SCRY_PART_CUT 1u  /* a string that goes on */
 #define SCRY_PART_TEXT 2u /* its bytes are text, or have some in them */

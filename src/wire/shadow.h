@@ -68,7 +68,7 @@ struct scry_shadow_head {
 				 it is libgcc's shared object */
 	uint32_t records;     /* 1: calls are told, and counted in the first hook's counters only */
 	uint32_t string_max;  /* bytes of a string that a format names */
-	uint64_t reserved;
+	int64_t errno_at;     /* of each thread, from its thread pointer; 0: not known */
 	uint64_t code_in_use; /* 0 or 1; the host fills the other one, then switches */
 	struct scry_shadow_code code[2];
 };

@@ -66,8 +66,8 @@ RUBY
 	need_tracepoints
 	echo >"$T/in"
 	"$SCRY" calls -L -S -T -- "$TARGETS/target_asks" 1 2 <"$T/in" >"$T/scry.out"
-	grep -qE '^(\[pid [0-9]+\] )?SYS_lseek\(-7, 1000, 1\) = -9 EBADF <0\.[0-9]{9}>$' "$T/scry.out"
-	grep -qE 'SYS_write\(1, 0x[0-9a-f]+, 8( <unfinished \.\.\.>|\) = 8 )' "$T/scry.out"
+	grep -qE '^(\[pid [0-9]+\] )?SYS_lseek\(-7, 1000, SEEK_CUR\) = -9 EBADF \(Bad file descriptor\) <0\.[0-9]{9}>$' "$T/scry.out"
+	grep -qE 'SYS_write\(1, ("[^"]+"|0x[0-9a-f]+), 8( <unfinished \.\.\.>|\) = 8 )' "$T/scry.out"
 	"$SCRY" calls -L -S -c -- "$TARGETS/target_asks" 1 20 <"$T/in" | grep -qE ' 20 .*SYS_lseek'
 }
 

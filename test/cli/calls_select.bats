@@ -97,8 +97,6 @@ sums() {
 	says "not a regular expression"
 	scry_ends 2 calls -x 'malloc+' -- true
 	says "nothing is named behind the last sign"
-	scry_ends 2 calls -L -- true
-	says "say what to trace"
 	scry_ends 125 calls -e no_such@MAIN -- true
 	says "no object was ever loaded that calls 'no_such@MAIN'"
 }

@@ -461,7 +461,7 @@ signals_of() {
 	scry_ends 0 calls -x work_mix -d 0.1s -p "$PID" -o "$T/calls.scry"
 	busy=$PID
 	scry_ends 2 calls -c -T -x work_mix -d 0.1s -p "$PID"
-	says "the calls-sums view has no -t, -r, -T, -n, -i, -A, --objects, --slow; fix"
+	says "the calls-sums view has no -T; fix"
 	counted
 	scry_ends 0 stacks -d 0.2s -p "$PID" -o "$T/stacks.scry"
 	scry_ends 0 objects -d 0.1s -p "$PID" -o "$T/objects.scry"

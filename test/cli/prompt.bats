@@ -80,6 +80,13 @@ completed() {
 	[ -z "$(completed scry d --)" ]
 	[ "$(completed scry help mal)" = "malloc" ]
 	[ "$(completed scry completion "")" = "bash fish zsh" ]
+	[ "$(completed scry help malloc re)" = "record replay" ]
+	[ "$(completed scry help mal re)" = "record replay" ]
+	[ "$(completed scry report --view calls-)" = "calls-hist calls-sums calls-tree" ]
+	[ "$(completed scry report --at "")" = "end peak" ]
+	[ "$(completed scry record -e mal)" = "malloc" ]
+	[ "$(completed scry record -e objects,m)" = "objects,malloc" ]
+	[ "$(completed scry report --section gv)" = "gvl" ]
 	[ "$(completed scry report --sort lost)" = "lost_ns" ]
 	[ "$(completed scry report --sort total_)" = "total_ns" ]
 	[ "$(completed scry report --sort peak_)" = "peak_blocks peak_bytes" ]
@@ -105,6 +112,14 @@ completed() {
 	[ "$(offered "scry objects --by ")" = "class file gem line method" ]
 	[ "$(offered "scry patch undo --max")" = "--max-pause" ]
 	[ "$(offered "scry record --ti")" = "" ]
+	[ "$(offered "scry obj --by ")" = "class file gem line method" ]
+	[ "$(offered "scry help malloc re")" = "record replay" ]
+	[ "$(offered "scry help mal re")" = "record replay" ]
+	[ "$(offered "scry completion ")" = "bash fish zsh" ]
+	[ "$(offered "scry report --view calls-")" = "calls-hist calls-sums calls-tree" ]
+	[ "$(offered "scry record -e objects,m")" = "objects,malloc" ]
+	grep -qw true <<<"$(offered "scry objects -- tru")"
+	[ "$(offered "scry objects -- scry malloc re")" = "record replay" ]
 }
 
 @test "zsh completes the same" {
@@ -112,9 +127,11 @@ completed() {
 	"$SCRY" completion zsh >"$T/zsh"
 	zsh -n "$T/zsh"
 	HOME=$T zsh -fc 'autoload -U compinit; compinit -D -u; source "$1"
-		for each in objects malloc patch malloc_replay patch_undo record; do (( $+functions[_scry_$each] )) || print "no $each"; done' _ "$T/zsh" >"$T/out" 2>&1
+		for each in objects malloc patch malloc_replay patch_undo record help help_malloc completion rest; do (( $+functions[_scry_$each] )) || print "no $each"; done' _ "$T/zsh" >"$T/out" 2>&1
 	cat "$T/out"
 	[ ! -s "$T/out" ]
+	[ "$(HOME=$T zsh -fc 'autoload -U compinit; compinit -D -u; source "$1"
+		for w in obj objects d mal; do print -r -- "$(_scry_full $w objects dump diff malloc)"; done' _ "$T/zsh" | xargs)" = "objects objects d malloc" ]
 }
 
 @test "installed, the scripts lie where the shells look" {

@@ -131,6 +131,35 @@ static void numbers(void **state)
 	is_shown("enum(A=5) f(enum[long](X=-1), enum(Y=7));", &m, &r, NULL, "X, -1 | ) = A");
 }
 
+static void flags(void **state)
+{
+	struct memory m = {0};
+
+	is_shown("flags(A=1:3, B=2:3, C=4, D=12, E=0) f(flags(NONE=0, X=1, Y=2), "
+		 "flags(R=0:3, W=1:3, ALL=0x70, ONE=0x10), flags(P=1), if(arg4:8, octal), "
+		 "if(arg4:1, int));",
+		 &m, &(struct scry_fetch_from){.registers = {0, 0x171, 0x42, 8, 9}, .rax = 13},
+		 NULL, "NONE, W|ALL|0x100, 0x42, 010 | ) = A|C|D");
+}
+
+static void wide(void **state)
+{
+	static const int text[] = {'d', 0xe9, '\t', 0x1f600, 0xd800, 0};
+	static const int more[20] = {'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j',
+				     'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r', 's', 't'};
+	struct memory m = {0};
+	const uint64_t at = add(&m, text, sizeof(text));
+	const uint64_t long_one = add(&m, more, sizeof(more));
+	const struct scry_fetch_from r = {.registers = {at, 2, at, 0xe9, long_one},
+					  .rax = UINT64_MAX};
+
+	is_shown("string(int) f(string(array(int, zero)*), int, "
+		 "string(array(int, zero(arg2))*), string(int), string(array(int, zero)*));",
+		 &m, &r, NULL,
+		 "\"d\303\251\\t\360\237\230\200\\154000\", 2, \"d\303\251\", '\303\251', "
+		 "\"abcdefghijklmnop\"... | ) = -1");
+}
+
 static void pointers(void **state)
 {
 	struct memory m = {0};
@@ -253,9 +282,9 @@ static void structs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(numbers), cmocka_unit_test(pointers), cmocka_unit_test(is_bounded),
-		cmocka_unit_test(outs),	   cmocka_unit_test(failed),   cmocka_unit_test(formats),
-		cmocka_unit_test(structs),
+		cmocka_unit_test(numbers),  cmocka_unit_test(flags),	  cmocka_unit_test(wide),
+		cmocka_unit_test(pointers), cmocka_unit_test(is_bounded), cmocka_unit_test(outs),
+		cmocka_unit_test(failed),   cmocka_unit_test(formats),	  cmocka_unit_test(structs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -468,11 +468,13 @@ static ssize_t read_memory(void *arg, uint64_t address, void *to, size_t size)
 static struct scry_fetch_from fetch_from(struct scry_calls_break *b, const struct scry_tracee *t)
 {
 	const struct user_regs_struct *r = &t->regs;
+	const int64_t at = *b->opts.errno_at;
 
 	return (struct scry_fetch_from){.registers = {r->rdi, r->rsi, r->rdx, r->rcx, r->r8, r->r9},
 					.stack = r->rsp + 8,
 					.rax = r->rax,
 					.rdx = r->rdx,
+					.errno_address = at ? r->fs_base + (uint64_t)at : 0,
 					.string_max = b->opts.string_size,
 					.read = read_memory,
 					.arg = &b->opts.watch->inj->mem};

@@ -27,6 +27,7 @@ struct scry_calls_break_opts {
 	struct scry_modules *modules;	   /* of the process; with stacks */
 	uint32_t depth;
 	uint32_t string_size;
+	const int64_t *errno_at; /* from the thread pointer; 0 there: not known */
 	const struct scry_calls_request *requests;
 	size_t request_count;
 	/* Fills in the cookies (wire/call_ring.h) of rows that have a way, and tells their plans;

@@ -35,6 +35,15 @@
 #define FILL_BUSY 100 /* above it the keeper does not sleep */
 #define PIECE 8192    /* records, some 1 ms */
 
+/* Before hooks are put on, or when a function that sets errno was met for the first time. */
+static int find_errno(struct scry_calls_watch *t)
+{
+	if (t->error.at || !t->error.location)
+		return 0;
+	scry_calls_errno_find(&t->error, &t->watch->inj->mem);
+	return t->breaks ? 0 : scry_shadow_errno(t->watch->inj, t->error.at);
+}
+
 /* Libraries were loaded. */
 static int renewed(struct scry_hooks *fresh, void *arg)
 {
@@ -53,6 +62,8 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 			t, fresh, NULL); /* a thread waits: no time for debug information */
 	if (r == 0)
 		r = scry_call_plans_write(&t->plans, t->watch->inj);
+	if (r == 0)
+		r = find_errno(t);
 	return r ? r : scry_shadow_renew(t->watch->inj, &t->hooks, fresh);
 }
 
@@ -120,6 +131,7 @@ static int plan_breaks(struct scry_watch *w, struct scry_calls_watch *t)
 						   .modules = t->native,
 						   .depth = (uint32_t)cli->depth,
 						   .string_size = (uint32_t)cli->string_size,
+						   .errno_at = &t->error.at,
 						   .requests = cli->requests,
 						   .request_count = (size_t)cli->request_count,
 						   .number = number_met,
@@ -142,6 +154,19 @@ static int plan_all(struct scry_watch *w, struct scry_calls_watch *t)
 	if (r == 0)
 		r = cli->by_breakpoints ? plan_breaks(w, t) : plan_hooks(w, t);
 	return r;
+}
+
+/* Of system calls. The rest is shown without them. */
+static void open_strings(struct scry_watch *w, struct scry_calls_watch *t)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	int r = scry_calls_kernel_strings(t->kernel, cli->protos, w->opts->follow,
+					  (uint32_t)cli->string_size);
+
+	if (r < 0)
+		scry_watch_note(w, "strings of system calls are shown as addresses: %s",
+				scry_error());
+	scry_error_clear();
 }
 
 static int prepare(struct scry_watch *w)
@@ -170,6 +195,8 @@ static int prepare(struct scry_watch *w)
 	}
 	if (r == 0 && cli->system_calls)
 		r = scry_calls_kernel_open(w->proc.pid, w->opts->follow, &t->kernel);
+	if (r == 0 && t->kernel && cli->args != SCRY_CALLS_NONE)
+		open_strings(w, t);
 	if (r == 0 && cli->signals)
 		scry_calls_signals_open(t);
 	w->near = r == 0 && t->hooks.count ? t->hooks.rows[0].address : t->hooks.objects.brk;
@@ -214,6 +241,8 @@ static int start_recording(struct scry_watch *w, struct scry_calls_watch *t)
 	if (r == 0)
 		r = scry_call_plans_write(&t->plans, w->inj);
 	if (r == 0)
+		r = find_errno(t);
+	if (r == 0)
 		r = scry_threads_record(w->inj, &w->channel, true);
 	return r;
 }
@@ -240,6 +269,8 @@ static int enter(struct scry_watch *w)
 	int r;
 
 	scry_stream_look(scry_calls_stream(t->calls));
+	if (t->breaks)
+		find_errno(t);
 	r = t->breaks ? scry_calls_break_enter(t->breaks) : enter_hooks(w, t);
 	if (r == 0) {
 		scry_patch_report_refused(w, &t->hooks, "traced");
@@ -608,6 +639,10 @@ static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 			"calls whose return could not be followed");
 	scry_watch_lost(w, t->kernel ? scry_calls_kernel_lost(t->kernel) : 0,
 			"system calls that found no room");
+	if (t->kernel && scry_calls_kernel_strings_ended(t->kernel))
+		scry_watch_note(w,
+				"strings of system calls are shown as addresses from some moment "
+				"on, as more of them came than there was room for");
 	w->events += scry_calls_children_count(t, &refused);
 	if (t->kernel && w->target_gone && scry_calls_children_live(t))
 		scry_watch_note(w,

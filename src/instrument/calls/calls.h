@@ -26,11 +26,12 @@ struct scry_calls_cli {
 	uint64_t string_size;
 	uint64_t elements; /* of an array; 0: SCRY_ARRAY_SHOWN */
 	enum scry_calls_args args;
-	bool by_breakpoints;	    /* --engine=breakpoint */
-	uint64_t depth;		    /* of stacks; 0: none */
-	bool ruby_stacks;	    /* too */
-	struct scry_protos *protos; /* owned */
-	bool reads_unsure;	    /* prototypes may want what a function is not known to read */
+	bool by_breakpoints;	     /* --engine=breakpoint */
+	uint64_t depth;		     /* of stacks; 0: none */
+	bool ruby_stacks;	     /* too */
+	struct scry_protos *protos;  /* owned */
+	struct scry_calls_tids tids; /* -p of threads: only theirs; none: of all */
+	bool reads_unsure;	     /* prototypes may want what a function is not known to read */
 };
 
 #endif

@@ -21,9 +21,17 @@ struct scry_calls_opts scry_calls_functions_opts(const struct scry_watch *w, uin
 		.writer = w->writer,
 		.pid = pid,
 		.args = cli->args,
+		.tids = pid == (uint32_t)w->proc.pid && !w->root ? &cli->tids : NULL,
 		.first_call = (uint64_t)(image & 255) << FIRST_CALL_SHIFT,
 		.first_function = (image & 255) * SCRY_SHADOW_HOOKS_MAX,
 	};
+}
+
+/* A function that sets errno, in a library whose errno can be read. */
+static bool sets_errno(struct scry_calls_watch *t, const struct scry_calls_traced *f)
+{
+	return f->proto->result->marks & SCRY_MARK_ERRNO && f->address &&
+	       scry_calls_errno_is_of(&t->error, &t->hooks.objects, f->address);
 }
 
 /* What is fetched of its calls. Before the ways into seccomp are seen, nothing by system calls. 0
@@ -32,7 +40,8 @@ static int plan_calls(struct scry_calls_watch *t, struct scry_calls_traced *f)
 {
 	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
 	struct scry_plan_opts opts = {.string_max = (uint32_t)cli->string_size,
-				      .elements = (uint32_t)cli->elements};
+				      .elements = (uint32_t)cli->elements,
+				      .has_errno = sets_errno(t, f)};
 	struct scry_plan plan = {0};
 	int r;
 
@@ -95,18 +104,22 @@ static int add_traced(struct scry_calls_watch *t, const struct scry_calls_traced
 	return (int)t->count++;
 }
 
-int scry_calls_functions_syscall(void *arg, const char *symbol, const char *prototype)
+int scry_calls_functions_syscall(void *arg, const char *symbol, const char *prototype,
+				 uint32_t *ret_args)
 {
 	struct scry_calls_watch *t = arg;
-	const struct scry_proto *proto = NULL;
+	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
+	const struct scry_proto *proto = scry_protos_find(cli->protos, symbol, "kernel");
 
-	if (scry_protos_read(t->debug, "the kernel", prototype, strlen(prototype)) == 0)
+	if (!proto && scry_protos_read(t->debug, "the kernel", prototype, strlen(prototype)) == 0)
 		proto = scry_protos_find(t->debug, symbol, "");
 	scry_error_clear();
-	return add_traced(
-		t, &(struct scry_calls_traced){.symbol = (char *)symbol,
-					       .module = (char *)"kernel",
-					       .proto = proto ? proto : &scry_proto_unknown});
+	if (!proto)
+		proto = &scry_proto_unknown;
+	*ret_args = proto->count;
+	return add_traced(t, &(struct scry_calls_traced){.symbol = (char *)symbol,
+							 .module = (char *)"kernel",
+							 .proto = proto});
 }
 
 /* The number of a row's function; one that comes back with its library keeps it. -errno. */

@@ -12,6 +12,7 @@
 #include "instrument/calls/break.h"
 #include "instrument/calls/calls.h"
 #include "instrument/calls/debug.h"
+#include "instrument/calls/errno.h"
 #include "instrument/calls/kernel.h"
 #include "instrument/calls/ruby.h"
 #include "watch/loading.h"
@@ -46,7 +47,8 @@ struct scry_calls_watch {
 	struct scry_calls_children *children; /* -S -f: children.h; NULL: none yet */
 	struct scry_calls_break *breaks;      /* the engine; NULL: hooks */
 	struct scry_call_plans plans;
-	struct scry_protos *debug; /* prototypes from debug information */
+	struct scry_calls_errno error; /* errno.h */
+	struct scry_protos *debug;     /* prototypes from debug information */
 	struct scry_calls_traced *functions;
 	uint32_t count, room, told;
 	size_t first;			       /* request that is the user's */
@@ -80,7 +82,8 @@ struct scry_calls_opts scry_calls_functions_opts(const struct scry_watch *w, uin
 int scry_calls_functions_fill(struct scry_calls_watch *t, struct scry_hooks *h,
 			      struct scry_calls_debug *d);
 /* As struct scry_calls_kernel_take wants it; `arg` is the watch's. */
-int scry_calls_functions_syscall(void *arg, const char *symbol, const char *prototype);
+int scry_calls_functions_syscall(void *arg, const char *symbol, const char *prototype,
+				 uint32_t *ret_args);
 /* A FUNCTION event. 0 or the writer's error. */
 int scry_calls_functions_report(struct scry_watch *w, const struct scry_calls_traced *f,
 				uint32_t pid, uint32_t number);

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/map.h"
+#include "instrument/calls/strings.h"
 #include "sys/syscalls.h"
 
 #define NUMBERS_MAX 512
@@ -17,9 +18,11 @@
 struct scry_calls_kernel {
 	uint32_t pid;
 	struct scry_syscalls *syscalls;
+	struct scry_calls_strings *strings;	  /* NULL: none */
 	const struct scry_calls_kernel_take *how; /* of the take that runs */
 	struct {
 		uint32_t function; /* + 1; 0: not met */
+		uint32_t args;
 		char symbol[40], form[8];
 	} numbers[NUMBERS_MAX];
 	struct scry_map open; /* thread -> number + 1 of the call it is in */
@@ -46,13 +49,35 @@ void scry_calls_kernel_close(struct scry_calls_kernel *k)
 	if (!k)
 		return;
 	scry_syscalls_close(k->syscalls);
+	scry_calls_strings_close(k->strings);
 	scry_map_done(&k->open);
 	free(k);
 }
 
 void scry_calls_kernel_switch(struct scry_calls_kernel *k, bool on)
 {
+	if (scry_calls_strings_switch(k->strings, on) < 0) {
+		scry_calls_strings_close(k->strings);
+		k->strings = NULL;
+		scry_error_clear();
+	}
 	scry_syscalls_switch(k->syscalls, on);
+}
+
+int scry_calls_kernel_strings(struct scry_calls_kernel *k, const struct scry_protos *protos,
+			      bool with_children, uint32_t string_size)
+{
+	const struct scry_calls_strings_opts opts = {.protos = protos,
+						     .pid = (pid_t)k->pid,
+						     .with_children = with_children,
+						     .string_size = string_size};
+
+	return string_size ? scry_calls_strings_open(&opts, &k->strings) : 0;
+}
+
+bool scry_calls_kernel_strings_ended(const struct scry_calls_kernel *k)
+{
+	return scry_calls_strings_ended(k->strings);
 }
 
 /* "long SYS_write(int, addr, ulong);" */
@@ -86,7 +111,9 @@ static int meet(struct scry_calls_kernel *k, uint32_t number)
 		snprintf(symbol, sizeof(k->numbers[number].symbol), "SYS_%u", number);
 	scry_syscall_form(k->syscalls, number, form);
 	write_prototype(symbol, form, prototype, sizeof(prototype));
-	n = k->how->number(k->how->arg, symbol, prototype);
+	n = k->how->number(k->how->arg, symbol, prototype, &k->numbers[number].args);
+	if (k->numbers[number].args > SCRY_SYSCALL_ARGS)
+		k->numbers[number].args = SCRY_SYSCALL_ARGS;
 	if (n >= 0)
 		k->numbers[number].function = (uint32_t)n + 1;
 	return n < 0 ? n : 0;
@@ -100,12 +127,14 @@ static int give(void *arg, const struct scry_syscall *call)
 	struct scry_calls *calls = call->pid == k->pid ? k->how->calls
 				   : k->how->of	       ? k->how->of(k->how->arg, call->pid)
 						       : NULL;
-	uint64_t open = 0;
+	uint64_t open = 0, parts[SCRY_CALL_MORE_MAX];
 	int r = 0;
 
-	if (!calls)
-		return 0;
-	if (call->number >= NUMBERS_MAX)
+	if (!call->is_exit) {
+		event.parts = parts;
+		event.part_words = scry_calls_strings_of(k->strings, call, parts);
+	}
+	if (!calls || call->number >= NUMBERS_MAX)
 		return 0;
 	if (call->is_exit) { /* one that was there before us is not told */
 		if (!scry_map_remove(&k->open, call->tid, &open) || open != call->number + 1ull)
@@ -119,7 +148,9 @@ static int give(void *arg, const struct scry_syscall *call)
 	if (r < 0)
 		return r;
 	event.function = k->numbers[call->number].function - 1;
-	event.count = k->how->has_args ? (uint32_t)strlen(k->numbers[call->number].form) - 1 : 0;
+	event.count = k->how->has_args ? k->numbers[call->number].args : 0;
+	if (!event.count)
+		event.part_words = 0;
 	memcpy(event.values, call->args, sizeof(call->args));
 	scry_map_put(&k->open, call->tid, call->number + 1ull);
 	r = scry_calls_functions_upto(calls, event.function);
@@ -150,6 +181,7 @@ int scry_calls_kernel_take(struct scry_calls_kernel *k, const struct scry_calls_
 	int r;
 
 	k->how = how;
+	scry_calls_strings_take(k->strings, scry_syscalls_lost(k->syscalls));
 	r = scry_syscalls_take(k->syscalls, &take, ret_tsc);
 	if (how->is_last)
 		*ret_tsc = UINT64_MAX;

@@ -12,18 +12,26 @@
 #include <sys/types.h>
 
 #include "name/calls.h"
+#include "proto/protos.h"
 
 struct scry_calls_kernel;
 
 /* As scry_syscalls_open. */
 int scry_calls_kernel_open(pid_t pid, bool with_children, struct scry_calls_kernel **ret);
 void scry_calls_kernel_close(struct scry_calls_kernel *k); /* NULL is legal */
+/* Between open and switch: strings that are arguments are shown, too, up to `string_size` bytes. 0;
+ * or -errno with a sentence: they are shown as addresses. */
+int scry_calls_kernel_strings(struct scry_calls_kernel *k, const struct scry_protos *protos,
+			      bool with_children, uint32_t string_size);
+/* From some moment on they were not known any more, as some were lost. */
+bool scry_calls_kernel_strings_ended(const struct scry_calls_kernel *k);
 void scry_calls_kernel_switch(struct scry_calls_kernel *k, bool on);
 
 struct scry_calls_kernel_take {
 	struct scry_calls *calls;
-	/* the number of a function that is new, with its prototype (ltrace.conf(5)). -errno */
-	int (*number)(void *arg, const char *symbol, const char *prototype);
+	/* the number of a function that is new, with the prototype (ltrace.conf(5)) that it has if
+	 * no other is known, and how many arguments it takes. -errno */
+	int (*number)(void *arg, const char *symbol, const char *prototype, uint32_t *ret_args);
 	/* where calls of child `pid` go, asked first when it is born; NULL: nowhere. NULL: there
 	 * are no children */
 	struct scry_calls *(*of)(void *arg, uint32_t pid);

@@ -1,0 +1,122 @@
+/*
+ * Strings of the system calls of chosen processes, copied as each call begins: who reads the
+ * tracepoint from outside sees a pointer, and what it leads to may be another thing by then.
+ *
+ * What is not in memory at that moment is not copied, as nothing may wait here. While it is
+ * attached each system call of the machine pays for the question whether its process is meant.
+ */
+#include <linux/bpf.h>
+
+#include "bpf/task.h"
+#include "wire/bpf_strings.h"
+
+#include <bpf/bpf_tracing.h>
+
+const volatile struct scry_strings_setup scry_setup;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 << 20);
+} strings SEC(".maps");
+
+struct { /* process -> 1 */
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, SCRY_STRINGS_PIDS);
+	__type(key, __u32);
+	__type(value, __u8);
+} pids SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SCRY_STRINGS_NUMBERS);
+	__type(key, __u32);
+	__type(value, struct scry_strings_wanted);
+} wanted SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} lost SEC(".maps");
+
+static __always_inline void copy(struct scry_strings_record *r, const struct scry_strings_wanted *w,
+				 const __u64 args[8], __u32 i)
+{
+	const __u32 arg = (w->arg[i] - 1u) & 7, length = (w->length[i] - 1u) & 7;
+	const void *at = (const void *)args[arg];
+	__u64 size = args[length], max = scry_setup.max;
+	long n;
+
+	r->arg[i] = w->arg[i];
+	r->bytes[i] = SCRY_STRINGS_NONE;
+	if (!w->arg[i])
+		return;
+	if (max > SCRY_STRINGS_MAX)
+		max = SCRY_STRINGS_MAX;
+	if (!w->length[i]) {
+		n = bpf_probe_read_user_str(r->text[i], (__u32)max + 2, at);
+		if (n > 0)
+			r->bytes[i] = (__u16)(n - 1);
+		return;
+	}
+	if (size > max)
+		size = max + 1;
+	if (size <= SCRY_STRINGS_MAX + 1 && !bpf_probe_read_user(r->text[i], (__u32)size, at))
+		r->bytes[i] = (__u16)size;
+}
+
+SEC("tp_btf/sys_enter")
+int strings_enter(unsigned long long *ctx)
+{
+	const struct pt_regs___kernel *regs = (const struct pt_regs___kernel *)ctx[0];
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 number = (__u32)ctx[1], zero = 0, pid = scry_pid_of(task, scry_setup.pid_ns);
+	const struct scry_strings_wanted *w;
+	struct scry_strings_record *r;
+	__u64 *count, args[8] = {0};
+
+	if (!pid || !bpf_map_lookup_elem(&pids, &pid))
+		return 0;
+	w = bpf_map_lookup_elem(&wanted, &number);
+	if (!w || !w->arg[0])
+		return 0;
+	r = bpf_ringbuf_reserve(&strings, sizeof(*r), 0);
+	if (!r) {
+		count = bpf_map_lookup_elem(&lost, &zero);
+		if (count)
+			*count += 1;
+		return 0;
+	}
+	args[0] = regs->di;
+	args[1] = regs->si;
+	args[2] = regs->dx;
+	args[3] = regs->r10;
+	args[4] = regs->r8;
+	for (int i = 0; i < (int)SCRY_STRINGS_ARGS; i++)
+		r->args[i] = args[i];
+	r->time_ns = bpf_ktime_get_ns();
+	r->pid = pid;
+	r->tid = scry_tid_of(task, scry_setup.pid_ns);
+	r->number = number;
+	copy(r, w, args, 0);
+	copy(r, w, args, 1);
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_fork")
+int strings_forked(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *parent = (struct task_struct *)ctx->args[0];
+	struct task_struct *child = (struct task_struct *)ctx->args[1];
+	__u32 of = scry_pid_of(parent, scry_setup.pid_ns);
+	__u32 pid = scry_pid_of(child, scry_setup.pid_ns);
+	__u8 one = 1;
+
+	if (scry_setup.follow && of && pid && of != pid && bpf_map_lookup_elem(&pids, &of))
+		bpf_map_update_elem(&pids, &pid, &one, BPF_ANY);
+	return 0;
+}
+
+char scry_license[] SEC("license") = "GPL";

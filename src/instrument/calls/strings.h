@@ -1,0 +1,47 @@
+/*
+ * Strings that system calls are given, for `scry calls -S`: copied in the kernel as each call
+ * begins (bpf/strings.bpf.c), and given to the call that perf tells of (sys/syscalls).
+ *
+ * They belong together if thread, number, arguments and time agree, in the order of the thread. If
+ * one of the two was lost that could be another call's, so from then on there are no strings.
+ *
+ * Life: open, switch, take before calls are asked for, close.
+ */
+#ifndef SCRY_INSTRUMENT_CALLS_STRINGS_H
+#define SCRY_INSTRUMENT_CALLS_STRINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "proto/protos.h"
+#include "sys/syscalls.h"
+#include "wire/call_ring.h"
+
+struct scry_calls_strings;
+
+struct scry_calls_strings_opts {
+	const struct scry_protos *protos; /* SYS_name of "kernel": which arguments are strings */
+	pid_t pid;
+	bool with_children;
+	uint32_t string_size;
+};
+
+/* 0; -EPERM, -ENOTSUP with a sentence: the kernel refuses; -ENOMEM. */
+int scry_calls_strings_open(const struct scry_calls_strings_opts *opts,
+			    struct scry_calls_strings **ret);
+void scry_calls_strings_close(struct scry_calls_strings *s); /* NULL is legal, below too */
+
+/* While the process is held, just as perf is. 0 or -errno with a sentence. */
+int scry_calls_strings_switch(struct scry_calls_strings *s, bool on);
+
+/* What was copied so far. `lost`: calls that perf has lost. */
+void scry_calls_strings_take(struct scry_calls_strings *s, uint64_t lost);
+
+/* The parts (wire/call_ring.h) of an entry; words, 0: none. */
+size_t scry_calls_strings_of(struct scry_calls_strings *s, const struct scry_syscall *call,
+			     uint64_t ret[SCRY_CALL_MORE_MAX]);
+/* Some were lost: what came later has none. */
+bool scry_calls_strings_ended(const struct scry_calls_strings *s);
+
+#endif
