@@ -26,6 +26,17 @@ int scry_fail(int err, const char *fmt, ...)
 	return err;
 }
 
+int scry_no_memory(const char *fmt, ...)
+{
+	char what[sizeof(sentence)];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(what, sizeof(what), fmt, ap);
+	va_end(ap);
+	return scry_fail(-ENOMEM, "not enough memory for %s", what);
+}
+
 static bool has_no_reader(FILE *out)
 {
 	struct pollfd p = {.fd = fileno(out)};

@@ -13,6 +13,10 @@
 /* Stores the sentence (cut at 1 KiB) and returns `err`, a negative errno. Replaces an older one. */
 int scry_fail(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* The sentence where memory is short, "not enough memory for WHAT"; `fmt` says what it was for.
+ * Returns -ENOMEM. */
+int scry_no_memory(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
 /*
  * Flushes what was printed: 0, or -errno and "cannot write WHAT: ...", also where a write before it
  * failed. -EPIPE without a sentence where the reader of a pipe has gone, as `head` does.

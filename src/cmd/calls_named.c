@@ -16,7 +16,7 @@ enum means { FUNCTION, LIBRARY, CALLER };
 static int add(struct scry_calls_cli *cli, char *text, enum means means)
 {
 	if (!text)
-		return scry_fail(-ENOMEM, "no memory for the functions to trace");
+		return scry_no_memory("the functions to trace");
 	if (cli->request_count == SCRY_CALLS_REQUESTS_MAX) {
 		free(text);
 		return scry_fail(-EINVAL, "more than %d functions are named", cli->request_count);

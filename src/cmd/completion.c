@@ -54,11 +54,12 @@ static bool is_again(const char *choices, const char *word, size_t len)
 static void print_choices(const struct scry_opt *row, const char *before)
 {
 	const char *choices = row->choices, *word;
+	const char *behind = row->kind == SCRY_OPT_STRINGS ? "=" : ""; /* KEY=GLOB */
 	size_t len;
 
 	for (size_t i = 0; choices && (len = scry_opt_next_choice(&choices, &word)) > 0; i++)
 		if (!is_again(row->choices, word, len))
-			printf("%s%s%.*s", i ? " " : "", before, (int)len, word);
+			printf("%s%s%.*s%s", i ? " " : "", before, (int)len, word, behind);
 }
 
 /* Words with commas between. */
@@ -236,6 +237,7 @@ static void write_bash(void)
 	       "\t\twords=$(printf \"${cur%%,*},%%s \" $words)\n"
 	       "\t[ -z \"$words\" ] || mapfile -t COMPREPLY < <(compgen -W \"$words\" -- "
 	       "\"$cur\")\n"
+	       "\t[[ ${COMPREPLY[0]} != *= ]] || compopt -o nospace\n"
 	       "}\n"
 	       "complete -o default -F _scry scry\n");
 }

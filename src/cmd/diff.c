@@ -5,6 +5,7 @@
 #include "view/gvl_diff.h"
 #include "view/malloc_diff.h"
 #include "rec/sections.h"
+#include "view/filter.h"
 #include "view/stacks_diff.h"
 #include "view/syscall_diff.h"
 
@@ -71,7 +72,7 @@ static int side_parse(struct side *side, const char *word)
 	side->since_ns = SCRY_MOMENT_END;
 	side->path = strdup(word);
 	if (!side->path)
-		return scry_fail(-ENOMEM, "no memory");
+		return scry_no_memory("");
 	if (!at || at == word || !access(word, F_OK))
 		return 0;
 	side->path[at - word] = '\0';
@@ -328,6 +329,11 @@ static int print_to(const struct side sides[2], enum what what, const struct dif
 		err = scry_fail(-EINVAL, "--live is for recordings of objects");
 	else if (opts->report.rows.sort == SCRY_VIEW_SORT_TEMPORARY && what != MALLOC)
 		err = scry_fail(-EINVAL, "--sort temporary is for recordings of malloc");
+	else if (opts->report.rows.filter.count && what != OBJECTS && what != MALLOC)
+		err = scry_fail(-EINVAL, "--filter is for recordings of objects and malloc; fix: "
+					 "--grep");
+	else if (what == OBJECTS)
+		err = scry_view_filter_check("objects", &opts->report.rows.filter);
 	if (!err)
 		err = scry_output_check(opts->output, sides[0].fd);
 	if (!err)

@@ -268,7 +268,7 @@ static int print(struct scry_dump *d, const struct dump_opts *opts)
 	scry_symbols_done(&d->symbols);
 	scry_ruby_free(d->ruby);
 	if (err == -ENOMEM)
-		scry_fail(err, "no memory for the dump");
+		scry_no_memory("the dump");
 	return err;
 }
 

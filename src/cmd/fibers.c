@@ -142,7 +142,7 @@ static int name_frames(struct show *s, const struct scry_fiber_group *from,
 	named = calloc(count + 1, sizeof(*named));
 	to->frames = named;
 	if (!named)
-		return scry_fail(-ENOMEM, "no memory for the stacks of fibers");
+		return scry_no_memory("the stacks of fibers");
 	for (size_t i = 0; i < count; i++) {
 		struct scry_doc_frame *f = &named[i];
 
@@ -313,7 +313,7 @@ static int take_groups(struct show *s)
 
 	s->groups = calloc(count + 1u, sizeof(*s->groups));
 	if (!s->groups || !order)
-		err = scry_fail(-ENOMEM, "no memory for %u groups of fibers", count);
+		err = scry_no_memory("%u groups of fibers", count);
 	for (uint32_t i = 0; i < count && !err; i++)
 		order[i] = i;
 	if (!err && count)

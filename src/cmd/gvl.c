@@ -8,6 +8,7 @@
 #include "cmd/watch_opts.h"
 #include "instrument/gvl/gvl.h"
 #include "instrument/instruments.h"
+#include "view/filter.h"
 #include "view/sort.h"
 
 enum { BY_LINE, BY_METHOD, BY_GEM, BY_THREAD, BY_HOLDER };
@@ -41,6 +42,7 @@ int scry_cmd_gvl(int argc, char **argv)
 		 "show N rows of each table, 0 all (default 30; all in JSON)", NULL},
 		{0, "grep", SCRY_OPT_STRING, &report.rows.grep, "TEXT",
 		 "only rows whose threads or lines contain TEXT, or match /REGEX/", NULL},
+		SCRY_VIEW_FILTER_OPT_ROW(&report.rows, SCRY_FILTER_GVL),
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "print JSON instead of text", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk, "x.json, x.txt, x.folded"),
 	};
@@ -64,6 +66,8 @@ int scry_cmd_gvl(int argc, char **argv)
 		r = scry_report_opts_check(&report, opts.output);
 	if (r == 0)
 		r = scry_view_sort_check("gvl", report.rows.sort_key);
+	if (r == 0)
+		r = scry_view_filter_check("gvl", &report.rows.filter);
 	if (r)
 		return r == 1 ? 0 : SCRY_EXIT_USAGE;
 	opts.instrument_opts = &gvl;

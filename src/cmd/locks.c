@@ -7,6 +7,7 @@
 #include "cmd/run.h"
 #include "cmd/watch_opts.h"
 #include "instrument/instruments.h"
+#include "view/filter.h"
 #include "view/sort.h"
 
 int scry_cmd_locks(int argc, char **argv)
@@ -25,6 +26,7 @@ int scry_cmd_locks(int argc, char **argv)
 		 "show N rows of each table, 0 all (default 30; all in JSON)", NULL},
 		{0, "grep", SCRY_OPT_STRING, &report.rows.grep, "TEXT",
 		 "only rows whose lock or frames contain TEXT, or match /REGEX/", NULL},
+		SCRY_VIEW_FILTER_OPT_ROW(&report.rows, SCRY_FILTER_LOCKS),
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "print JSON instead of text", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk, "x.json, x.txt"),
 	};
@@ -41,6 +43,8 @@ int scry_cmd_locks(int argc, char **argv)
 		r = scry_report_opts_check(&report, opts.output);
 	if (r == 0)
 		r = scry_view_sort_check("locks", report.rows.sort_key);
+	if (r == 0)
+		r = scry_view_filter_check("locks", &report.rows.filter);
 	if (r == 0 && report.folded)
 		r = scry_fail(-EINVAL, "'%s': waits are not folded", opts.output);
 	if (r == 0 && depth > SCRY_WALK_DEPTH_MAX)

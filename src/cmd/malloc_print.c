@@ -29,7 +29,7 @@ static int print_picture(const struct scry_replay_report *report, FILE *out, boo
 	int err = is_page ? scry_replay_html(report, &text) : scry_replay_svg(report, &text);
 
 	if (err)
-		return scry_fail(-ENOMEM, "no memory for the picture");
+		return scry_no_memory("the picture");
 	if (fwrite(text.data, 1, text.len, out) != text.len || fflush(out))
 		err = scry_fail(-errno, "cannot write the picture: %s", strerror(errno));
 	scry_buf_done(&text);

@@ -107,7 +107,7 @@ static int keep(struct replay_job *j, struct measured *m)
 			       .point_count = r->point_count};
 	m->points = calloc(r->point_count + 1, sizeof(*m->points));
 	if (!m->points)
-		return scry_fail(-ENOMEM, "no memory");
+		return scry_no_memory("");
 	for (uint32_t i = 0; i < r->point_count; i++)
 		m->points[i] = (struct scry_replay_point){r->points[i].position, r->points[i].live};
 	return 0;
@@ -556,7 +556,7 @@ static int replay(struct replay_job *j)
 		if (i >= j->allocators.count && i != ALL - 1)
 			continue;
 		j->runs[i] = calloc(j->opts->runs, sizeof(*j->runs[i]));
-		err = j->runs[i] ? 0 : scry_fail(-ENOMEM, "no memory");
+		err = j->runs[i] ? 0 : scry_no_memory("");
 	}
 	/* Once without an allocator: reads the recording, and warms what is common to all. */
 	if (!err)
@@ -610,7 +610,7 @@ int scry_malloc_replay_file(const struct scry_replay_opts *opts, int fd, bool *r
 	int err;
 
 	if (!j)
-		return scry_fail(-ENOMEM, "no memory");
+		return scry_no_memory("");
 	j->opts = opts;
 	j->program.command = opts->command;
 	err = scry_malloc_notes_allocators(&j->notes, &opts->with, &j->allocators);

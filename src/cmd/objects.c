@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "cmd/cmd.h"
 #include "cmd/run.h"
+#include "view/filter.h"
 #include "cmd/watch_opts.h"
 #include "instrument/instruments.h"
 #include "instrument/objects/objects.h"
@@ -58,7 +59,8 @@ int scry_cmd_objects(int argc, char **argv)
 				       "none; fix: --every TIME");
 	if (r)
 		return r == 1 ? 0 : SCRY_EXIT_USAGE;
-	if (scry_report_opts_check(&report, opts.output))
+	if (scry_report_opts_check(&report, opts.output) ||
+	    scry_view_filter_check("objects", &report.rows.filter))
 		return SCRY_EXIT_USAGE;
 	objects.force_gc |= objects.gc_slices;
 	objects.stacks = report.rows.stacks;

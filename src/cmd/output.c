@@ -70,7 +70,7 @@ static int open_new(struct scry_output *o)
 
 	if (asprintf(&o->beside, "%.*s.scry-XXXXXX", length, o->path) < 0) {
 		o->beside = NULL;
-		return scry_fail(-ENOMEM, "no memory to write '%s'", o->path);
+		return scry_no_memory("writing '%s'", o->path);
 	}
 	strcpy(o->beside + length, ".");
 	fd = open(o->beside, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -143,8 +143,7 @@ int scry_output_stream(struct scry_output *o, const char *path, bool force)
 	if (err)
 		return err;
 	o->out = fdopen(o->fd, "w");
-	return o->out ? 0
-		      : scry_output_close(o, scry_fail(-ENOMEM, "no memory to write '%s'", path));
+	return o->out ? 0 : scry_output_close(o, scry_no_memory("writing '%s'", path));
 }
 
 int scry_output_try(const char *path, bool force)

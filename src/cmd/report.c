@@ -10,6 +10,7 @@
 #include "name/native_lines.h"
 #include "view/native_line.h"
 #include "view/recorded.h"
+#include "view/filter.h"
 #include "view/sort.h"
 #include "view/takes.h"
 
@@ -185,6 +186,12 @@ static int run_view(struct scry_reader *reader, const struct scry_view *view,
 	err = scry_view_sort_check(view->name, rows.sort_key);
 	if (err)
 		return err;
+	err = scry_view_filter_check(view->name, &rows.filter);
+	if (err)
+		return err;
+	if (rows.stacks && rows.filter.count && !strcmp(view->name, "malloc"))
+		return scry_fail(-EINVAL, "the tree of malloc's callers has no --filter; fix: "
+					  "--grep, or without --stacks");
 	scry_view_sort_settle(view, &rows);
 	if (rows.stacks && rows.sort_key && !strcmp(view->name, "malloc"))
 		return scry_fail(-EINVAL,
@@ -458,6 +465,7 @@ int scry_cmd_report(int argc, char **argv)
 		"biggest first, by the column with this key in JSON; of objects allocated "
 		"(default), bytes, live, live_bytes or max_age_gcs",
 		SCRY_SORT_REPORT};
+	const struct scry_opt filter = SCRY_VIEW_FILTER_OPT_ROW(&opts.rows, SCRY_FILTER_REPORT);
 	size_t count = sizeof(rows) / sizeof(rows[0]);
 	const char *recording = NULL;
 	int err;
@@ -467,6 +475,8 @@ int scry_cmd_report(int argc, char **argv)
 			rows[i].choices = SCRY_REPORT_BY_CHOICES;
 		if (rows[i].target == &opts.rows.sort)
 			rows[i] = sort;
+		if (rows[i].target == &opts.rows.filter)
+			rows[i] = filter;
 	}
 	opts.rows.by = -1; /* so that one that is given is seen */
 	err = scry_opt_parse_one(rows, count, (struct scry_opt_args){argc, argv}, &recording);

@@ -26,6 +26,7 @@
 #include "sys/fd.h"
 #include "sys/tracee.h"
 #include "watch/signals.h"
+#include "view/filter.h"
 #include "view/sort.h"
 
 #define LATE_PART 20 /* of all looks: more of them late */
@@ -487,7 +488,8 @@ static int check(struct stacks *s, int argc, char **argv, int rest_at)
 		return -EINVAL;
 	if (scry_report_opts_check(&s->o.report, s->o.output) < 0)
 		return -EINVAL;
-	if (scry_view_sort_check("stacks", s->o.report.rows.sort_key) < 0)
+	if (scry_view_sort_check("stacks", s->o.report.rows.sort_key) < 0 ||
+	    scry_view_filter_check("stacks", &s->o.report.rows.filter) < 0)
 		return -EINVAL;
 	return scry_report_check_kept(&s->o.report, s->o.output);
 }
@@ -533,6 +535,7 @@ int scry_cmd_stacks(int argc, char **argv)
 		 "show N rows, 0 all (default 30; all in JSON)", NULL},
 		{0, "grep", SCRY_OPT_STRING, &s.o.report.rows.grep, "TEXT",
 		 "only rows whose \"file:line method\" contains TEXT, or matches /REGEX/", NULL},
+		SCRY_VIEW_FILTER_OPT_ROW(&s.o.report.rows, SCRY_FILTER_STACKS),
 		{0, "stacks", SCRY_OPT_FLAG, &s.o.report.rows.stacks, NULL,
 		 "one row for each stack, and not for each line", NULL},
 		{0, "folded", SCRY_OPT_FLAG, &s.o.report.folded, NULL,

@@ -21,6 +21,7 @@
 #include "sys/container.h"
 #include "sys/fd.h"
 #include "sys/proc.h"
+#include "view/filter.h"
 #include "view/sort.h"
 
 #define TURN_NS 20000000u
@@ -280,7 +281,8 @@ static int check(struct syscalls *s, int argc, char **argv, int rest_at)
 		return -EINVAL;
 	if (scry_report_opts_check(&s->o.report, s->o.output) < 0)
 		return -EINVAL;
-	if (scry_view_sort_check("syscalls", s->o.report.rows.sort_key) < 0)
+	if (scry_view_sort_check("syscalls", s->o.report.rows.sort_key) < 0 ||
+	    scry_view_filter_check("syscalls", &s->o.report.rows.filter) < 0)
 		return -EINVAL;
 	return scry_report_check_kept(&s->o.report, s->o.output);
 }
@@ -323,6 +325,7 @@ int scry_cmd_syscalls(int argc, char **argv)
 		 "show N rows, 0 all (default 30; all with -c and in JSON)", NULL},
 		{0, "grep", SCRY_OPT_STRING, &s.o.report.rows.grep, "TEXT",
 		 "only rows that contain TEXT, or match /REGEX/", NULL},
+		SCRY_VIEW_FILTER_OPT_ROW(&s.o.report.rows, SCRY_FILTER_SYSCALLS),
 		{0, "json", SCRY_OPT_FLAG, &s.o.report.json, NULL, "print JSON instead of text",
 		 NULL},
 		{'q', "quiet", SCRY_OPT_FLAG, &s.quiet, NULL, "no talk on stderr", NULL},

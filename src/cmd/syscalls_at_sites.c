@@ -109,7 +109,7 @@ static int on_event(struct found *f, const struct scry_event *event)
 	if (event->type == SCRY_EVENT_SYSCALL_SITE) {
 		row = row_of(f, at->site, true);
 		if (!row)
-			return scry_fail(-ENOMEM, "no memory for places of system calls");
+			return scry_no_memory("places of system calls");
 		row->at = *at;
 		row->name = scry_reader_string(f->reader, at->name_str, NULL);
 		row->module = scry_reader_string(f->reader, at->module_str, NULL);

@@ -18,7 +18,7 @@ struct search {
 
 static int no_memory(void)
 {
-	return scry_fail(-ENOMEM, "not enough memory for the names of functions");
+	return scry_no_memory("the names of functions");
 }
 
 /* An IFUNC's names are at its resolver. */

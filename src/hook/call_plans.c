@@ -34,7 +34,7 @@ static int grow(struct scry_call_plans *p, uint32_t units)
 		struct scry_call_plan *more = reallocarray(p->units, room, sizeof(*more));
 
 		if (!more)
-			return scry_fail(-ENOMEM, "no memory for %u plans", room);
+			return scry_no_memory("%u plans", room);
 		p->units = more;
 		p->room = room;
 	}
@@ -43,7 +43,7 @@ static int grow(struct scry_call_plans *p, uint32_t units)
 		uint16_t *more = reallocarray(p->of, room, sizeof(*more));
 
 		if (!more)
-			return scry_fail(-ENOMEM, "no memory for %u plans", room);
+			return scry_no_memory("%u plans", room);
 		p->of = more;
 		p->of_room = room;
 	}

@@ -93,7 +93,7 @@ int scry_heartbeat_new(uint64_t patience_ns, struct scry_heartbeat **ret)
 	int r;
 
 	if (!p)
-		return scry_fail(-ENOMEM, "no memory for a thread");
+		return scry_no_memory("a thread");
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->wake, NULL);
 	p->patience_ns = patience_ns;

@@ -62,8 +62,7 @@ int scry_hooks_open(struct scry_hooks *h, const struct scry_proc *proc)
 	if (r == 0) {
 		h->texts = calloc(h->objects.count + 1, sizeof(*h->texts));
 		if (!h->texts)
-			r = scry_fail(-ENOMEM, "not enough memory for %zu objects",
-				      h->objects.count);
+			r = scry_no_memory("%zu objects", h->objects.count);
 	}
 	h->handlers[h->handler_count++] = SCRY_LOADS_HANDLER; /* its literal is in each slab */
 	return r;
@@ -93,7 +92,7 @@ void scry_hooks_close(struct scry_hooks *h)
 
 static int no_memory(void)
 {
-	return scry_fail(-ENOMEM, "not enough memory for the hooks");
+	return scry_no_memory("the hooks");
 }
 
 static int add_request(struct scry_hooks *h, const char *request, const struct scry_hook_to *to)

@@ -218,7 +218,7 @@ int scry_loads_follow(struct scry_hooks *h, struct scry_inject *inj, struct scry
 	int r;
 
 	if (!l)
-		return scry_fail(-ENOMEM, "not enough memory to follow loaded objects");
+		return scry_no_memory("following loaded objects");
 	*l = (struct scry_loads){.control = inj->control, .fd = -1, .is_due = true};
 	h->loads = l;
 	if (!h->is_on) {

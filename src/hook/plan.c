@@ -20,7 +20,7 @@
 
 static int no_memory(void)
 {
-	return scry_fail(-ENOMEM, "not enough memory for the hooks");
+	return scry_no_memory("the hooks");
 }
 
 static bool is_in_page(uint64_t at, size_t size)

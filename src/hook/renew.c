@@ -292,7 +292,7 @@ static int make_room(struct scry_hooks *h, size_t rows, size_t places)
 		h->places = more_places;
 		h->place_room = h->place_count + places + 1;
 	}
-	return more && more_places ? 0 : scry_fail(-ENOMEM, "not enough memory for the hooks");
+	return more && more_places ? 0 : scry_no_memory("the hooks");
 }
 
 /* The places of rows that went are dropped, so that it does not grow with each dlopen. */

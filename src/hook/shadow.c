@@ -74,7 +74,7 @@ static int write_thunks(struct scry_inject *inj, const struct scry_slab *slab, u
 	int r;
 
 	if (!code)
-		return scry_fail(-ENOMEM, "not enough memory for thunks");
+		return scry_no_memory("thunks");
 	memset(code, 0xcc, slab->code_size);
 	memcpy(code, &(uint64_t){SCRY_SLAB_MAGIC}, 8);
 	for (uint32_t i = 0; i < SCRY_SHADOW_THUNKS; i++)

@@ -400,7 +400,7 @@ static int refuse_all_named(struct scry_hooks *h)
 	for (size_t i = 0; i < h->count && r == 0; i++)
 		if (h->rows[i].to.kind == SCRY_HOOK_CALL &&
 		    scry_map_put(&n.rows, h->rows[i].address, 1) < 0)
-			r = scry_fail(-ENOMEM, "no memory for %zu functions", h->count);
+			r = scry_no_memory("%zu functions", h->count);
 	for (size_t i = 0; i < h->objects.count && r == 0 && h->count; i++)
 		if (!scry_linkmap_is_repeated(&h->objects, i))
 			scry_symbols_each(&h->objects, i, refuse_if_named, &n);

@@ -12,7 +12,7 @@
 
 static int no_memory(void)
 {
-	return scry_fail(-ENOMEM, "not enough memory for the hooks");
+	return scry_no_memory("the hooks");
 }
 
 int scry_slot_callers_read(struct scry_slot_callers *c, const struct scry_hooks *h)

@@ -159,8 +159,7 @@ int scry_thread_buffers_new(struct scry_control *control, uint64_t *words, pid_t
 	struct scry_thread_buffers *t = calloc(1, sizeof(*t));
 
 	if (!t)
-		return scry_fail(-ENOMEM, "not enough memory for the thread buffers of process %d",
-				 (int)pid);
+		return scry_no_memory("the thread buffers of process %d", (int)pid);
 	t->control = control;
 	t->words = words;
 	t->pid = pid;

@@ -196,7 +196,7 @@ int scry_unwind_start(struct scry_unwinding *u, struct scry_inject *inj, struct 
 {
 	struct scry_unwind_index *lists = calloc(2, sizeof(*lists));
 	int slab, r = lists ? scry_parts_need(inj, held, SCRY_PART_WALK)
-			    : scry_fail(-ENOMEM, "no memory for unwind tables");
+			    : scry_no_memory("unwind tables");
 
 	slab = r < 0 ? r
 		     : scry_inject_slab(inj, held, inj->header.text, sizeof(uint64_t),

@@ -26,7 +26,7 @@ int scry_patch_number(struct scry_patch_functions *fs, const struct scry_hook *r
 		return -ENOSPC;
 	more = reallocarray(fs->list, fs->count + 1, sizeof(*more));
 	if (!more)
-		return scry_fail(-ENOMEM, "not enough memory for %u functions", fs->count + 1);
+		return scry_no_memory("%u functions", fs->count + 1);
 	fs->list = more;
 	f = &fs->list[fs->count];
 	*f = (struct scry_patch_function){.symbol = strdup(row->symbol),
@@ -38,7 +38,7 @@ int scry_patch_number(struct scry_patch_functions *fs, const struct scry_hook *r
 	if (!f->symbol || !f->module) {
 		free(f->symbol);
 		free(f->module);
-		return scry_fail(-ENOMEM, "not enough memory for %u functions", fs->count + 1);
+		return scry_no_memory("%u functions", fs->count + 1);
 	}
 	return (int)fs->count++;
 }

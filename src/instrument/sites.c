@@ -190,7 +190,7 @@ static int prepare(struct scry_watch *w)
 		return r;
 	h->rows = calloc(opts->count, sizeof(*h->rows));
 	if (!h->rows)
-		return scry_fail(-ENOMEM, "not enough memory for the hooks");
+		return scry_no_memory("the hooks");
 	h->room = opts->count;
 	s->unwinds = scry_linkmap_may_unwind(&h->objects);
 	for (size_t i = 0; i < opts->count; i++)

@@ -134,7 +134,7 @@ static int enter(struct scry_watch *w)
 	t->room = scry_shadow_room(&t->hooks);
 	t->pending = calloc(t->room, sizeof(*t->pending));
 	if (!t->pending)
-		return scry_fail(-ENOMEM, "not enough memory for %u hooks", t->room);
+		return scry_no_memory("%u hooks", t->room);
 	r = scry_shadow_start(w->inj, w->held, &t->hooks, &t->stats);
 	if (r == 0)
 		r = scry_loading_put_on(w, &t->hooks);

@@ -41,11 +41,11 @@ int scry_calls_new(const struct scry_calls_opts *opts, struct scry_calls **ret)
 	struct scry_calls *c = calloc(1, sizeof(*c));
 
 	if (!c)
-		return scry_fail(-ENOMEM, "no memory for calls");
+		return scry_no_memory("calls");
 	c->stream = scry_stream_new(&kind, c);
 	if (!c->stream) {
 		free(c);
-		return scry_fail(-ENOMEM, "no memory for calls");
+		return scry_no_memory("calls");
 	}
 	c->opts = *opts;
 	c->last_call = opts->first_call;
@@ -102,7 +102,7 @@ struct scry_stream *scry_calls_stream(struct scry_calls *c)
 
 static int no_memory(void)
 {
-	return scry_fail(-ENOMEM, "no memory for calls");
+	return scry_no_memory("calls");
 }
 
 /* Words of the record at `words`, of `count` that are there; 0: it makes no sense. */

@@ -78,7 +78,7 @@ int scry_fiber_leads_look(const struct scry_fiber_look *look, struct scry_fiber_
 	int err = 0;
 
 	if (!l)
-		return scry_fail(-ENOMEM, "no memory to look through a process's");
+		return scry_no_memory("looking through a process");
 	l->look = look;
 	l->leads = leads;
 	l->count = count;

@@ -281,7 +281,7 @@ int scry_fiber_marks_look(const struct scry_fiber_look *look, struct scry_fiber_
 
 	*ret = (struct scry_fiber_marks){.maps = look->maps};
 	if (!l.chunk)
-		return scry_fail(-ENOMEM, "no memory to look through a process's");
+		return scry_no_memory("looking through a process");
 	for (size_t i = 0; i < look->maps->count && !err; i++) {
 		l.map = &look->maps->entries[i];
 		if (l.map->r && l.map->w && !l.map->shared)

@@ -304,7 +304,7 @@ static int see_tasks(struct scry_fibers *f)
 	}
 	free(tids);
 	if (!f->tasks || !f->stands)
-		return scry_fail(-ENOMEM, "no memory for %zd threads", n);
+		return scry_no_memory("%zd threads", n);
 	see_stands(f);
 	f->sums.threads = f->task_count;
 	return 0;
@@ -506,7 +506,7 @@ int scry_fibers_open(const struct scry_space *space, uint64_t most_ns, struct sc
 	int err, gone;
 
 	if (!f)
-		return scry_fail(-ENOMEM, "no memory for the fibers of a process");
+		return scry_no_memory("the fibers of a process");
 	f->space = *space;
 	f->budget.most_ns = most_ns;
 	f->mem.fd = f->pages.fd = -1;
@@ -525,7 +525,7 @@ int scry_fibers_open(const struct scry_space *space, uint64_t most_ns, struct sc
 		err = scry_pages_open(&f->pages, space, &f->mem);
 	f->native = err ? NULL : scry_modules_of(space);
 	if (!err && !f->native)
-		err = scry_fail(-ENOMEM, "no memory for names");
+		err = scry_no_memory("names");
 	if (!err)
 		err = scry_unwinder_open(f->native, &f->mem, &f->unwinder);
 	scry_fiber_walker_init(&f->walker, &f->maps, &f->mem, f->unwinder);

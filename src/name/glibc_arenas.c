@@ -63,7 +63,7 @@ int scry_glibc_room(void **list, size_t count, size_t *room, size_t size)
 		return 0;
 	grown = realloc(*list, more * size);
 	if (!grown)
-		return scry_fail(-ENOMEM, "not enough memory for the heap's chunks");
+		return scry_no_memory("the heap's chunks");
 	*list = grown;
 	*room = more;
 	return 0;
@@ -324,7 +324,7 @@ int scry_glibc_arenas_read(const struct scry_mem *mem, const struct scry_maps *m
 
 	*ret = (struct scry_glibc_arenas){0};
 	if (!h)
-		return scry_fail(-ENOMEM, "not enough memory to read the heap");
+		return scry_no_memory("reading the heap");
 	h->window.mem = mem;
 	h->maps = maps;
 	h->ret = ret;

@@ -97,7 +97,7 @@ static int flush_due(struct scry_malloc *m)
 
 static int no_memory(void)
 {
-	return scry_fail(-ENOMEM, "not enough memory for the calls of malloc");
+	return scry_no_memory("the calls of malloc");
 }
 
 int scry_malloc_new(const struct scry_malloc_opts *opts, struct scry_malloc **ret)

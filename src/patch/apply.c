@@ -50,7 +50,7 @@ static int read_file(struct scry_patch_file *f, uint8_t **ret, size_t *ret_size)
 			      SCRY_OBJECT_BYTES_MAX >> 20);
 	if (r == 0) {
 		bytes = malloc((size_t)st.st_size + 1);
-		r = bytes ? 0 : scry_fail(-ENOMEM, "not enough memory for '%s'", f->path);
+		r = bytes ? 0 : scry_no_memory("'%s'", f->path);
 	}
 	while (r == 0 && n > 0 && done < (size_t)st.st_size) {
 		n = read(fd, bytes + done, (size_t)st.st_size - done);
@@ -534,7 +534,7 @@ static int write_patch(struct scry_patch_file *f, const struct scry_inject *inj,
 	const struct scry_patch_object *o = &f->object;
 	struct scry_wrap_state state;
 	uint8_t *code = malloc(stubs);
-	int r = code ? 0 : scry_fail(-ENOMEM, "not enough memory for the patch");
+	int r = code ? 0 : scry_no_memory("the patch");
 
 	if (code)
 		memset(code, 0xcc, stubs);

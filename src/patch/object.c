@@ -124,7 +124,7 @@ static int load(struct scry_patch_object *o)
 
 	o->image = calloc(1, image_size(o));
 	if (!o->image)
-		return scry_fail(-ENOMEM, "not enough memory for the patch");
+		return scry_no_memory("the patch");
 	for (size_t i = 0; i < e->e_phnum; i++, p++)
 		if (p->p_type == PT_LOAD)
 			memcpy(o->image + p->p_vaddr, o->file + p->p_offset, p->p_filesz);

@@ -119,7 +119,7 @@ static int explain(const struct scry_bpf *b, int err)
 	if (err == -EPERM || err == -EACCES)
 		return explain_right(err);
 	if (err == -ENOMEM)
-		return scry_fail(err, "no memory for the eBPF object '%s'", b->name);
+		return scry_no_memory("the eBPF object '%s'", b->name);
 	if (err == -EMFILE)
 		return explain_limit(b->name);
 	if (err == -ENOSYS)
@@ -147,7 +147,7 @@ int scry_bpf_open(struct scry_bpf_image image, struct scry_bpf **ret)
 	int err;
 
 	if (!b)
-		return scry_fail(-ENOMEM, "no memory for the eBPF object '%s'", image.name);
+		return scry_no_memory("the eBPF object '%s'", image.name);
 	libbpf_set_print(say);
 	b->name = image.name;
 	b->object = bpf_object__open_mem(image.begin, size, &opts);
@@ -236,7 +236,7 @@ int scry_bpf_constant(struct scry_bpf *b, const char *name, const void *value, s
 				 b->name, name, size);
 	bytes = malloc(room);
 	if (!bytes)
-		return scry_fail(-ENOMEM, "no memory for a constant");
+		return scry_no_memory("a constant");
 	memcpy(bytes, before, room);
 	memcpy(bytes + var->offset, value, size);
 	err = bpf_map__set_initial_value(map, bytes, room);
@@ -303,7 +303,7 @@ static int keep_link(struct scry_bpf *b, struct bpf_link *link, uint64_t number)
 
 		if (!more) {
 			bpf_link__destroy(link);
-			return scry_fail(-ENOMEM, "no memory for a link");
+			return scry_no_memory("a link");
 		}
 		b->links = more;
 		b->link_room = room;

@@ -68,7 +68,7 @@ void *scry_protos_alloc(struct scry_protos *p, size_t size)
 
 		b = calloc(1, sizeof(*b) + room);
 		if (!b) {
-			scry_fail(-ENOMEM, "no memory for prototypes");
+			scry_no_memory("prototypes");
 			return NULL;
 		}
 		b->room = room;
@@ -111,17 +111,17 @@ int scry_protos_add(struct scry_protos *p, struct scry_proto *proto)
 		uint32_t *next;
 
 		if (!more)
-			return scry_fail(-ENOMEM, "no memory for prototypes");
+			return scry_no_memory("prototypes");
 		p->protos = more;
 		next = reallocarray(p->next, room, sizeof(*next));
 		if (!next)
-			return scry_fail(-ENOMEM, "no memory for prototypes");
+			return scry_no_memory("prototypes");
 		p->next = next;
 		p->room = room;
 	}
 	first = scry_map_ref(&p->by_name, hash(proto->name));
 	if (!first)
-		return scry_fail(-ENOMEM, "no memory for prototypes");
+		return scry_no_memory("prototypes");
 	p->next[p->count] = (uint32_t)*first;
 	p->protos[p->count++] = proto;
 	*first = p->count;
@@ -137,7 +137,7 @@ int scry_protos_add_typedef(struct scry_protos *p, const struct scry_typedef *t)
 		struct scry_typedef *more = reallocarray(p->typedefs, room, sizeof(*more));
 
 		if (!more)
-			return scry_fail(-ENOMEM, "no memory for typedefs");
+			return scry_no_memory("typedefs");
 		p->typedefs = more;
 		p->typedef_room = room;
 	}
@@ -211,7 +211,7 @@ static int read_lines(struct reading *rd, const char *origin, const char *beside
 {
 	const char *at = scry_buf_str(text), *end = at + text->len;
 	char *line = malloc(LINE_MAX_BYTES);
-	int r = line ? 0 : scry_fail(-ENOMEM, "no memory for a line");
+	int r = line ? 0 : scry_no_memory("a line");
 
 	rd->protos->library = NULL;
 	rd->protos->is_named_only = false;

@@ -63,7 +63,7 @@ static int chunks_add(struct scry_malloc_chunks *m, const struct scry_producer *
 		void *states = realloc(m->states, cap * sizeof(*m->states));
 
 		if (!states)
-			return scry_fail(-ENOMEM, "no memory for the recording's processes");
+			return scry_no_memory("the recording's processes");
 		m->states = states;
 		m->cap = cap;
 	}

@@ -88,7 +88,7 @@ int scry_malloc_pack_new(const struct scry_producer *producer, struct scry_mallo
 		p->zstd = ZSTD_createCCtx();
 	if (!p || !p->zstd || scry_malloc_blocks_init(&p->blocks, true)) {
 		scry_malloc_pack_free(p);
-		return scry_fail(-ENOMEM, "no memory to pack the calls of malloc");
+		return scry_no_memory("packing the calls of malloc");
 	}
 	p->producer = *producer;
 	*ret_pack = p;
@@ -391,7 +391,7 @@ int scry_malloc_pack_write(struct scry_malloc_pack *p, struct scry_writer *w)
 	err = pack_compress(p);
 	if (err) {
 		p->failed = err;
-		return scry_fail(err, "no memory to pack the calls of malloc");
+		return scry_no_memory("packing the calls of malloc");
 	}
 	run = (struct scry_packed_run){
 		.kind = SCRY_CHUNK_MALLOC,
@@ -418,7 +418,7 @@ int scry_malloc_pack_fork(const struct scry_malloc_pack *parent,
 	scry_malloc_blocks_done(&p->blocks);
 	if (scry_malloc_blocks_copy(&p->blocks, &parent->blocks)) {
 		scry_malloc_pack_free(p);
-		return scry_fail(-ENOMEM, "no memory for the blocks of a forked process");
+		return scry_no_memory("the blocks of a forked process");
 	}
 	scry_malloc_kinds_forget(&p->kinds, &p->blocks);
 	if (!parent->is_written && !parent->calls) { /* no reader knows it: it has nothing */

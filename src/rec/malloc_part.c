@@ -33,7 +33,7 @@ static int part_of(struct parts *p, const struct scry_chunk *chunk, struct scry_
 		void *grown = realloc(p->rows, room * sizeof(*p->rows));
 
 		if (!grown)
-			return scry_fail(-ENOMEM, "no memory for the recording's processes");
+			return scry_no_memory("the recording's processes");
 		p->rows = grown;
 		p->room = room;
 	}

@@ -290,7 +290,7 @@ static int add_call(struct text_in *t, struct scry_ev_malloc *call, uint64_t old
 	if (!err && effect == SCRY_MALLOC_EFFECT_BEGIN)
 		err = scry_map_put(&t->blocks, new, given);
 	if (err)
-		return scry_fail(err, "line %llu: no memory for its block",
+		return scry_fail(err, "line %llu: not enough memory for its block",
 				 (unsigned long long)t->line);
 	if (effect == SCRY_MALLOC_EFFECT_END)
 		scry_map_remove(&t->blocks, old, NULL);
@@ -429,7 +429,7 @@ int scry_malloc_text_read(FILE *in, struct scry_writer *w, uint64_t *ret_calls)
 
 	*ret_calls = 0;
 	if (!t)
-		return scry_fail(-ENOMEM, "no memory to read the text");
+		return scry_no_memory("reading the text");
 	t->writer = w;
 	scry_map_init(&t->blocks, 1u << 28);
 	err = read_head(t, in);

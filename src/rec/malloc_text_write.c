@@ -108,7 +108,7 @@ static int follow_blocks(struct text_out *t, struct scry_ev_malloc *call)
 		effect = scry_malloc_effect_of(call->function, call->flags);
 	}
 	if (effect == SCRY_MALLOC_EFFECT_BEGIN && scry_map_put(&t->alive, call->block, 1))
-		return scry_fail(-ENOMEM, "no memory for the blocks of the recording");
+		return scry_no_memory("the blocks of the recording");
 	if (effect == SCRY_MALLOC_EFFECT_END)
 		scry_map_remove(&t->alive, call->block, NULL);
 	return 0;

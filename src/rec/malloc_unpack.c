@@ -52,7 +52,7 @@ int scry_malloc_unpack_new(struct scry_malloc_unpack **ret_unpack)
 
 	if (!u || scry_malloc_blocks_init(&u->blocks, false)) {
 		scry_malloc_unpack_free(u);
-		return scry_fail(-ENOMEM, "no memory to unpack the calls of malloc");
+		return scry_no_memory("unpacking the calls of malloc");
 	}
 	*ret_unpack = u;
 	return 0;
@@ -460,7 +460,7 @@ int scry_malloc_unpack_fork(const struct scry_malloc_unpack *parent,
 	if (scry_malloc_blocks_copy(&u->blocks, &parent->blocks) ||
 	    (parent->blocks.count && !size_room(u, parent->blocks.count - 1))) {
 		scry_malloc_unpack_free(u);
-		return scry_fail(-ENOMEM, "no memory for the blocks of a forked process");
+		return scry_no_memory("the blocks of a forked process");
 	}
 	u->inherited_end = u->blocks.count;
 	if (u->inherited_end)

@@ -101,15 +101,14 @@ int scry_reader_open(int fd, struct scry_reader **ret_reader)
 		return scry_fail(-ESPIPE, "a recording can only be read from a regular file");
 	r = calloc(1, sizeof(*r));
 	if (!r)
-		return scry_fail(-ENOMEM, "no memory for the recording's reader");
+		return scry_no_memory("the recording's reader");
 	r->fd = fd;
 	r->stats.file_bytes = (uint64_t)st.st_size;
 	scry_intern_init(&r->strings, STRINGS_MAX, STRING_BYTES_MAX);
 	scry_map_init(&r->string_ids, STRINGS_MAX);
 	r->sites = calloc(SITES_MAX / 8, 1);
 	r->stacks = calloc(STACKS_MAX / 8, 1);
-	err = r->sites && r->stacks ? reader_head(r)
-				    : scry_fail(-ENOMEM, "no memory for the table of sites");
+	err = r->sites && r->stacks ? reader_head(r) : scry_no_memory("the table of sites");
 	if (err) {
 		scry_reader_close(r);
 		return err;
@@ -198,7 +197,7 @@ static int reader_room(struct scry_reader *r, size_t bytes)
 		return 0;
 	grown = malloc(bytes);
 	if (!grown)
-		return scry_fail(-ENOMEM, "no memory for a chunk of %zu bytes", bytes);
+		return scry_no_memory("a chunk of %zu bytes", bytes);
 	free(r->payload);
 	r->payload = grown;
 	r->payload_cap = bytes;

@@ -143,7 +143,7 @@ int scry_writer_open(int fd, uint64_t max_size, struct scry_writer **ret_writer)
 	int err;
 
 	if (!w)
-		return scry_fail(-ENOMEM, "no memory for the recording's writer");
+		return scry_no_memory("the recording's writer");
 	w->first = w;
 	w->fd = fd;
 	w->max_size = max_size;
@@ -167,7 +167,7 @@ int scry_writer_section(struct scry_writer *first, uint32_t section,
 
 	assert(first->first == first && section && section < SCRY_SECTIONS_MAX);
 	if (!w)
-		return scry_fail(-ENOMEM, "no memory for the recording's writer");
+		return scry_no_memory("the recording's writer");
 	w->first = first;
 	w->section = section;
 	scry_intern_init(&w->strings, STRINGS_MAX, STRING_BYTES_MAX);

@@ -176,7 +176,7 @@ static int take_spec(struct scry_malloc_allocators *list, const char *word)
 	a.label = own(list, strdup(word));
 	spec = own(list, strdup(word));
 	if (!a.label || !spec)
-		return scry_fail(-ENOMEM, "no memory");
+		return scry_no_memory("");
 	rest = cut(spec, ':');
 	err = take_env(&a, rest);
 	k = known_find(spec);
@@ -214,7 +214,7 @@ int scry_malloc_allocators_parse(const struct scry_opt_strings *words,
 		char *copy = strdup(words->values[i]), *spec = copy;
 
 		if (!copy)
-			return scry_fail(-ENOMEM, "no memory");
+			return scry_no_memory("");
 		while (spec && !err) {
 			char *next = cut(spec, ',');
 

@@ -517,7 +517,7 @@ static int memory_new(struct scry_malloc_feed *f)
 	f->fd = memfd_create("scry-replay", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (f->fd < 0 || ftruncate(f->fd, sizeof(*f->m)) ||
 	    fcntl(f->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
-		return scry_fail(-errno, "no memory for a replay: %s", strerror(errno));
+		return scry_fail(-errno, "not enough memory for a replay: %s", strerror(errno));
 	f->m = mmap(NULL, sizeof(*f->m), PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, 0);
 	if (f->m == MAP_FAILED) {
 		f->m = NULL;
@@ -534,7 +534,7 @@ int scry_malloc_feed_new(struct scry_malloc_source *source,
 	int err;
 
 	if (!f)
-		return scry_fail(-ENOMEM, "no memory for a replay");
+		return scry_no_memory("a replay");
 	f->source = source;
 	f->opts = *opts;
 	scry_map_init(&f->shares, SCRY_MALLOC_FEED_SHARES);

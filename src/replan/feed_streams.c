@@ -30,7 +30,7 @@ int scry_malloc_feed_grow(void *table, size_t *cap, size_t index, size_t item)
 		to *= 2;
 	more = reallocarray(*at, to, item);
 	if (!more)
-		return scry_fail(-ENOMEM, "no memory for %zu blocks that live at once", to);
+		return scry_no_memory("%zu blocks that live at once", to);
 	memset((char *)more + *cap * item, 0, (to - *cap) * item);
 	*at = more;
 	*cap = to;
@@ -272,7 +272,7 @@ static int thread_of(struct scry_malloc_feed *f, uint32_t number, uint32_t *ret_
 	if (!index && t->count == THREADS_MAX)
 		return scry_fail(-E2BIG, "more than %u threads", THREADS_MAX);
 	if (!index)
-		return scry_fail(-ENOMEM, "no memory for %u threads", t->count + 1);
+		return scry_no_memory("%u threads", t->count + 1);
 	if (*index == NOBODY) {
 		err = scry_malloc_feed_grow(&t->rows, &t->cap, t->count + 1, sizeof(*t->rows));
 		if (err)

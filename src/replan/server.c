@@ -535,7 +535,7 @@ static int run_once(const struct scry_malloc_server *server,
 	int status, err;
 
 	if (told == MAP_FAILED)
-		return scry_fail(-ENOMEM, "no memory");
+		return scry_no_memory("");
 	told->err = -ECHILD;
 	k = (struct keeper){.server = server, .allocator = allocator, .told = told};
 	sigfillset(&all);

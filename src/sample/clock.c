@@ -215,7 +215,7 @@ static int program_for(struct scry_clock *c, const struct scry_ruby *ruby, struc
 			"fix: --engine=read");
 	p = calloc(1, sizeof(*p));
 	if (!p)
-		return scry_fail(-ENOMEM, "no memory for the clock");
+		return scry_no_memory("the clock");
 	*p = (struct program){.clock = c, .layout = layout};
 	err = load(p);
 	if (err) {
@@ -232,7 +232,7 @@ int scry_clock_open(const struct scry_clock_opts *opts, struct scry_clock **ret)
 	struct scry_clock *c = calloc(1, sizeof(*c));
 
 	if (!c)
-		return scry_fail(-ENOMEM, "no memory for the clock");
+		return scry_no_memory("the clock");
 	c->opts = *opts;
 	c->period_ns = scry_processors_period(opts->rate);
 	c->wait_ns = WAIT_NEW_NS;
@@ -318,7 +318,7 @@ int scry_clock_add(struct scry_clock *c, struct scry_samples *samples)
 	struct process *of = calloc(1, sizeof(*of));
 	struct process **more =
 		reallocarray(c->processes, c->process_count + 1, sizeof(struct process *));
-	int err = of && more ? 0 : scry_fail(-ENOMEM, "no memory for the clock");
+	int err = of && more ? 0 : scry_no_memory("the clock");
 
 	if (more)
 		c->processes = more;

@@ -288,7 +288,7 @@ int scry_descendants_open(struct scry_sampling *run, bool follows, struct scry_d
 	struct scry_descendants *k = calloc(1, sizeof(*k));
 
 	if (!k)
-		return scry_fail(-ENOMEM, "no memory to sample");
+		return scry_no_memory("sampling");
 	k->run = run;
 	k->follows = follows;
 	k->begin_ticks = scry_proc_start_ticks(getpid());
@@ -378,7 +378,7 @@ static ssize_t list_all(void *arg, pid_t **ret)
 		scry_descendant_table_scan(&k->descendants);
 	pids = calloc(k->member_count + k->descendants.count + 1, sizeof(*pids));
 	if (!pids)
-		return scry_fail(-ENOMEM, "no memory for the processes");
+		return scry_no_memory("the processes");
 	for (size_t i = 0; i < k->member_count; i++)
 		pids[n++] = k->members[i]->proc.pid;
 	for (size_t i = 0; i < k->descendants.count; i++)

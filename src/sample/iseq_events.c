@@ -166,7 +166,7 @@ static int program_for(struct scry_iseq_events_all *all, const struct scry_ruby 
 				 SCRY_ISEQ_EVENTS_PROGRAMS);
 	of = calloc(1, sizeof(*of));
 	if (!of)
-		return scry_fail(-ENOMEM, "no memory for a probe");
+		return scry_no_memory("a probe");
 	*of = (struct scry_iseq_events_program){.all = all, .layout = layout};
 	err = load(of);
 	if (err) {
@@ -194,7 +194,7 @@ static int join(struct scry_iseq_events *p, struct scry_iseq_events_all *all)
 		reallocarray(all->open, all->count + 1, sizeof(struct scry_iseq_events *));
 
 	if (!more)
-		return scry_fail(-ENOMEM, "no memory for a probe");
+		return scry_no_memory("a probe");
 	all->open = more;
 	all->open[all->count++] = p;
 	p->number = ++all->number;

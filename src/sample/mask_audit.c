@@ -158,8 +158,7 @@ static int look(struct scry_mask_audit *a, int fd)
 {
 	struct scry_reader *reader = NULL;
 	struct found *found = calloc(1, sizeof(*found));
-	int r = found ? scry_reader_open(fd, &reader)
-		      : scry_fail(-ENOMEM, "not enough memory to look at the calls");
+	int r = found ? scry_reader_open(fd, &reader) : scry_no_memory("looking at the calls");
 
 	if (found)
 		memset(found->places, NOT_A_MASK, sizeof(found->places));

@@ -77,7 +77,7 @@ int scry_samples_native_open(const struct scry_ruby *ruby, struct scry_intern *n
 				ruby->description);
 	}
 	if (err == -ENOMEM)
-		scry_fail(err, "no memory for native frames");
+		scry_no_memory("native frames");
 	if (err)
 		scry_samples_native_close(n);
 	else

@@ -152,14 +152,14 @@ int scry_sampler_open(struct scry_sampling *run, struct scry_ruby *ruby, struct 
 	int err;
 
 	if (!p)
-		return scry_fail(-ENOMEM, "no memory to sample");
+		return scry_no_memory("sampling");
 	p->run = run;
 	p->ruby = ruby;
 	p->began_ns = scry_now_ns();
 	err = scry_samples_init(&p->samples, ruby, run->writer);
 	if (err) {
 		free(p);
-		return scry_fail(err, "no memory to sample");
+		return scry_no_memory("sampling");
 	}
 	err = scry_proc_open(&p->proc, ruby->pid);
 	if (err)

@@ -223,7 +223,7 @@ int scry_syscall_perf_open(const struct scry_syscall_perf_opts *opts,
 	int fd;
 
 	if (!p)
-		return scry_fail(-ENOMEM, "no memory for clocks");
+		return scry_no_memory("clocks");
 	p->opts = *opts;
 	p->cpus = cpus < CPUS_MAX ? (int)cpus : CPUS_MAX;
 	p->next_image = opts->first_image;
@@ -516,7 +516,7 @@ static int read_rings(struct scry_syscall_perf *p)
 {
 	int err = scry_perf_rings_read(p->rings);
 
-	return err ? scry_fail(err, "no memory for samples") : 0;
+	return err ? scry_no_memory("samples") : 0;
 }
 
 /* Ends may have been lost. */
@@ -567,7 +567,7 @@ static int add_listed(struct scry_syscall_perf *p, pid_t pid, pid_t tid, bool fr
 		return 0;
 	fds = place_fds(p);
 	if (!fds)
-		return scry_fail(-ENOMEM, "no memory for clocks");
+		return scry_no_memory("clocks");
 	err = open_thread(p, tid, from_exec, fds);
 	if (err == -ESRCH)
 		return 0;

@@ -293,7 +293,7 @@ int scry_syscalls_watch_open(const struct scry_syscalls_watch_opts *opts,
 	int err = 0;
 
 	if (!w)
-		return scry_fail(-ENOMEM, "no memory for system calls");
+		return scry_no_memory("system calls");
 	w->opts = *opts;
 	w->opts.exact |= opts->latency;
 	scry_map_init(&w->members, SCRY_SYSCALLS_TASKS);
@@ -301,13 +301,13 @@ int scry_syscalls_watch_open(const struct scry_syscalls_watch_opts *opts,
 	if (w->programs)
 		w->sums = scry_syscall_sums_new(opts->writer, w->programs);
 	if (!w->sums)
-		err = scry_fail(-ENOMEM, "no memory for system calls");
+		err = scry_no_memory("system calls");
 	if (!err)
 		err = load(w);
 	if ((err == -EPERM || err == -ENOTSUP) && !w->opts.exact)
 		err = load_perf(w);
 	if (!err && !(w->lines = scry_syscall_lines_new(opts->writer, w->bpf)))
-		err = scry_fail(-ENOMEM, "no memory for system calls");
+		err = scry_no_memory("system calls");
 	if (err)
 		scry_syscalls_watch_close(w);
 	else

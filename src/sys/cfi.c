@@ -590,7 +590,7 @@ int scry_cfi_compile(struct scry_elf *elf, const struct scry_image *image, struc
 	if (r == 0)
 		r = join(&c, &cfi);
 	if (r == -ENOMEM)
-		r = scry_fail(r, "no memory for an unwind table");
+		r = scry_no_memory("an unwind table");
 	if (r == 0) {
 		cfi.base = c.base;
 		cfi.unknown = c.unknown;

@@ -499,7 +499,7 @@ static int open_core(struct scry_core *core, const char *path, const char *progr
 	if (!err)
 		settle_code(core);
 	if (err == -ENOMEM)
-		scry_fail(err, "no memory for the core '%s'", path);
+		scry_no_memory("the core '%s'", path);
 	if (!err && (!core->part_count || !core->thread_count))
 		err = scry_fail(-ENODATA,
 				"the core '%s' has no %s: it was cut off at %" PRIu64
@@ -514,7 +514,7 @@ int scry_core_open(const char *path, const char *program, struct scry_core **ret
 	int err;
 
 	if (!core)
-		return scry_fail(-ENOMEM, "no memory for the core '%s'", path);
+		return scry_no_memory("the core '%s'", path);
 	core->fd = -1;
 	err = open_core(core, path, program);
 	if (err)

@@ -68,7 +68,7 @@ static int read_tags(struct scry_dynamic *d, uint64_t addr, uint64_t size, struc
 
 	d->needed = calloc(NEEDED_MAX, sizeof(*d->needed));
 	if (!d->needed)
-		return scry_fail(-ENOMEM, "no memory to read a dynamic segment");
+		return scry_no_memory("reading a dynamic segment");
 	for (size_t i = 0; i < count && i < ENTRIES_MAX; i++) {
 		Elf64_Dyn e;
 
@@ -191,7 +191,7 @@ static int read_versions(struct scry_dynamic *d, const struct tags *t)
 		return 0;
 	d->version_names = calloc(VERSIONS_MAX, sizeof(*d->version_names));
 	if (!d->version_names)
-		return scry_fail(-ENOMEM, "no memory to read symbol versions");
+		return scry_no_memory("reading symbol versions");
 	read_verdefs(d, t);
 	read_verneeds(d, t);
 	return 0;

@@ -68,7 +68,7 @@ static int make_room(struct scry_edit *e, size_t n)
 		return 0;
 	more = realloc(e->entries, capacity * sizeof(*more));
 	if (!more)
-		return scry_fail(-ENOMEM, "not enough memory for the journal");
+		return scry_no_memory("the journal");
 	e->entries = more;
 	e->capacity = capacity;
 	return 0;

@@ -192,7 +192,7 @@ static int open_fd(int fd, const char *path, struct scry_elf **ret)
 
 	if (!elf) {
 		close(fd);
-		return scry_fail(-ENOMEM, "no memory to open '%s'", path);
+		return scry_no_memory("opening '%s'", path);
 	}
 	elf->fd = fd;
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) { /* one that is read may never end */

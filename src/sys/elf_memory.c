@@ -172,7 +172,7 @@ static int copy_object(struct copy *c)
 	if (err == -EFBIG)
 		return scry_fail(err, "copies of ELF objects take up %llu MiB: no more are made",
 				 SCRY_ELF_MEMORY_KEPT_MAX >> 20);
-	return err ? scry_fail(err, "no memory for a copy of an ELF object") : 0;
+	return err ? scry_fail(err, "not enough memory for a copy of an ELF object") : 0;
 }
 
 int scry_elf_open_memory(struct scry_elf_copies *copies, uint64_t header, struct scry_elf **ret,
@@ -186,7 +186,7 @@ int scry_elf_open_memory(struct scry_elf_copies *copies, uint64_t header, struct
 		return err;
 	c.fd = memfd_create("scry-elf", MFD_CLOEXEC);
 	if (c.fd < 0)
-		return scry_fail(-errno, "no memory for a copy of an ELF object");
+		return scry_fail(-errno, "not enough memory for a copy of an ELF object");
 	err = copy_object(&c);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", c.fd);
 	if (!err)

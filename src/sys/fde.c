@@ -223,7 +223,7 @@ static int append(struct scry_fdes *fdes, size_t *room, const struct scry_fde *f
 		struct scry_fde *rows = reallocarray(fdes->rows, more, sizeof(*rows));
 
 		if (!rows)
-			return scry_fail(-ENOMEM, "no memory for %zu code ranges", more);
+			return scry_no_memory("%zu code ranges", more);
 		fdes->rows = rows;
 		*room = more;
 	}

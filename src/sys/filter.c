@@ -146,7 +146,7 @@ static int set_glob(struct pattern *p, enum kind kind, struct part part)
 		return 0;
 	p->kind = kind;
 	p->glob = strndup(part.at, part.size);
-	return p->glob ? 0 : scry_fail(-ENOMEM, "no memory for a filter");
+	return p->glob ? 0 : scry_no_memory("a filter");
 }
 
 /* What begins with a slash. *ret_library: of /x@y/. */
@@ -238,7 +238,7 @@ static int parse(struct scry_filter *f, const char *text)
 int scry_filter_parse(const char *text, struct scry_filter **ret)
 {
 	struct scry_filter *f = calloc(1, sizeof(*f));
-	int r = f ? parse(f, text) : scry_fail(-ENOMEM, "no memory for a filter");
+	int r = f ? parse(f, text) : scry_no_memory("a filter");
 
 	if (r < 0)
 		scry_filter_free(f);

@@ -19,8 +19,7 @@ static int read_part(int fd, const Elf64_Phdr *p, struct scry_image_part *ret)
 
 	part.bytes = malloc(p->p_filesz);
 	if (!part.bytes)
-		return scry_fail(-ENOMEM, "no memory for %" PRIu64 " bytes of a segment",
-				 p->p_filesz);
+		return scry_no_memory("%" PRIu64 " bytes of a segment", p->p_filesz);
 	while (done < p->p_filesz) {
 		ssize_t n = pread(fd, part.bytes + done, p->p_filesz - done,
 				  (off_t)(p->p_offset + done));

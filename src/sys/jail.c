@@ -660,7 +660,7 @@ int scry_jail_start(const struct scry_jail_plan *plan, struct scry_jail *ret)
 	int r;
 
 	if (!c)
-		return scry_fail(-ENOMEM, "no memory to start a child");
+		return scry_no_memory("starting a child");
 	*c = (struct cell){.plan = plan,
 			   .target = &now,
 			   .root = -1,

@@ -171,7 +171,7 @@ int scry_maps_parse(char *text, struct scry_maps *ret)
 	maps.entries = calloc(lines ? lines : 1, sizeof(*maps.entries));
 	if (!maps.entries) {
 		free(maps.text);
-		return scry_fail(-ENOMEM, "no memory for %zu mappings", lines);
+		return scry_no_memory("%zu mappings", lines);
 	}
 	for (char *line = maps.text; *line && maps.count < lines; line = next) {
 		struct scry_map_entry *e = &maps.entries[maps.count];

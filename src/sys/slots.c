@@ -71,7 +71,7 @@ static int collect_names(struct scan *s)
 			    scry_functions_at(s->functions, o->bias + sym.value) < 0)
 				continue;
 			if (scry_map_put(&s->names, XXH3_64bits(sym.name, strlen(sym.name)), 1) < 0)
-				return scry_fail(-ENOMEM, "no memory for the names of functions");
+				return scry_no_memory("the names of functions");
 		}
 	}
 	return 0;
@@ -278,7 +278,7 @@ static int scan_all(struct scan *s)
 	s->out.function_count = s->functions->count;
 	s->out.implementations = calloc(s->functions->count + 1, sizeof(uint64_t));
 	if (!s->out.implementations)
-		return scry_fail(-ENOMEM, "no memory for %zu functions", s->functions->count);
+		return scry_no_memory("%zu functions", s->functions->count);
 	r = collect_names(s);
 	for (size_t i = 0; i < s->lm->count && r == 0; i++)
 		if (s->lm->objects[i].elf && !scry_linkmap_is_repeated(s->lm, i))
@@ -295,7 +295,7 @@ int scry_slots_find(struct scry_linkmap *lm, const struct scry_mem *mem,
 	int r;
 
 	if (!s)
-		return scry_fail(-ENOMEM, "no memory to look for slots");
+		return scry_no_memory("looking for slots");
 	s->lm = lm;
 	s->mem = mem;
 	s->functions = functions;
@@ -332,7 +332,7 @@ int scry_slots_mark_loaded(struct scry_slots *slots, const struct scry_linkmap *
 	uint64_t *at = calloc(slots->count + 1, sizeof(*at)), bias = lm->objects[object].bias;
 	bool *loaded = calloc(slots->count + 1, sizeof(*loaded));
 	size_t n = 0;
-	int r = at && loaded ? 0 : scry_fail(-ENOMEM, "no memory for slots");
+	int r = at && loaded ? 0 : scry_no_memory("slots");
 
 	for (size_t i = 0; i < slots->count && r == 0; i++)
 		if (slots->rows[i].object == object && scry_slot_serves_loads(&slots->rows[i]))

@@ -15,7 +15,7 @@ static int copy_maps(const struct scry_maps *from, struct scry_maps *ret)
 
 	maps.entries = calloc(from->count + 1, sizeof(*maps.entries));
 	if (!maps.entries)
-		return scry_fail(-ENOMEM, "no memory for %zu mappings", from->count);
+		return scry_no_memory("%zu mappings", from->count);
 	memcpy(maps.entries, from->entries, from->count * sizeof(*maps.entries));
 	*ret = maps;
 	return 0;

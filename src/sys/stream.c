@@ -93,7 +93,7 @@ void scry_stream_free(struct scry_stream *s)
 
 static int no_memory(size_t words)
 {
-	return scry_fail(-ENOMEM, "not enough memory for %zu KiB of records", words / 128);
+	return scry_no_memory("%zu KiB of records", words / 128);
 }
 
 /* the clock */

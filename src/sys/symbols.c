@@ -150,12 +150,12 @@ static int add(struct scry_functions *f, const struct scry_function *function)
 		struct scry_function *more = realloc(f->rows, room * sizeof(*more));
 
 		if (!more)
-			return scry_fail(-ENOMEM, "no memory for %zu functions", room);
+			return scry_no_memory("%zu functions", room);
 		f->rows = more;
 		f->room = room;
 	}
 	if (scry_map_put(&f->by_address, function->address, f->count) < 0)
-		return scry_fail(-ENOMEM, "no memory for %zu functions", f->room);
+		return scry_no_memory("%zu functions", f->room);
 	f->rows[f->count++] = *function;
 	return 0;
 }
@@ -445,8 +445,7 @@ static int collect_called(struct scry_linkmap *lm, const struct scry_filter *fil
 					continue;
 				if (scry_map_put(names, XXH3_64bits(sym.name, strlen(sym.name)),
 						 1) < 0)
-					return scry_fail(-ENOMEM,
-							 "no memory for the names of functions");
+					return scry_no_memory("the names of functions");
 			}
 	}
 	return 0;

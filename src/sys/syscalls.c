@@ -129,7 +129,7 @@ static int open_threads(struct scry_syscalls *s)
 				 "ulimit -n, or leave out -S",
 				 (int)s->pid, s->cpus);
 	if (r == -ENOMEM)
-		return scry_fail(r, "no memory for the system calls of process %d", (int)s->pid);
+		return scry_no_memory("the system calls of process %d", (int)s->pid);
 	if (r == -EINVAL && s->with_children)
 		return scry_fail(-ENOTSUP, "system calls of children need Linux 5.13; fix: leave "
 					   "out -f, or -S");
@@ -143,7 +143,7 @@ int scry_syscalls_open(pid_t pid, bool with_children, struct scry_syscalls **ret
 	int r;
 
 	if (!s)
-		return scry_fail(-ENOMEM, "no memory for system calls");
+		return scry_no_memory("system calls");
 	s->pid = pid;
 	s->with_children = with_children;
 	s->cpus = cpus < CPUS_MAX ? (int)cpus : CPUS_MAX;
@@ -216,7 +216,7 @@ static int keep(struct scry_syscalls *s, const struct sample *sample)
 
 		s->lost += !more;
 		if (!more)
-			return scry_fail(-ENOMEM, "no memory for %zu system calls", room);
+			return scry_no_memory("%zu system calls", room);
 		s->calls = more;
 		s->room = room;
 	}

@@ -45,7 +45,7 @@ int scry_text_add(struct scry_text *text, uint64_t source, uint64_t target,
 			w->rows = rows;
 		next = rows ? reallocarray(w->next, more, sizeof(*next)) : NULL;
 		if (!next)
-			return scry_fail(-ENOMEM, "no memory for %zu branches", more);
+			return scry_no_memory("%zu branches", more);
 		w->next = next;
 		w->room = more;
 	}
@@ -186,7 +186,7 @@ static int take(struct scry_text *text, uint64_t word)
 		uint64_t *rows = reallocarray(found->rows, more, sizeof(*rows));
 
 		if (!rows)
-			return scry_fail(-ENOMEM, "no memory for %zu branches", more);
+			return scry_no_memory("%zu branches", more);
 		found->rows = rows;
 		found->room = more;
 	}
@@ -515,7 +515,7 @@ static int make_ranges(struct scry_text *text, struct scry_elf *elf, const struc
 	text->ranges = calloc(fdes->count, sizeof(*text->ranges));
 	text->units = calloc(2 * fdes->count + 1, sizeof(*text->units));
 	if (!text->ranges || !text->units)
-		return scry_fail(-ENOMEM, "no memory for %zu code ranges", fdes->count);
+		return scry_no_memory("%zu code ranges", fdes->count);
 	text->count = fdes->count;
 	text->family_of = SCRY_TEXT_NO_PARENT;
 	text->stats.bad_fdes = fdes->bad;
@@ -568,7 +568,7 @@ int scry_text_read(struct scry_elf *elf, struct scry_text **ret)
 {
 	struct scry_text *text = calloc(1, sizeof(*text));
 	struct scry_fdes fdes = {0};
-	int r = text ? open_text(text, elf, &fdes) : scry_fail(-ENOMEM, "no memory");
+	int r = text ? open_text(text, elf, &fdes) : scry_no_memory("");
 
 	scry_fde_done(&fdes);
 	if (r < 0)

@@ -35,7 +35,7 @@ static int add_lea(struct scry_text *text, const struct scry_text_lea *lea)
 		struct scry_text_lea *rows = reallocarray(leas->rows, more, sizeof(*rows));
 
 		if (!rows)
-			return scry_fail(-ENOMEM, "no memory for %zu references", more);
+			return scry_no_memory("%zu references", more);
 		leas->rows = rows;
 		leas->room = more;
 	}

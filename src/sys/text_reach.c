@@ -153,7 +153,7 @@ int scry_text_guess(struct scry_text *text)
 		r = sort_guesses(text, rows, count);
 	}
 	free(rows);
-	return r < 0 ? scry_fail(r, "no memory for the branches of %zu bytes", room) : 0;
+	return r < 0 ? scry_no_memory("the branches of %zu bytes", room) : 0;
 }
 
 /* The unit that `addr` is in. */
@@ -204,7 +204,7 @@ int scry_text_number(struct scry_text_numbers *to, uint32_t number)
 		uint32_t *rows = reallocarray(to->rows, more, sizeof(*rows));
 
 		if (!rows)
-			return scry_fail(-ENOMEM, "no memory for %zu parts of a function", more);
+			return scry_no_memory("%zu parts of a function", more);
 		to->rows = rows;
 		to->room = more;
 	}

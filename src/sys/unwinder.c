@@ -25,7 +25,7 @@ int scry_unwinder_open(struct scry_modules *modules, const struct scry_mem *mem,
 	struct scry_unwinder *u = calloc(1, sizeof(*u));
 
 	if (!u)
-		return scry_fail(-ENOMEM, "no memory to walk native stacks");
+		return scry_no_memory("walking native stacks");
 	u->modules = modules;
 	u->mem = mem;
 	u->depth = SCRY_UNWINDER_FRAMES_MAX;

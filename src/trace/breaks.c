@@ -186,7 +186,7 @@ static ssize_t append(struct scry_breaks *b, uint64_t address, const struct scry
 		struct scry_break *more = reallocarray(b->rows, room, sizeof(*more));
 
 		if (!more)
-			return scry_fail(-ENOMEM, "no memory for %zu breakpoints", room);
+			return scry_no_memory("%zu breakpoints", room);
 		b->rows = more;
 		b->room = room;
 	}
@@ -243,7 +243,7 @@ static int put_on(struct scry_breaks *b, size_t first, size_t end)
 	size_t n = 0, entry = b->inj->edit.count;
 	struct scry_change *changes = calloc(end - first + 1, sizeof(*changes));
 	uint8_t *old = calloc(end - first + 1, 1);
-	int r = changes && old ? 0 : scry_fail(-ENOMEM, "no memory for breakpoints");
+	int r = changes && old ? 0 : scry_no_memory("breakpoints");
 
 	for (size_t i = first; i < end && r == 0; i++) {
 		struct scry_break *k = &b->rows[i];

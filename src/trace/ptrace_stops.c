@@ -260,7 +260,7 @@ int scry_ptrace_stops_new(pid_t pid, const struct scry_ptrace_stops_handlers *ha
 	int r = 0;
 
 	if (!s)
-		return scry_fail(-ENOMEM, "no memory to trace process %d", pid);
+		return scry_no_memory("tracing process %d", pid);
 	get_ready();
 	*s = (struct scry_ptrace_stops){
 		.pid = pid, .handlers = handlers, .arg = arg, .next = tracer.all};
@@ -272,7 +272,7 @@ int scry_ptrace_stops_new(pid_t pid, const struct scry_ptrace_stops_handlers *ha
 	}
 	t = add_thread(s, held->tid, STATE_HELD);
 	if (!t)
-		return scry_fail(-ENOMEM, "no memory to trace process %d", pid);
+		return scry_no_memory("tracing process %d", pid);
 	if (ptrace(PTRACE_SETOPTIONS, held->tid, 0, OPTIONS) < 0)
 		r = scry_fail(-errno, "cannot trace process %d: %s", pid, strerror(errno));
 	if (r == 0) { /* it is ours now */

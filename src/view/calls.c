@@ -65,7 +65,7 @@ struct lines {
 
 static int no_memory(void)
 {
-	return scry_fail(-ENOMEM, "no memory for calls that have not returned");
+	return scry_no_memory("calls that have not returned");
 }
 
 /* "22:31:50" of a second; most lines are of the same one. */

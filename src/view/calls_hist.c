@@ -10,8 +10,9 @@
 #include "base/text.h"
 #include "view/calls_line.h"
 #include "view/functions.h"
-#include "view/grep.h"
 #include "view/data_quality.h"
+#include "view/grep.h"
+#include "view/table.h"
 #include "view/verdict.h"
 
 #define FUNCTIONS_MAX (1u << 20)
@@ -28,6 +29,7 @@ struct hist {
 	const struct scry_view_opts *opts;
 	struct scry_reader *reader;
 	struct scry_grep grep;
+	struct scry_row_filter filter;
 	struct scry_call_functions functions;
 	struct scry_map by_name; /* symbol and module -> row + 1 */
 	struct row *rows;
@@ -66,6 +68,29 @@ static struct row *row_of(struct hist *h, const struct scry_ev_function *f)
 	return at ? &h->rows[*at - 1] : NULL;
 }
 
+static bool fits_symbol(const char *name, const void *term)
+{
+	return scry_row_term_fits(term, name);
+}
+
+struct trial { /* of a function by --filter */
+	const struct hist *hist;
+	const struct scry_ev_function *function;
+};
+
+static int fits(void *arg, const struct scry_row_term *term)
+{
+	const struct trial *t = arg;
+	const bool is_symbol = scry_row_term_is(term, "function");
+	const char *text = scry_reader_string(
+		t->hist->reader, is_symbol ? t->function->symbol_str : t->function->module_str,
+		NULL);
+
+	text = text ? text : "";
+	return is_symbol ? scry_demangle_any(text, fits_symbol, term)
+			 : scry_row_term_fits(term, text);
+}
+
 /* NULL: it is of no interest. */
 static const struct scry_call_function *function_of(const struct hist *h, uint32_t pid,
 						    uint32_t number)
@@ -74,7 +99,8 @@ static const struct scry_call_function *function_of(const struct hist *h, uint32
 
 	if (!f || (h->opts->pid && h->opts->pid != pid) ||
 	    !scry_grep_matches_symbol(&h->grep,
-				      scry_reader_string(h->reader, f->ev.symbol_str, NULL)))
+				      scry_reader_string(h->reader, f->ev.symbol_str, NULL)) ||
+	    !scry_row_filter_matches(&h->filter, fits, &(struct trial){h, &f->ev}))
 		return NULL;
 	return f;
 }
@@ -101,7 +127,7 @@ static int on_return(struct hist *h, const struct scry_ev_return *ret)
 	}
 	row = row_of(h, &f->ev);
 	if (!row)
-		return scry_fail(-ENOMEM, "no memory for %zu functions", h->count);
+		return scry_no_memory("%zu functions", h->count);
 	h->returned++;
 	row->returned++;
 	row->total_ns += ret->duration_ns;
@@ -117,51 +143,64 @@ static int by_total(const void *left, const void *right)
 	return order ? order : scry_functions_compare(a->symbol, b->symbol);
 }
 
-/* Every step between the first and the last that has a call: a gap is to be seen. */
-static void push_row(const struct hist *h, const struct row *row, struct scry_doc *doc)
+struct line { /* of the table: a step of a function */
+	const struct row *of;
+	uint32_t step;
+	uint64_t most; /* of the function's steps */
+};
+
+static struct scry_cell bar(const struct line *line)
 {
-	static const char bar[] = "########################################";
-	uint32_t first = STEPS, last = 0;
-	uint64_t most = 1;
+	static const char full[] = "########################################";
+	const uint64_t calls = line->of->steps[line->step],
+		       length = scry_share(calls, line->most, BAR);
+
+	return scry_cell_text(full, length || !calls ? length : 1);
+}
+
+#define GET(name, ...) SCRY_GET(name, struct line, const struct hist, __VA_ARGS__)
+GET(get_function, scry_functions_string(view->reader, row->of->symbol))
+GET(get_library, scry_functions_string(view->reader, row->of->module))
+GET(get_from, scry_cell_number(step_begin(row->step)))
+GET(get_below, scry_cell_known(row->step < 64 ? 1ull << row->step : 0, row->step < 64))
+GET(get_calls, scry_cell_number(row->of->steps[row->step]))
+GET(get_bar, bar(row))
+#undef GET
+
+/* Every step between the first and the last that has a call: a gap is to be seen. */
+static void push_row(const struct scry_table *table, const struct row *row, struct scry_doc *doc)
+{
+	struct line line = {.of = row, .step = STEPS, .most = 1};
+	uint32_t last = 0;
 
 	for (uint32_t i = 0; i < STEPS; i++) {
 		if (!row->steps[i])
 			continue;
-		first = first < i ? first : i;
+		line.step = line.step < i ? line.step : i;
 		last = i;
-		most = row->steps[i] > most ? row->steps[i] : most;
+		line.most = row->steps[i] > line.most ? row->steps[i] : line.most;
 	}
-	for (uint32_t i = first; i <= last; i++) {
-		uint64_t length = scry_share(row->steps[i], most, BAR);
-		const struct scry_cell cells[] = {
-			scry_functions_string(h->reader, row->symbol),
-			scry_functions_string(h->reader, row->module),
-			scry_cell_number(step_begin(i)),
-			scry_cell_known(i < 64 ? 1ull << i : 0, i < 64),
-			scry_cell_number(row->steps[i]),
-			scry_cell_text(bar, length || !row->steps[i] ? length : 1),
-		};
-
-		doc->ops->row(doc, cells);
-	}
+	for (; line.step <= last; line.step++)
+		scry_table_push_row(table, &line, doc);
 }
 
 static void push(const struct hist *h, struct scry_doc *doc)
 {
 	static const struct scry_column columns[] = {
-		{"function", "function", SCRY_CELL_SYMBOL, NULL, 0},
-		{NULL, "library", SCRY_CELL_TEXT, NULL, 0},
-		{"from ns", "from_ns", SCRY_CELL_COUNT, NULL, 0},
-		{"below ns", "below_ns", SCRY_CELL_COUNT, NULL, 0},
-		{"calls", "calls", SCRY_CELL_COUNT, NULL, 0},
-		{"", NULL, SCRY_CELL_TEXT, NULL, 0},
+		{"function", "function", SCRY_CELL_SYMBOL, get_function, 0},
+		{NULL, "library", SCRY_CELL_TEXT, get_library, 0},
+		{"from ns", "from_ns", SCRY_CELL_COUNT, get_from, 0},
+		{"below ns", "below_ns", SCRY_CELL_COUNT, get_below, 0},
+		{"calls", "calls", SCRY_CELL_COUNT, get_calls, 0},
+		{"", NULL, SCRY_CELL_TEXT, get_bar, 0},
 	};
+	const struct scry_table table = {SCRY_COLUMNS(columns), .view = (void *)h};
 	const uint64_t ended = h->returned + h->left + h->alone,
 		       open = h->calls > ended ? h->calls - ended : 0;
 
-	scry_doc_table(doc, columns, sizeof(columns) / sizeof(columns[0]));
+	scry_doc_table(doc, columns, table.column_count);
 	for (size_t i = 0; i < h->count; i++)
-		push_row(h, &h->rows[i], doc);
+		push_row(&table, &h->rows[i], doc);
 	if (!h->count && !h->alone)
 		scry_doc_remark(doc, "no call has returned");
 	if (h->left)
@@ -230,8 +269,10 @@ int scry_view_calls_hist(struct scry_reader *reader, const struct scry_view_opts
 {
 	struct hist h = {.opts = opts, .reader = reader};
 	struct scry_data_quality quality;
-	int r = scry_grep_init(&h.grep, opts->grep);
+	int r = scry_row_filter_init(&h.filter, &opts->filter);
 
+	if (r == 0)
+		r = scry_grep_init(&h.grep, opts->grep);
 	if (r < 0)
 		return r;
 	scry_map_init(&h.by_name, FUNCTIONS_MAX);

@@ -81,13 +81,13 @@ int scry_call_functions_add(struct scry_call_functions *f, const struct scry_rea
 		struct scry_call_function *more = reallocarray(f->rows, room, sizeof(*more));
 
 		if (!more)
-			return scry_fail(-ENOMEM, "no memory for %zu functions", room);
+			return scry_no_memory("%zu functions", room);
 		f->rows = more;
 		f->room = room;
 	}
 	if (!proto ||
 	    scry_map_put(&f->by_number, (uint64_t)ev->pid << 32 | ev->function, f->count) < 0)
-		return scry_fail(-ENOMEM, "no memory for %zu functions", f->count);
+		return scry_no_memory("%zu functions", f->count);
 	one = (struct scry_call_function){.ev = *ev, .proto = proto};
 	module = scry_reader_string(reader, ev->module_str, NULL);
 	one.is_kernel = module && !strcmp(module, "kernel");

@@ -81,7 +81,7 @@ static uint64_t step_begin(uint32_t step)
 
 static int no_memory(const struct sums *s)
 {
-	return scry_fail(-ENOMEM, "no memory for %zu functions", s->count);
+	return scry_no_memory("%zu functions", s->count);
 }
 
 /* The place that makes a call which is told next. */
@@ -430,6 +430,8 @@ static void judge(const struct sums *s, const struct sum *row, struct scry_doc *
 
 	if (!s->count) {
 		judge_nothing(s, &buf);
+	} else if (!row && s->opts->filter.count) {
+		scry_verdict_filtered(&buf, s->opts->grep != NULL);
 	} else if (!row) {
 		scry_buf_printf(&buf, "no function contains '%s'", s->opts->grep);
 	} else {
@@ -465,6 +467,7 @@ static void push(struct sums *s, struct scry_doc *doc)
 		SCRY_ROW_POINTERS(s->rows, s->count),
 		.view = s,
 		.grep = &s->grep,
+		.filter = &s->opts->filter,
 		.sort = s->opts->sort_key,
 		.top = s->opts->top == SCRY_VIEW_TOP_DEFAULT ? 0 : s->opts->top,
 		.noun = "functions",

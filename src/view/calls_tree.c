@@ -12,6 +12,7 @@
 #include "view/calls_line.h"
 #include "view/functions.h"
 #include "view/data_quality.h"
+#include "view/table.h"
 #include "view/verdict.h"
 
 #define NODES_MAX (1u << 20)
@@ -221,52 +222,60 @@ static uint32_t link_nodes(struct tree *t)
 	return root;
 }
 
-static void push_node(const struct tree *t, const struct node *n, uint32_t depth,
-		      struct scry_doc *doc)
+struct line { /* of the table */
+	const struct node *of;
+	uint32_t depth;
+};
+
+static struct scry_cell tree_cell(const struct tree *t, const struct line *line,
+				  struct scry_buf *buf)
 {
-	const char *name = scry_reader_string(t->reader, n->symbol, NULL);
-	struct scry_buf buf = {0};
-	uint64_t self = n->total_ns > n->below_ns ? n->total_ns - n->below_ns : 0;
+	const char *name = scry_reader_string(t->reader, line->of->symbol, NULL);
+	const uint32_t depth = line->depth < DEPTH_SHOWN ? line->depth : DEPTH_SHOWN;
 
-	scry_buf_printf(&buf, "%*s", (int)(2 * (depth < DEPTH_SHOWN ? depth : DEPTH_SHOWN)), "");
-	scry_demangle_put(name ? name : "?", name ? strlen(name) : 1, &buf);
-	const struct scry_cell cells[] = {
-		scry_cell_known(scry_share(n->total_ns, t->total_ns, 1000),
-				n->returned && t->total_ns),
-		scry_cell_known(n->total_ns, n->returned != 0),
-		scry_cell_known(self, n->returned != 0),
-		scry_cell_number(n->calls),
-		scry_cell_number(n->returned),
-		scry_cell_number(depth),
-		scry_functions_string(t->reader, n->symbol),
-		scry_functions_string(t->reader, n->module),
-		scry_cell_text(scry_buf_str(&buf), buf.len),
-	};
-
-	doc->ops->row(doc, cells);
-	scry_buf_done(&buf);
+	scry_buf_printf(buf, "%*s", (int)(2 * depth), "");
+	scry_demangle_put(name ? name : "?", name ? strlen(name) : 1, buf);
+	return scry_cell_text(scry_buf_str(buf), buf->len);
 }
+
+static uint64_t own_ns(const struct node *n)
+{
+	return n->total_ns > n->below_ns ? n->total_ns - n->below_ns : 0;
+}
+
+#define GET(name, ...) SCRY_GET(name, struct line, const struct tree, __VA_ARGS__)
+GET(get_share, scry_cell_known(scry_share(row->of->total_ns, view->total_ns, 1000),
+			       row->of->returned && view->total_ns))
+GET(get_total, scry_cell_known(row->of->total_ns, row->of->returned != 0))
+GET(get_own, scry_cell_known(own_ns(row->of), row->of->returned != 0))
+GET(get_calls, scry_cell_number(row->of->calls))
+GET(get_returned, scry_cell_number(row->of->returned))
+GET(get_function, scry_functions_string(view->reader, row->of->symbol))
+GET(get_library, scry_functions_string(view->reader, row->of->module))
+GET(get_tree, tree_cell(view, row, buf))
+#undef GET
 
 static void push(struct tree *t, struct scry_doc *doc)
 {
 	static const struct scry_column columns[] = {
-		{"% time", NULL, SCRY_CELL_TENTHS, NULL, 0},
-		{"total ns", "total_ns", SCRY_CELL_COUNT, NULL, 0},
-		{"own ns", "own_ns", SCRY_CELL_COUNT, NULL, 0},
-		{"calls", "calls", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "returned", SCRY_CELL_NUMBER, NULL, 0},
-		{NULL, "depth", SCRY_CELL_NUMBER, NULL, 0},
-		{NULL, "function", SCRY_CELL_SYMBOL, NULL, 0},
-		{NULL, "library", SCRY_CELL_TEXT, NULL, 0},
-		{"call tree", NULL, SCRY_CELL_TEXT, NULL, 0},
+		{"% time", NULL, SCRY_CELL_TENTHS, get_share, 0},
+		{"total ns", "total_ns", SCRY_CELL_COUNT, get_total, 0},
+		{"own ns", "own_ns", SCRY_CELL_COUNT, get_own, 0},
+		{"calls", "calls", SCRY_CELL_COUNT, get_calls, 0},
+		{NULL, "returned", SCRY_CELL_NUMBER, get_returned, 0},
+		{NULL, "depth", SCRY_CELL_NUMBER, SCRY_AT(struct line, depth)},
+		{NULL, "function", SCRY_CELL_SYMBOL, get_function, 0},
+		{NULL, "library", SCRY_CELL_TEXT, get_library, 0},
+		{"call tree", NULL, SCRY_CELL_TEXT, get_tree, 0},
 	};
+	const struct scry_table table = {SCRY_COLUMNS(columns), .view = t};
 	uint32_t depth = 0, i = link_nodes(t);
 
-	scry_doc_table(doc, columns, sizeof(columns) / sizeof(columns[0]));
+	scry_doc_table(doc, columns, table.column_count);
 	while (i) {
 		const struct node *n = &t->nodes[i - 1];
 
-		push_node(t, n, depth, doc);
+		scry_table_push_row(&table, &(struct line){n, depth}, doc);
 		if (n->child) {
 			i = n->child;
 			depth++;
@@ -297,7 +306,7 @@ static void judge(const struct tree *t, struct scry_doc *doc)
 
 	for (uint32_t i = 0; i < t->count; i++) {
 		const struct node *n = &t->nodes[i];
-		uint64_t own = n->total_ns > n->below_ns ? n->total_ns - n->below_ns : 0;
+		const uint64_t own = own_ns(n);
 
 		if (n->returned && (!most || own > self)) {
 			most = n;

@@ -116,7 +116,7 @@ static int read_text(struct parser *p, struct step *s)
 	s->is_text = true;
 	s->text = strndup(p->at, (size_t)(end - p->at));
 	p->at = end + 1;
-	return s->text ? 0 : scry_fail(-ENOMEM, "no memory for --where");
+	return s->text ? 0 : scry_no_memory("--where");
 }
 
 /* "4096", "-1", "0x1f", and of a time "5ms": as everywhere, in seconds where no unit stands. */
@@ -227,7 +227,7 @@ int scry_call_where_parse(const char *text, struct scry_call_where **ret)
 		return 0;
 	p.where = calloc(1, sizeof(*p.where));
 	if (!p.where)
-		return scry_fail(-ENOMEM, "no memory for --where");
+		return scry_no_memory("--where");
 	r = read_any(&p);
 	skip(&p, "");
 	if (r == 0 && *p.at)

@@ -80,7 +80,7 @@ static int match(struct diff *d)
 
 	d->rows = calloc(all + 1, sizeof(*d->rows));
 	if (!d->rows)
-		return scry_fail(-ENOMEM, "no memory for %zu rows", all);
+		return scry_no_memory("%zu rows", all);
 	for (i = 0; i < d->to.count; i++)
 		d->rows[i].key = d->to.rows[i];
 	for (i = 0; i < d->from.count; i++) {
@@ -138,60 +138,6 @@ static void keep_survivors_of(struct scry_object_list *list)
 	keep_survivors(&list->all);
 }
 
-enum {
-	COLUMN_FILE,
-	COLUMN_LINE,
-	COLUMN_CLASS,
-	COLUMN_METHOD,
-	COLUMN_GEM,
-	COLUMN_INTERNAL,
-	COLUMN_LIVE_GROWTH,
-	COLUMN_LIVE_GROWTH_ERROR,
-	COLUMN_LIVE_BYTES_GROWTH,
-	COLUMN_ALLOCATED_GROWTH,
-	COLUMN_BYTES_GROWTH,
-	COLUMN_LIVE_FROM,
-	COLUMN_LIVE_TO,
-	COLUMN_LIVE_BYTES_FROM,
-	COLUMN_LIVE_BYTES_TO,
-	COLUMN_AGE,
-	COLUMN_SLOTS,
-	COLUMN_LIVE_UNSIZED_FROM,
-	COLUMN_LIVE_UNSIZED_TO,
-	COLUMN_STACK,
-	COLUMN_TEXT_METHOD,
-	COLUMN_TEXT_PLACE,
-	COLUMN_TEXT_CLASS,
-	COLUMNS,
-};
-_Static_assert(COLUMNS <= SCRY_DOC_COLUMNS_MAX, "the table fits");
-
-static const struct scry_column all_columns[COLUMNS] = {
-	[COLUMN_FILE] = {NULL, "file", SCRY_CELL_TEXT, NULL, 0},
-	[COLUMN_LINE] = {NULL, "line", SCRY_CELL_NUMBER, NULL, 0},
-	[COLUMN_CLASS] = {NULL, "class", SCRY_CELL_TEXT, NULL, 0},
-	[COLUMN_METHOD] = {NULL, "method", SCRY_CELL_TEXT, NULL, 0},
-	[COLUMN_GEM] = {NULL, "gem", SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
-	[COLUMN_INTERNAL] = {NULL, "is_internal", SCRY_CELL_BOOL, NULL, 0},
-	[COLUMN_LIVE_GROWTH] = {"live", "live_growth", SCRY_CELL_DELTA, NULL, 0},
-	[COLUMN_LIVE_GROWTH_ERROR] = {NULL, "live_growth_error", SCRY_CELL_COUNT, NULL, 0},
-	[COLUMN_LIVE_BYTES_GROWTH] = {"live bytes", "live_bytes_growth", SCRY_CELL_DELTA, NULL, 0},
-	[COLUMN_ALLOCATED_GROWTH] = {"allocated", "allocated_growth", SCRY_CELL_DELTA, NULL, 0},
-	[COLUMN_BYTES_GROWTH] = {NULL, "bytes_growth", SCRY_CELL_DELTA, NULL, 0},
-	[COLUMN_LIVE_FROM] = {NULL, "live_from", SCRY_CELL_COUNT, NULL, 0},
-	[COLUMN_LIVE_TO] = {"live then", "live_to", SCRY_CELL_COUNT, NULL, 0},
-	[COLUMN_LIVE_BYTES_FROM] = {NULL, "live_bytes_from", SCRY_CELL_COUNT, NULL, 0},
-	[COLUMN_LIVE_BYTES_TO] = {NULL, "live_bytes_to", SCRY_CELL_COUNT, NULL, 0},
-	[COLUMN_AGE] = {NULL, "max_age_gcs", SCRY_CELL_COUNT, NULL, 0},
-	[COLUMN_SLOTS] = {NULL, "is_slots_only", SCRY_CELL_BOOL, NULL, 0},
-	[COLUMN_LIVE_UNSIZED_FROM] = {NULL, "live_unsized_from", SCRY_CELL_COUNT, NULL, 0},
-	[COLUMN_LIVE_UNSIZED_TO] = {NULL, "live_unsized_to", SCRY_CELL_COUNT, NULL, 0},
-	[COLUMN_STACK] = {NULL, NULL, SCRY_CELL_FRAMES, NULL, 0},
-	[COLUMN_TEXT_METHOD] = {NULL, NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
-	[COLUMN_TEXT_PLACE] = {"file:line", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
-	[COLUMN_TEXT_CLASS] = {"class", NULL, SCRY_CELL_TEXT, NULL, SCRY_COLUMN_ELASTIC},
-};
-
 static bool has_ages(const struct diff *d)
 {
 	return d->to.quality.gcs > 0 || d->to.all.max_age > 0;
@@ -202,49 +148,15 @@ static bool has_slots(const struct diff *d)
 	return d->from.all.live_unsized || d->to.all.live_unsized;
 }
 
-static void choose_columns(const struct diff *d, struct scry_column columns[COLUMNS])
-{
-	int by = d->opts->by;
+/* A line of the table: of a row, or for people one of its callers below it. */
+struct line {
+	const struct diff_row *of;
+	uint32_t caller; /* frame; 0: the row itself */
+};
 
-	memcpy(columns, all_columns, sizeof(all_columns));
-	if (by == SCRY_VIEW_BY_CLASS || by == SCRY_VIEW_BY_GEM)
-		columns[COLUMN_TEXT_PLACE].title = NULL;
-	if (by == SCRY_VIEW_BY_FILE || by == SCRY_VIEW_BY_METHOD)
-		columns[COLUMN_TEXT_PLACE].title = "file";
-	if (by != SCRY_VIEW_BY_LINE && by != SCRY_VIEW_BY_CLASS)
-		columns[COLUMN_TEXT_CLASS].title = NULL;
-	if (by == SCRY_VIEW_BY_METHOD)
-		columns[COLUMN_TEXT_METHOD].title = "method";
-	if (by == SCRY_VIEW_BY_GEM)
-		columns[COLUMN_TEXT_METHOD].title = "gem";
-	if (has_slots(d)) {
-		columns[COLUMN_LIVE_BYTES_GROWTH].title = "live bytes*";
-		columns[COLUMN_LIVE_UNSIZED_TO].title = "unsized then";
-	}
-	if (d->opts->live) {
-		columns[COLUMN_LIVE_GROWTH].title = "survived";
-		columns[COLUMN_LIVE_GROWTH].key = "old_live_growth";
-		columns[COLUMN_LIVE_GROWTH_ERROR].key = "old_live_growth_error";
-		columns[COLUMN_LIVE_BYTES_GROWTH].title =
-			has_slots(d) ? "survived bytes*" : "survived bytes";
-		columns[COLUMN_LIVE_BYTES_GROWTH].key = "old_live_bytes_growth";
-		columns[COLUMN_LIVE_FROM].key = "old_live_from";
-		columns[COLUMN_LIVE_TO].title = "survived then";
-		columns[COLUMN_LIVE_TO].key = "old_live_to";
-		columns[COLUMN_LIVE_BYTES_FROM].key = "old_live_bytes_from";
-		columns[COLUMN_LIVE_BYTES_TO].key = "old_live_bytes_to";
-	}
-	if (d->from.all.is_scaled || d->to.all.is_scaled)
-		columns[COLUMN_LIVE_GROWTH_ERROR].title = "+-";
-	if (has_ages(d))
-		columns[COLUMN_AGE].title = "GC age";
-	if (d->opts->stacks)
-		columns[COLUMN_STACK].key = "frames";
-}
-
-static struct scry_cell growth_cell(uint64_t from, uint64_t to)
+static struct scry_cell blank(void)
 {
-	return scry_cell_number(to - from); /* read as int64_t */
+	return (struct scry_cell){.is_blank = true};
 }
 
 static struct scry_cell error_cell(const struct diff_row *row)
@@ -259,71 +171,140 @@ static struct scry_cell error_cell(const struct diff_row *row)
 	return scry_cell_number(half);
 }
 
-static void fill_counts(const struct diff *d, const struct diff_row *row,
-			struct scry_cell cells[COLUMNS])
+static struct scry_cell place_cell(const struct diff *d, const struct line *line,
+				   struct scry_buf *buf)
 {
-	const struct scry_object_counts *from = &row->from, *to = &row->key.counts;
+	const struct scry_object_row *key = &line->of->key;
+	const int by = d->opts->by;
 
-	cells[COLUMN_LIVE_GROWTH] = growth_cell(from->live, to->live);
-	cells[COLUMN_LIVE_GROWTH_ERROR] = error_cell(row);
-	cells[COLUMN_LIVE_BYTES_GROWTH] = growth_cell(from->live_bytes, to->live_bytes);
-	cells[COLUMN_ALLOCATED_GROWTH] = growth_cell(from->allocated, to->allocated);
-	cells[COLUMN_BYTES_GROWTH] = growth_cell(from->bytes, to->bytes);
-	cells[COLUMN_LIVE_FROM] = scry_cell_number(from->live);
-	cells[COLUMN_LIVE_TO] = scry_cell_number(to->live);
-	cells[COLUMN_LIVE_BYTES_FROM] = scry_cell_number(from->live_bytes);
-	cells[COLUMN_LIVE_BYTES_TO] = scry_cell_number(to->live_bytes);
-	cells[COLUMN_AGE] = scry_cell_known(to->max_age, has_ages(d) && to->live);
-	cells[COLUMN_SLOTS] = scry_cell_number(from->is_slots || to->is_slots);
-	cells[COLUMN_LIVE_UNSIZED_FROM] = scry_cell_number(from->live_unsized);
-	cells[COLUMN_LIVE_UNSIZED_TO] = scry_cell_number(to->live_unsized);
+	if (line->caller) {
+		scry_buf_printf(buf, "  from ");
+		scry_object_frame_text(&d->tables, line->caller, buf);
+	} else {
+		scry_object_place(
+			key, by != SCRY_VIEW_BY_CLASS && (by == SCRY_VIEW_BY_LINE || !key->line),
+			buf);
+	}
+	return scry_cell_text(scry_buf_str(buf), buf->len);
 }
 
-/* For people: the callers below the row, innermost first. */
-static void push_callers(const struct diff *d, uint32_t stack, struct scry_buf *buf)
+/* What comes before the place: the method, or the gem. */
+static struct scry_cell shown_method(const struct diff *d, const struct line *line,
+				     struct scry_buf *buf)
 {
-	struct scry_cell cells[COLUMNS];
-	size_t i;
+	const struct scry_object_row *key = &line->of->key;
+	const bool is_by_gem = d->opts->by == SCRY_VIEW_BY_GEM;
+	const struct scry_cell cell =
+		scry_name_text(key->names, is_by_gem ? key->gem : key->method);
 
-	for (i = 0; i < COLUMNS; i++)
-		cells[i] = (struct scry_cell){.is_blank = true};
-	while (stack) {
-		scry_buf_clear(buf);
-		scry_buf_printf(buf, "  from ");
-		scry_object_frame_text(&d->tables, stack, buf);
-		cells[COLUMN_TEXT_PLACE] = scry_cell_text(scry_buf_str(buf), buf->len);
-		d->doc->ops->row(d->doc, cells);
-		stack = scry_frames_get(&d->tables.frames, stack).parent;
+	return is_by_gem && cell.is_unknown ? place_cell(d, line, buf) : cell;
+}
+
+#define GET(name, ...) \
+	SCRY_GET(name, struct line, struct diff, row->caller ? blank() : (__VA_ARGS__))
+#define KEY row->of->key
+#define NAME(name) GET(get_##name, scry_name_text(KEY.names, KEY.name))
+#define FROM(member) GET(get_##member##_from, scry_cell_number(row->of->from.member))
+#define TO(member) GET(get_##member##_to, scry_cell_number(KEY.counts.member))
+#define GROWTH(member) /* read as int64_t */ \
+	GET(get_##member##_growth, scry_cell_number(KEY.counts.member - row->of->from.member))
+
+NAME(class)
+NAME(method)
+NAME(gem)
+FROM(live)
+FROM(live_bytes)
+FROM(live_unsized)
+TO(live)
+TO(live_bytes)
+TO(live_unsized)
+GROWTH(live)
+GROWTH(live_bytes)
+GROWTH(allocated)
+GROWTH(bytes)
+GET(get_file, KEY.line ? scry_name_text(KEY.names, KEY.file) : scry_cell_unknown())
+GET(get_line, scry_cell_known(KEY.line, view->opts->by == SCRY_VIEW_BY_LINE))
+GET(get_is_internal, scry_cell_number(KEY.is_internal))
+GET(get_error, error_cell(row->of))
+GET(get_age, scry_cell_known(KEY.counts.max_age, has_ages(view) && KEY.counts.live))
+GET(get_is_slots, scry_cell_number(row->of->from.is_slots || KEY.counts.is_slots))
+GET(get_frames, scry_object_frames(&view->tables, &KEY, &view->frames))
+GET(get_shown_method, shown_method(view, row, buf))
+GET(get_shown_class, scry_object_class(&KEY))
+SCRY_GET(get_place, struct line, struct diff, place_cell(view, row, buf))
+
+/* What people see depends on what is asked and on what is known. */
+static void push_table(struct diff *d, size_t top)
+{
+	const int by = d->opts->by;
+	const bool live = d->opts->live, slots = has_slots(d),
+		   is_scaled = d->from.all.is_scaled || d->to.all.is_scaled;
+	const char *method = by == SCRY_VIEW_BY_METHOD ? "method"
+			     : by == SCRY_VIEW_BY_GEM  ? "gem"
+						       : NULL;
+	const char *place = by == SCRY_VIEW_BY_LINE				   ? "file:line"
+			    : by == SCRY_VIEW_BY_FILE || by == SCRY_VIEW_BY_METHOD ? "file"
+										   : NULL;
+	const char *class = by == SCRY_VIEW_BY_LINE || by == SCRY_VIEW_BY_CLASS ? "class" : NULL;
+	const struct scry_column columns[] = {
+		{NULL, "file", SCRY_CELL_TEXT, get_file, 0},
+		{NULL, "line", SCRY_CELL_NUMBER, get_line, 0},
+		{NULL, "class", SCRY_CELL_TEXT, get_class, 0},
+		{NULL, "method", SCRY_CELL_TEXT, get_method, 0},
+		{NULL, "gem", SCRY_CELL_TEXT, get_gem, 0},
+		{NULL, "is_internal", SCRY_CELL_BOOL, get_is_internal, 0},
+		{live ? "survived" : "live", live ? "old_live_growth" : "live_growth",
+		 SCRY_CELL_DELTA, get_live_growth, 0},
+		{is_scaled ? "+-" : NULL, live ? "old_live_growth_error" : "live_growth_error",
+		 SCRY_CELL_COUNT, get_error, 0},
+		{live	 ? slots ? "survived bytes*" : "survived bytes"
+		 : slots ? "live bytes*"
+			 : "live bytes",
+		 live ? "old_live_bytes_growth" : "live_bytes_growth", SCRY_CELL_DELTA,
+		 get_live_bytes_growth, 0},
+		{"allocated", "allocated_growth", SCRY_CELL_DELTA, get_allocated_growth, 0},
+		{NULL, "bytes_growth", SCRY_CELL_DELTA, get_bytes_growth, 0},
+		{NULL, live ? "old_live_from" : "live_from", SCRY_CELL_COUNT, get_live_from, 0},
+		{live ? "survived then" : "live then", live ? "old_live_to" : "live_to",
+		 SCRY_CELL_COUNT, get_live_to, 0},
+		{NULL, live ? "old_live_bytes_from" : "live_bytes_from", SCRY_CELL_COUNT,
+		 get_live_bytes_from, 0},
+		{NULL, live ? "old_live_bytes_to" : "live_bytes_to", SCRY_CELL_COUNT,
+		 get_live_bytes_to, 0},
+		{has_ages(d) ? "GC age" : NULL, "max_age_gcs", SCRY_CELL_COUNT, get_age, 0},
+		{NULL, "is_slots_only", SCRY_CELL_BOOL, get_is_slots, 0},
+		{NULL, "live_unsized_from", SCRY_CELL_COUNT, get_live_unsized_from, 0},
+		{slots ? "unsized then" : NULL, "live_unsized_to", SCRY_CELL_COUNT,
+		 get_live_unsized_to, 0},
+		{NULL, d->opts->stacks ? "frames" : NULL, SCRY_CELL_FRAMES, get_frames, 0},
+		{method, NULL, SCRY_CELL_TEXT, get_shown_method, SCRY_COLUMN_ELASTIC},
+		{place, NULL, SCRY_CELL_TEXT, get_place, SCRY_COLUMN_ELASTIC},
+		{class, NULL, SCRY_CELL_TEXT, get_shown_class, SCRY_COLUMN_ELASTIC},
+	};
+	const struct scry_table table = {SCRY_COLUMNS(columns), .view = d};
+
+	scry_doc_table(d->doc, columns, table.column_count);
+	for (size_t i = 0; i < top; i++) {
+		struct line line = {.of = &d->rows[i]};
+
+		scry_table_push_row(&table, &line, d->doc);
+		line.caller = d->opts->stacks && !d->doc->is_data ? line.of->key.stack : 0;
+		while (line.caller) { /* innermost first */
+			scry_table_push_row(&table, &line, d->doc);
+			line.caller = scry_frames_get(&d->tables.frames, line.caller).parent;
+		}
 	}
 }
+#undef GET
+#undef KEY
+#undef NAME
+#undef FROM
+#undef TO
+#undef GROWTH
 
-static void push_row(struct diff *d, const struct diff_row *row, struct scry_buf *place)
+static struct scry_cell growth_cell(uint64_t from, uint64_t to)
 {
-	const struct scry_object_row *key = &row->key;
-	int by = d->opts->by;
-	bool by_line = by == SCRY_VIEW_BY_LINE;
-	struct scry_cell cells[COLUMNS];
-
-	scry_buf_clear(place);
-	scry_object_place(key, by != SCRY_VIEW_BY_CLASS && (by_line || !key->line), place);
-	cells[COLUMN_FILE] =
-		key->line ? scry_name_text(key->names, key->file) : scry_cell_unknown();
-	cells[COLUMN_LINE] = scry_cell_known(key->line, by_line);
-	cells[COLUMN_CLASS] = scry_name_text(key->names, key->class);
-	cells[COLUMN_METHOD] = scry_name_text(key->names, key->method);
-	cells[COLUMN_GEM] = scry_name_text(key->names, key->gem);
-	cells[COLUMN_INTERNAL] = scry_cell_number(key->is_internal);
-	fill_counts(d, row, cells);
-	cells[COLUMN_STACK] = scry_object_frames(&d->tables, key, &d->frames);
-	cells[COLUMN_TEXT_METHOD] =
-		by == SCRY_VIEW_BY_GEM ? cells[COLUMN_GEM] : cells[COLUMN_METHOD];
-	cells[COLUMN_TEXT_PLACE] = scry_cell_text(scry_buf_str(place), place->len);
-	if (by == SCRY_VIEW_BY_GEM && cells[COLUMN_GEM].is_unknown)
-		cells[COLUMN_TEXT_METHOD] = cells[COLUMN_TEXT_PLACE];
-	cells[COLUMN_TEXT_CLASS] = scry_object_class(key);
-	d->doc->ops->row(d->doc, cells);
-	if (d->opts->stacks && !d->doc->is_data)
-		push_callers(d, key->stack, place);
+	return scry_cell_number(to - from); /* read as int64_t */
 }
 
 static void push_totals(const struct diff *d)
@@ -535,10 +516,7 @@ static void push_quality(struct diff *d)
 
 static void push(struct diff *d)
 {
-	struct scry_column columns[COLUMNS];
-	struct scry_buf place = {0};
 	uint64_t top = scry_view_top(d->opts, d->doc);
-	size_t i;
 
 	if (!top || top > d->count)
 		top = d->count;
@@ -552,11 +530,7 @@ static void push(struct diff *d)
 	push_notes(d);
 	judge(d);
 	push_totals(d);
-	choose_columns(d, columns);
-	scry_doc_table(d->doc, columns, COLUMNS);
-	for (i = 0; i < top; i++)
-		push_row(d, &d->rows[i], &place);
-	scry_buf_done(&place);
+	push_table(d, top);
 	push_left_out(d, top);
 }
 

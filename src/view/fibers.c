@@ -251,7 +251,7 @@ static int push_places(const struct scry_fibers_report *r, struct scry_doc *doc,
 	size_t count;
 
 	if (!places)
-		return scry_fail(-ENOMEM, "no memory for %zu groups of fibers", r->group_count);
+		return scry_no_memory("%zu groups of fibers", r->group_count);
 	count = gather_places(r, places);
 	if (count)
 		qsort(places, count, sizeof(*places), by_count);
@@ -663,7 +663,7 @@ static int push_groups(const struct scry_fibers_report *r, struct scry_doc *doc)
 	bool differ = false;
 
 	if (!groups)
-		return scry_fail(-ENOMEM, "no memory for %zu groups of fibers", r->group_count);
+		return scry_no_memory("%zu groups of fibers", r->group_count);
 	for (size_t i = 0; i < r->group_count; i++)
 		groups[i] = &r->groups[i];
 	qsort(groups, r->group_count, sizeof(*groups), compare_groups);

@@ -4,70 +4,117 @@
 #include "view/filter.h"
 
 #include "base/err.h"
+#include "view/sort.h"
 
 #include <errno.h>
 #include <fnmatch.h>
 #include <string.h>
 
-static const char *const keys[SCRY_ROW_FILTER_KEYS] = {
-	[SCRY_ROW_FILTER_FILE] = "file",
-	[SCRY_ROW_FILTER_CLASS] = "class",
-	[SCRY_ROW_FILTER_METHOD] = "method",
-	[SCRY_ROW_FILTER_GEM] = "gem",
-};
-
 static int filter_add(struct scry_row_filter *filter, const char *text)
 {
 	const char *equals = strchr(text, '=');
-	bool is_not = equals && equals > text && equals[-1] == '!';
-	size_t len = equals ? (size_t)(equals - text) - is_not : 0;
-	int key;
+	const bool is_not = equals && equals > text && equals[-1] == '!';
+	const size_t length = equals ? (size_t)(equals - text) - is_not : 0;
 
-	for (key = 0; key < SCRY_ROW_FILTER_KEYS; key++)
-		if (len == strlen(keys[key]) && !memcmp(text, keys[key], len))
-			break;
-	if (key == SCRY_ROW_FILTER_KEYS)
+	if (!length)
 		return scry_fail(-EINVAL,
-				 "'%s' is not a filter; fix: file=GLOB, class=GLOB, method=GLOB or "
-				 "gem=GLOB, or one with !=",
+				 "'%s' is not a filter; fix: KEY=GLOB or KEY!=GLOB, as in "
+				 "file=*/app.rb",
 				 text);
-	filter->terms[filter->count].glob = equals + 1;
-	filter->terms[filter->count].key = (enum scry_row_filter_key)key;
-	filter->terms[filter->count].is_not = is_not;
-	filter->count++;
+	filter->terms[filter->count++] = (struct scry_row_term){text, length, equals + 1, is_not};
 	return 0;
 }
 
 int scry_row_filter_init(struct scry_row_filter *filter, const struct scry_opt_strings *texts)
 {
-	size_t i;
 	int err = 0;
 
 	filter->count = 0;
-	for (i = 0; i < texts->count && !err; i++)
+	for (size_t i = 0; i < texts->count && !err; i++)
 		err = filter_add(filter, texts->values[i]);
 	return err;
 }
 
-bool scry_row_filter_matches(const struct scry_row_filter *filter,
-			     const char *const texts[SCRY_ROW_FILTER_KEYS])
+bool scry_row_term_is(const struct scry_row_term *term, const char *key)
 {
-	bool is_asked[SCRY_ROW_FILTER_KEYS] = {false}, is_met[SCRY_ROW_FILTER_KEYS] = {false};
-	size_t i;
-	int key;
+	return strlen(key) == term->key_length && !memcmp(key, term->key, term->key_length);
+}
 
-	for (i = 0; i < filter->count; i++) {
-		bool matches = fnmatch(filter->terms[i].glob, texts[filter->terms[i].key], 0) == 0;
+bool scry_row_term_fits(const struct scry_row_term *term, const char *text)
+{
+	return fnmatch(term->glob, text, 0) == 0;
+}
 
-		if (filter->terms[i].is_not && matches)
-			return false;
-		if (filter->terms[i].is_not)
-			continue;
-		is_asked[filter->terms[i].key] = true;
-		is_met[filter->terms[i].key] |= matches;
+static bool is_same_key(const struct scry_row_term *a, const struct scry_row_term *b)
+{
+	return a->key_length == b->key_length && !memcmp(a->key, b->key, a->key_length);
+}
+
+/* Does another `=` filter of the same key match? */
+static bool has_other(const struct scry_row_filter *filter, const struct scry_row_term *term,
+		      scry_row_fits *fits, void *arg)
+{
+	for (size_t i = 0; i < filter->count; i++) {
+		const struct scry_row_term *other = &filter->terms[i];
+
+		if (!other->is_not && other != term && is_same_key(other, term) &&
+		    fits(arg, other) > 0)
+			return true;
 	}
-	for (key = 0; key < SCRY_ROW_FILTER_KEYS; key++)
-		if (is_asked[key] && !is_met[key])
+	return false;
+}
+
+bool scry_row_filter_matches(const struct scry_row_filter *filter, scry_row_fits *fits, void *arg)
+{
+	for (size_t i = 0; i < filter->count; i++) {
+		const struct scry_row_term *term = &filter->terms[i];
+		const int is = fits(arg, term);
+
+		if (is >= 0 && term->is_not == !!is &&
+		    (term->is_not || !has_other(filter, term, fits, arg)))
+			return false;
+	}
+	return true;
+}
+
+static bool has_key(const struct scry_view *view, const char *key, size_t length)
+{
+	const char *words = view->filters, *word;
+	size_t n;
+
+	while (words && (n = scry_opt_next_choice(&words, &word)) > 0)
+		if (n == length && !memcmp(word, key, n))
+			return true;
+	return false;
+}
+
+bool scry_view_has_filters(const struct scry_view *view, const struct scry_opt_strings *texts)
+{
+	struct scry_row_filter filter;
+
+	if (scry_row_filter_init(&filter, texts))
+		return false;
+	for (size_t i = 0; i < filter.count; i++)
+		if (!has_key(view, filter.terms[i].key, filter.terms[i].key_length))
 			return false;
 	return true;
+}
+
+int scry_view_filter_check(const char *name, const struct scry_opt_strings *texts)
+{
+	const struct scry_view *view = scry_view_find(name);
+	struct scry_row_filter filter;
+	int err = view ? scry_row_filter_init(&filter, texts) : -EINVAL;
+
+	for (size_t i = 0; !err && view->filters && i < filter.count; i++) {
+		const struct scry_row_term *term = &filter.terms[i];
+		char key[64];
+
+		if (has_key(view, term->key, term->key_length))
+			continue;
+		snprintf(key, sizeof(key), "%.*s", (int)term->key_length, term->key);
+		err = scry_view_key_refuse(
+			name, &(struct scry_view_key){key, view->filters, "filter", "filter by"});
+	}
+	return err;
 }

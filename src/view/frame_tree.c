@@ -161,5 +161,5 @@ int scry_frame_tree_push(const struct scry_frame_tree *tree)
 	free(s.order);
 	free(s.children);
 	free(s.steps);
-	return err ? scry_fail(err, "no memory for the tree of callers") : 0;
+	return err ? scry_no_memory("the tree of callers") : 0;
 }

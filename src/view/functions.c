@@ -20,7 +20,7 @@ struct list {
 	struct scry_data_quality quality;
 	struct scry_function_row *rows;
 	size_t count, cap;
-	uint64_t pid; /* only of this process; 0: all */
+	const struct scry_view_opts *opts;
 };
 
 static uint64_t calls_of(const struct list *l, const struct scry_function_row *row)
@@ -35,12 +35,12 @@ static int add(struct list *l, const void *payload)
 			       ? ((const struct scry_ev_time *)payload)->pid
 			       : ((const struct scry_ev_count *)payload)->pid;
 
-	if (l->pid && l->pid != pid)
+	if (l->opts->pid && l->opts->pid != pid)
 		return 0;
 	if (l->count == ROWS_MAX)
 		return scry_fail(-E2BIG, "more than %u functions", ROWS_MAX);
 	if (scry_vector_reserve(&l->rows, l->count, &l->cap))
-		return scry_fail(-ENOMEM, "no memory for %zu functions", l->count);
+		return scry_no_memory("%zu functions", l->count);
 	row = &l->rows[l->count];
 	row->order = l->count++;
 	if (l->view->type == SCRY_EVENT_TIME)
@@ -70,6 +70,8 @@ static void judge(const struct list *l, const struct scry_function_row *row, str
 
 	if (!l->quality.shown) {
 		scry_buf_printf(&buf, "nothing was seen: no hooked function was called");
+	} else if (!row && l->opts->filter.count) {
+		scry_verdict_filtered(&buf, l->opts->grep != NULL);
 	} else if (!row) {
 		scry_buf_printf(&buf, "no row is let through by --grep");
 	} else {
@@ -87,8 +89,7 @@ static void judge(const struct list *l, const struct scry_function_row *row, str
 	scry_buf_done(&name);
 }
 
-static void push(struct list *l, const struct scry_grep *grep, const struct scry_view_opts *opts,
-		 struct scry_doc *doc)
+static void push(struct list *l, const struct scry_grep *grep, struct scry_doc *doc)
 {
 	const struct scry_table table = {
 		.columns = l->view->columns,
@@ -96,8 +97,9 @@ static void push(struct list *l, const struct scry_grep *grep, const struct scry
 		SCRY_ROWS(l->rows, l->count),
 		.view = l->reader,
 		.grep = grep,
-		.top = scry_view_top(opts, doc),
-		.sort = opts->sort_key,
+		.filter = &l->opts->filter,
+		.top = scry_view_top(l->opts, doc),
+		.sort = l->opts->sort_key,
 	};
 
 	l->quality.noun = "calls";
@@ -113,7 +115,7 @@ static void push(struct list *l, const struct scry_grep *grep, const struct scry
 int scry_functions_show(const struct scry_functions_view *view, struct scry_reader *reader,
 			const struct scry_view_opts *opts, struct scry_doc *doc)
 {
-	struct list l = {.view = view, .reader = reader, .pid = opts->pid};
+	struct list l = {.view = view, .reader = reader, .opts = opts};
 	const struct scry_event *event;
 	struct scry_grep grep;
 	int got = 0, err = scry_grep_init(&grep, opts->grep);
@@ -131,7 +133,7 @@ int scry_functions_show(const struct scry_functions_view *view, struct scry_read
 	if (!err) {
 		scry_data_quality_close(&l.quality);
 		l.count = l.count ? view->settle(l.rows, l.count) : 0;
-		push(&l, &grep, opts, doc);
+		push(&l, &grep, doc);
 	}
 	free(l.rows);
 	scry_grep_done(&grep);

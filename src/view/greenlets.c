@@ -177,6 +177,7 @@ static void push_rows(struct greenlets *g)
 
 	scry_table_push(&(struct scry_table){SCRY_COLUMNS(columns), SCRY_ROWS(g->sizes, g->count),
 					     .view = g, .sort = g->opts->sort_key,
+					     .filter = &g->opts->filter,
 					     .top = scry_view_top(g->opts, g->doc),
 					     .noun = "sizes"},
 			g->doc);

@@ -23,7 +23,7 @@ int scry_grep_init(struct scry_grep *grep, const char *pattern)
 		return 0;
 	inner = strndup(pattern + 1, len - 2);
 	if (!inner)
-		return scry_fail(-ENOMEM, "no memory for the pattern");
+		return scry_no_memory("the pattern");
 	code = regcomp(&grep->regex, inner, REG_EXTENDED | REG_NOSUB);
 	free(inner);
 	if (code) {

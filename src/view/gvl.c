@@ -26,7 +26,7 @@ static int grow(void **table, uint32_t count, uint32_t *room, size_t size)
 	if (count < ROWS_MAX)
 		grown = reallocarray(*table, more, size);
 	if (count >= ROWS_MAX || !grown)
-		return scry_fail(-ENOMEM, "no memory for %u threads or pairs", count);
+		return scry_no_memory("%u threads or pairs", count);
 	*table = grown;
 	*room = more;
 	return 0;
@@ -193,7 +193,7 @@ static int add_line(struct scry_gvl_view *g, struct scry_gvl_lines *l,
 	struct scry_gvl_line *sum;
 
 	if (!at || (!*at && grow((void **)&l->rows, l->count, &l->room, sizeof(*l->rows)) < 0))
-		return scry_fail(-ENOMEM, "no memory for %u lines", l->count);
+		return scry_no_memory("%u lines", l->count);
 	if (!*at) {
 		l->rows[l->count++] = (struct scry_gvl_line){.what = what};
 		*at = l->count;

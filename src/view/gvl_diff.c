@@ -142,7 +142,7 @@ static int add_side(struct diff *d, int side)
 	if (r == 0 && d->opts->by != SCRY_VIEW_BY_HOLDER && d->opts->by != SCRY_VIEW_BY_THREAD)
 		r = add_lines(d, side, &text);
 	scry_buf_done(&text);
-	return r < 0 ? scry_fail(r, "no memory to compare what was lost") : 0;
+	return r < 0 ? scry_no_memory("comparing what was lost") : 0;
 }
 
 /* Seconds for each second. */

@@ -72,6 +72,7 @@ static void push_threads(struct scry_gvl_view *g)
 					 SCRY_ROWS(g->threads, g->thread_count),
 					 .view = g,
 					 .grep = &g->grep,
+					 .filter = &g->opts->filter,
 					 .sort = g->opts->sort_key,
 					 .top = scry_view_top(g->opts, g->doc)};
 
@@ -110,6 +111,7 @@ static void push_pairs(struct scry_gvl_view *g)
 					 SCRY_ROWS(g->pairs, g->pair_count),
 					 .view = g,
 					 .grep = &g->grep,
+					 .filter = &g->opts->filter,
 					 .sort = g->opts->sort_key,
 					 .top = scry_view_top(g->opts, g->doc)};
 
@@ -294,6 +296,7 @@ static void push_rows(struct scry_gvl_view *g, const struct scry_gvl_lines *l,
 					 SCRY_ROWS(l->rows, l->count),
 					 .view = &rows,
 					 .grep = &g->grep,
+					 .filter = &g->opts->filter,
 					 .sort = g->opts->sort_key,
 					 .top = scry_view_top(g->opts, g->doc)};
 
@@ -332,30 +335,44 @@ void scry_gvl_push_stacks(struct scry_gvl_view *g)
 	push_rows(g, &g->held, &kinds[g->opts->by]);
 }
 
+#undef NUMBER
+#undef GET
+
+struct runnable {
+	uint64_t threads, ns;
+};
+
+#define GET(name, ...) SCRY_GET(name, struct runnable, struct scry_gvl_view, __VA_ARGS__)
+GET(get_runnable_tenths, scry_cell_number(scry_share(row->ns, scry_gvl_known_ns(view), 1000)))
+#undef GET
+
+static bool was_so(const void *row, void *view)
+{
+	const struct runnable *r = row;
+
+	return r->ns || ((struct scry_gvl_view *)view)->doc->is_data;
+}
+
 static void push_runnable(struct scry_gvl_view *g)
 {
 	static const struct scry_column columns[] = {
-		{"threads", "threads", SCRY_CELL_NUMBER, NULL, 0},
-		{"seconds", "time_ns", SCRY_CELL_TIME, NULL, 0},
-		{"%", NULL, SCRY_CELL_TENTHS, NULL, 0},
+		{"threads", "threads", SCRY_CELL_NUMBER, SCRY_AT(struct runnable, threads)},
+		{"seconds", "time_ns", SCRY_CELL_TIME, SCRY_AT(struct runnable, ns)},
+		{"%", NULL, SCRY_CELL_TENTHS, get_runnable_tenths, 0},
 	};
 	const struct scry_ev_gvl *s = &g->sum;
-	const uint64_t known = scry_gvl_known_ns(g);
-	const uint64_t times[] = {s->runnable0_ns, s->runnable1_ns, s->runnable2_ns,
-				  s->runnable3_ns, s->runnable4_ns, s->runnable5_ns,
-				  s->runnable6_ns, s->runnable7_ns};
+	const struct runnable rows[] = {
+		{0, s->runnable0_ns}, {1, s->runnable1_ns}, {2, s->runnable2_ns},
+		{3, s->runnable3_ns}, {4, s->runnable4_ns}, {5, s->runnable5_ns},
+		{6, s->runnable6_ns}, {7, s->runnable7_ns},
+	};
+	const struct scry_table table = {SCRY_COLUMNS(columns),
+					 SCRY_ROWS(rows, sizeof(rows) / sizeof(rows[0])), .view = g,
+					 .has = was_so};
 
 	g->doc->section = "runnable";
 	g->doc->title = "time with so many threads that held or wanted the GVL (7: or more)";
-	scry_doc_table(g->doc, columns, sizeof(columns) / sizeof(columns[0]));
-	for (uint64_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
-		const uint64_t ns = times[i];
-		const struct scry_cell cells[] = {scry_cell_number(i), scry_cell_number(ns),
-						  scry_cell_number(scry_share(ns, known, 1000))};
-
-		if (ns || g->doc->is_data)
-			g->doc->ops->row(g->doc, cells);
-	}
+	scry_table_push(&table, g->doc);
 	g->doc->section = g->doc->title = NULL;
 }
 

@@ -53,8 +53,7 @@ struct locks {
 
 static int no_memory(const struct locks *l)
 {
-	return scry_fail(-ENOMEM, "no memory for %u locks at %u places", l->lock_count,
-			 l->row_count);
+	return scry_no_memory("%u locks at %u places", l->lock_count, l->row_count);
 }
 
 static int on_lock(struct locks *l, const struct scry_ev_lock *ev)
@@ -402,6 +401,7 @@ static void push_rows(struct locks *l, bool conditions)
 					 .view = l,
 					 .has = conditions ? is_of_conditions : is_of_mutexes,
 					 .grep = &l->grep,
+					 .filter = &l->opts->filter,
 					 .sort = l->opts->sort_key,
 					 .top = scry_view_top(l->opts, l->doc)};
 

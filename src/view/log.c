@@ -28,7 +28,7 @@ static int add_function(struct log *l, const struct scry_ev_function *f)
 			reallocarray(l->functions, room, sizeof(*l->functions));
 
 		if (!more)
-			return scry_fail(-ENOMEM, "no memory for %zu functions", room);
+			return scry_no_memory("%zu functions", room);
 		l->functions = more;
 		l->room = room;
 	}

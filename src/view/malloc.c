@@ -337,6 +337,7 @@ static void push_rows(struct malloc_view *v, const struct scry_malloc_caller_sum
 
 	scry_table_push(&(struct scry_table){SCRY_COLUMNS(columns), SCRY_ROW_POINTERS(rows, count),
 					     .view = v, .grep = grep, .sort = v->opts->sort_key,
+					     .filter = &v->opts->filter,
 					     .top = scry_view_top(v->opts, v->doc),
 					     .noun = scry_malloc_places_noun(&v->places, 2)},
 			v->doc);
@@ -349,8 +350,8 @@ static int push_callers(struct malloc_view *v)
 	struct row *rows = calloc(p->caller_count + 1, sizeof(*rows));
 	struct scry_grep grep;
 	uint32_t i, count = 0;
-	int err = rows && sorted ? scry_grep_init(&grep, v->opts->grep)
-				 : scry_fail(-ENOMEM, "no memory for the rows");
+	int err =
+		rows && sorted ? scry_grep_init(&grep, v->opts->grep) : scry_no_memory("the rows");
 
 	if (err)
 		goto out;

@@ -147,7 +147,7 @@ static int add_side(struct diff *d, int at)
 		add(&d->rows[id - 1].at[at], c);
 	}
 	scry_buf_done(&key);
-	return err ? scry_fail(err, "no memory for the places") : 0;
+	return err ? scry_no_memory("the places") : 0;
 }
 
 static int compare(const void *left, const void *right)
@@ -168,7 +168,7 @@ static int match(struct diff *d)
 
 	d->rows = calloc(most, sizeof(*d->rows));
 	if (!d->rows)
-		return scry_fail(-ENOMEM, "no memory for %zu rows", most);
+		return scry_no_memory("%zu rows", most);
 	err = add_side(d, 0);
 	if (!err)
 		err = add_side(d, 1);
@@ -309,7 +309,8 @@ static void judge(struct diff *d, const struct scry_table *table)
 			scry_text_count(&buf, (uint64_t)most->growth);
 		} else {
 			scry_buf_printf(&buf, "no %s%s has grown", noun(d, 1),
-					d->opts->grep ? " that is shown" : "");
+					d->opts->grep || d->opts->filter.count ? " that is shown"
+									       : "");
 		}
 	}
 	scry_verdict(d->doc, &buf);
@@ -329,16 +330,26 @@ static void note_losses(struct diff *d)
 		d->doc->ops->note(d->doc, holes, sizeof(holes) - 1);
 }
 
-static void push(struct diff *d)
+static int push(struct diff *d)
 {
 	struct scry_column columns[COLUMNS];
 	const struct scry_table table = {
-		SCRY_COLUMNS(columns), SCRY_ROWS(d->rows, d->count),	      .view = d,
-		.grep = &d->grep,      .top = scry_view_top(d->opts, d->doc), .noun = noun(d, 2),
+		SCRY_COLUMNS(columns),
+		SCRY_ROWS(d->rows, d->count),
+		.view = d,
+		.grep = &d->grep,
+		.top = scry_view_top(d->opts, d->doc),
+		.noun = noun(d, 2),
+		.filter = &d->opts->filter,
 	};
+
+	int err;
 
 	memcpy(columns, all_columns, sizeof(columns));
 	columns[COLUMNS - 1].title = noun(d, 1);
+	err = scry_table_check_filter(&table, "malloc_diff");
+	if (err)
+		return err;
 	for (int i = 0; i < 2; i++) /* for programs the later one is "data_quality" */
 		d->doc->ops->quality(d->doc, &d->quality[d->doc->is_data ? 1 - i : i]);
 	judge(d, &table);
@@ -347,6 +358,7 @@ static void push(struct diff *d)
 		scry_data_quality_notes(&d->quality[i], d->doc);
 	push_totals(d);
 	scry_table_push(&table, d->doc);
+	return 0;
 }
 
 int scry_view_malloc_diff(const struct scry_diff_side sides[2], const struct scry_view_opts *opts,
@@ -364,7 +376,7 @@ int scry_view_malloc_diff(const struct scry_diff_side sides[2], const struct scr
 	if (!err)
 		err = match(&d);
 	if (!err)
-		push(&d);
+		err = push(&d);
 	for (int i = 0; i < 2; i++)
 		scry_malloc_sum_done(&d.sums[i]);
 	scry_grep_done(&d.grep);

@@ -15,10 +15,10 @@
 
 int scry_malloc_places_check(const struct scry_view_opts *opts)
 {
-	if (opts->live || opts->internal || opts->filter.count || opts->sort == SCRY_VIEW_SORT_AGE)
+	if (opts->live || opts->internal || opts->sort == SCRY_VIEW_SORT_AGE)
 		return scry_fail(-EINVAL,
-				 "--live, --internal, --filter and --sort age are for objects of a "
-				 "VM, and this is of malloc; fix: --grep, --at end or --sort live");
+				 "--live, --internal and --sort age are for objects of a VM, and "
+				 "this is of malloc; fix: --grep, --at end or --sort live");
 	if (opts->by == SCRY_VIEW_BY_CLASS || opts->by == SCRY_VIEW_BY_GEM)
 		return scry_fail(-EINVAL,
 				 "calls of malloc are by line, file or method, or natively "
@@ -192,7 +192,7 @@ int scry_malloc_places_merge(const struct scry_malloc_places *places)
 	scry_intern_done(&keys);
 	scry_buf_done(&key);
 	free(place_of);
-	return err ? scry_fail(err, "no memory for the places") : 0;
+	return err ? scry_no_memory("the places") : 0;
 }
 
 void scry_malloc_places_wrappers(const struct scry_malloc_places *places, struct scry_buf *buf)

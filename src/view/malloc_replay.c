@@ -2,12 +2,12 @@
 #include "view/malloc_replay.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "view/data_quality.h"
+#include "view/table.h"
 #include "view/verdict.h"
 
 #define ROWS_MAX 16 /* allocators that the memory beside malloc's is learned of */
@@ -17,56 +17,6 @@
 
 static const char *const kind_names[1 + SCRY_REPLAY_KIND_ROWS] = {
 	"all", "malloc", "calloc", "aligned", "realloc", "free", "usable_size",
-};
-
-static const struct scry_column columns[] = {
-	{"allocator", "allocator", SCRY_CELL_TEXT, NULL, 0},
-	{"calls of", "kind", SCRY_CELL_TEXT, NULL, 0},
-	{NULL, "runs", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "calls", SCRY_CELL_COUNT, NULL, 0},
-	{"CPU us", NULL, SCRY_CELL_COUNT, NULL, 0},
-	{"+-%", NULL, SCRY_CELL_TENTHS, NULL, 0},
-	{NULL, "cpu_ns", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "cpu_min_ns", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "cpu_max_ns", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "kernel_ns", SCRY_CELL_COUNT, NULL, 0},
-	{"ns a call", NULL, SCRY_CELL_TENTHS, NULL, 0},
-	{"p50 ns", "call_p50_ns", SCRY_CELL_COUNT, NULL, 0},
-	{"p99", "call_p99_ns", SCRY_CELL_COUNT, NULL, 0},
-	{"p99.9", "call_p999_ns", SCRY_CELL_COUNT, NULL, 0},
-	{"peak KiB", NULL, SCRY_CELL_COUNT, NULL, 0},
-	{"+-%", NULL, SCRY_CELL_TENTHS, NULL, 0},
-	{NULL, "rss_peak_bytes", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "rss_peak_min_bytes", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "rss_peak_max_bytes", SCRY_CELL_COUNT, NULL, 0},
-	{"of live", NULL, SCRY_CELL_TENTHS, NULL, 0},
-	{NULL, "peak_to_live_permille", SCRY_CELL_COUNT, NULL, 0},
-	{"end KiB", NULL, SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "rss_end_bytes", SCRY_CELL_COUNT, NULL, 0},
-	{"drained", NULL, SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "rss_drained_bytes", SCRY_CELL_COUNT, NULL, 0},
-	{"faults", "faults", SCRY_CELL_COUNT, NULL, 0},
-	{"syscalls", "syscalls", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "brk", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "mmap", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "munmap", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "mremap", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "madvise", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "mprotect", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "futex", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "failed", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "object", SCRY_CELL_TEXT, NULL, 0},
-	{NULL, "real_cpu_ns", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "real_cpu_min_ns", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "real_cpu_max_ns", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "real_wall_ns", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "real_wall_min_ns", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "real_wall_max_ns", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "predicted_cpu_ns", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "real_rss_peak_bytes", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "real_rss_peak_min_bytes", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "real_rss_peak_max_bytes", SCRY_CELL_COUNT, NULL, 0},
-	{NULL, "predicted_rss_peak_bytes", SCRY_CELL_COUNT, NULL, 0},
 };
 
 static struct scry_cell text(const char *s)
@@ -142,100 +92,191 @@ static uint64_t syscalls(const struct scry_replay_row *row)
 	return sum;
 }
 
-/* `kind` 0: of all calls. */
-static void push_row(const struct scry_replay_report *r, const struct scry_replay_row *row,
-		     unsigned int kind, struct scry_doc *doc)
-{
-	const struct scry_replay_kind_row *k = kind ? &row->kinds[kind - 1] : &row->all;
-	bool w = !kind, has = k->samples != 0, real = w && row->has_real;
-	const bool is_predicted = real && r->rows[0].has_real && r->rows[0].runs;
-	const bool sys = w && row->has_syscalls;
-	const bool is_told = doc->is_data || row->cpu_ns.median > r->null_spread_ns / 2;
-	const struct scry_cell cells[] = {
-		text(row->label),
-		text(kind_names[kind]),
-		scry_cell_number(row->runs),
-		scry_cell_number(k->calls),
-		whole(row->cpu_ns.median / 1000, w),
-		resolved(half_tenths(&row->cpu_ns), w, is_told),
-		whole(row->cpu_ns.median, w),
-		whole(row->cpu_ns.least, w),
-		whole(row->cpu_ns.most, w),
-		whole(row->kernel_ns.median, w),
-		resolved(scry_share(row->cpu_ns.median, r->calls, 10), w, is_told),
-		scry_cell_known(scry_two_digits(k->p50_ns, UINT64_MAX), has),
-		scry_cell_known(scry_two_digits(k->p99_ns, UINT64_MAX), has),
-		scry_cell_known(scry_two_digits(k->p999_ns, UINT64_MAX), has),
-		whole(row->rss_peak.median >> 10, w),
-		whole(half_tenths(&row->rss_peak), w),
-		whole(row->rss_peak.median, w),
-		whole(row->rss_peak.least, w),
-		whole(row->rss_peak.most, w),
-		whole(scry_share(row->rss_peak.median, r->live_peak_bytes, 10), w),
-		whole(scry_share(row->rss_peak.median, r->live_peak_bytes, 1000), w),
-		whole(row->rss_end.median >> 10, w),
-		whole(row->rss_end.median, w),
-		whole(row->rss_drained.median >> 10, w),
-		whole(row->rss_drained.median, w),
-		whole(row->faults.median, w),
-		whole(syscalls(row), sys),
-		whole(row->syscalls[0], sys),
-		whole(row->syscalls[1], sys),
-		whole(row->syscalls[2], sys),
-		whole(row->syscalls[3], sys),
-		whole(row->syscalls[4], sys),
-		whole(row->syscalls[5], sys),
-		whole(row->syscalls[6], sys),
-		whole(row->failed, w),
-		text(row->served),
-		whole(row->real_cpu_ns.median, real),
-		whole(row->real_cpu_ns.least, real),
-		whole(row->real_cpu_ns.most, real),
-		whole(row->real_wall_ns.median, real),
-		whole(row->real_wall_ns.least, real),
-		whole(row->real_wall_ns.most, real),
-		whole(predicted_cpu(r, row), is_predicted && !scry_replay_is_by_clock(r)),
-		whole(row->real_rss.median, real),
-		whole(row->real_rss.least, real),
-		whole(row->real_rss.most, real),
-		whole(predicted_rss(r, row), is_predicted),
-	};
+/* A line of the table: all calls of an allocator, or those of one kind. */
+struct line {
+	const struct scry_replay_row *of;
+	unsigned int kind; /* 0: all */
+	bool is_data;
+};
 
-	_Static_assert(sizeof(cells) / sizeof(cells[0]) == sizeof(columns) / sizeof(columns[0]),
-		       "a cell for each column");
-	doc->ops->row(doc, cells);
+static const struct scry_replay_kind_row *kind_of(const struct line *line)
+{
+	return line->kind ? &line->of->kinds[line->kind - 1] : &line->of->all;
+}
+
+/* Upper bounds of the samples. */
+static struct scry_cell percentile(const struct line *line, uint64_t ns)
+{
+	return scry_cell_known(scry_two_digits(ns, UINT64_MAX), kind_of(line)->samples != 0);
+}
+
+static bool is_told(const struct scry_replay_report *r, const struct line *line)
+{
+	return line->is_data || line->of->cpu_ns.median > r->null_spread_ns / 2;
+}
+
+static bool is_predicted(const struct scry_replay_report *r, const struct line *line)
+{
+	return !line->kind && line->of->has_real && r->rows[0].has_real && r->rows[0].runs;
+}
+
+#define GET(name, ...) SCRY_GET(name, struct line, const struct scry_replay_report, __VA_ARGS__)
+#define WHOLE(name, number) GET(get_##name, whole(row->of->number, !row->kind))
+#define SPREAD(name)                  \
+	WHOLE(name, name.median)      \
+	WHOLE(name##_min, name.least) \
+	WHOLE(name##_max, name.most)
+#define REAL(name, number) GET(get_##name, whole(row->of->number, !row->kind && row->of->has_real))
+#define REAL_SPREAD(name)            \
+	REAL(name, name.median)      \
+	REAL(name##_min, name.least) \
+	REAL(name##_max, name.most)
+#define SYSCALL(name, at) \
+	GET(get_##name, whole(row->of->syscalls[at], !row->kind && row->of->has_syscalls))
+
+GET(get_label, text(row->of->label))
+GET(get_kind, text(kind_names[row->kind]))
+GET(get_runs, scry_cell_number(row->of->runs))
+GET(get_calls, scry_cell_number(kind_of(row)->calls))
+SPREAD(cpu_ns)
+WHOLE(cpu_us, cpu_ns.median / 1000)
+GET(get_cpu_half, resolved(half_tenths(&row->of->cpu_ns), !row->kind, is_told(view, row)))
+WHOLE(kernel_ns, kernel_ns.median)
+GET(get_call_tenths,
+    resolved(scry_share(row->of->cpu_ns.median, view->calls, 10), !row->kind, is_told(view, row)))
+GET(get_p50, percentile(row, kind_of(row)->p50_ns))
+GET(get_p99, percentile(row, kind_of(row)->p99_ns))
+GET(get_p999, percentile(row, kind_of(row)->p999_ns))
+SPREAD(rss_peak)
+WHOLE(rss_peak_kib, rss_peak.median >> 10)
+GET(get_rss_half, whole(half_tenths(&row->of->rss_peak), !row->kind))
+GET(get_live_tenths,
+    whole(scry_share(row->of->rss_peak.median, view->live_peak_bytes, 10), !row->kind))
+GET(get_live_permille,
+    whole(scry_share(row->of->rss_peak.median, view->live_peak_bytes, 1000), !row->kind))
+WHOLE(rss_end_kib, rss_end.median >> 10)
+WHOLE(rss_end, rss_end.median)
+WHOLE(rss_drained_kib, rss_drained.median >> 10)
+WHOLE(rss_drained, rss_drained.median)
+WHOLE(faults, faults.median)
+GET(get_syscalls, whole(syscalls(row->of), !row->kind && row->of->has_syscalls))
+SYSCALL(brk, 0)
+SYSCALL(mmap, 1)
+SYSCALL(munmap, 2)
+SYSCALL(mremap, 3)
+SYSCALL(madvise, 4)
+SYSCALL(mprotect, 5)
+SYSCALL(futex, 6)
+WHOLE(failed, failed)
+GET(get_served, text(row->of->served))
+REAL_SPREAD(real_cpu_ns)
+REAL_SPREAD(real_wall_ns)
+REAL_SPREAD(real_rss)
+GET(get_predicted_cpu,
+    whole(predicted_cpu(view, row->of), is_predicted(view, row) && !scry_replay_is_by_clock(view)))
+GET(get_predicted_rss, whole(predicted_rss(view, row->of), is_predicted(view, row)))
+#undef GET
+
+static void push_table(const struct scry_replay_report *r, struct scry_doc *doc)
+{
+	static const struct scry_column columns[] = {
+		{"allocator", "allocator", SCRY_CELL_TEXT, get_label, 0},
+		{"calls of", "kind", SCRY_CELL_TEXT, get_kind, 0},
+		{NULL, "runs", SCRY_CELL_COUNT, get_runs, 0},
+		{NULL, "calls", SCRY_CELL_COUNT, get_calls, 0},
+		{"CPU us", NULL, SCRY_CELL_COUNT, get_cpu_us, 0},
+		{"+-%", NULL, SCRY_CELL_TENTHS, get_cpu_half, 0},
+		{NULL, "cpu_ns", SCRY_CELL_COUNT, get_cpu_ns, 0},
+		{NULL, "cpu_min_ns", SCRY_CELL_COUNT, get_cpu_ns_min, 0},
+		{NULL, "cpu_max_ns", SCRY_CELL_COUNT, get_cpu_ns_max, 0},
+		{NULL, "kernel_ns", SCRY_CELL_COUNT, get_kernel_ns, 0},
+		{"ns a call", NULL, SCRY_CELL_TENTHS, get_call_tenths, 0},
+		{"p50 ns", "call_p50_ns", SCRY_CELL_COUNT, get_p50, 0},
+		{"p99", "call_p99_ns", SCRY_CELL_COUNT, get_p99, 0},
+		{"p99.9", "call_p999_ns", SCRY_CELL_COUNT, get_p999, 0},
+		{"peak KiB", NULL, SCRY_CELL_COUNT, get_rss_peak_kib, 0},
+		{"+-%", NULL, SCRY_CELL_TENTHS, get_rss_half, 0},
+		{NULL, "rss_peak_bytes", SCRY_CELL_COUNT, get_rss_peak, 0},
+		{NULL, "rss_peak_min_bytes", SCRY_CELL_COUNT, get_rss_peak_min, 0},
+		{NULL, "rss_peak_max_bytes", SCRY_CELL_COUNT, get_rss_peak_max, 0},
+		{"of live", NULL, SCRY_CELL_TENTHS, get_live_tenths, 0},
+		{NULL, "peak_to_live_permille", SCRY_CELL_COUNT, get_live_permille, 0},
+		{"end KiB", NULL, SCRY_CELL_COUNT, get_rss_end_kib, 0},
+		{NULL, "rss_end_bytes", SCRY_CELL_COUNT, get_rss_end, 0},
+		{"drained", NULL, SCRY_CELL_COUNT, get_rss_drained_kib, 0},
+		{NULL, "rss_drained_bytes", SCRY_CELL_COUNT, get_rss_drained, 0},
+		{"faults", "faults", SCRY_CELL_COUNT, get_faults, 0},
+		{"syscalls", "syscalls", SCRY_CELL_COUNT, get_syscalls, 0},
+		{NULL, "brk", SCRY_CELL_COUNT, get_brk, 0},
+		{NULL, "mmap", SCRY_CELL_COUNT, get_mmap, 0},
+		{NULL, "munmap", SCRY_CELL_COUNT, get_munmap, 0},
+		{NULL, "mremap", SCRY_CELL_COUNT, get_mremap, 0},
+		{NULL, "madvise", SCRY_CELL_COUNT, get_madvise, 0},
+		{NULL, "mprotect", SCRY_CELL_COUNT, get_mprotect, 0},
+		{NULL, "futex", SCRY_CELL_COUNT, get_futex, 0},
+		{NULL, "failed", SCRY_CELL_COUNT, get_failed, 0},
+		{NULL, "object", SCRY_CELL_TEXT, get_served, 0},
+		{NULL, "real_cpu_ns", SCRY_CELL_COUNT, get_real_cpu_ns, 0},
+		{NULL, "real_cpu_min_ns", SCRY_CELL_COUNT, get_real_cpu_ns_min, 0},
+		{NULL, "real_cpu_max_ns", SCRY_CELL_COUNT, get_real_cpu_ns_max, 0},
+		{NULL, "real_wall_ns", SCRY_CELL_COUNT, get_real_wall_ns, 0},
+		{NULL, "real_wall_min_ns", SCRY_CELL_COUNT, get_real_wall_ns_min, 0},
+		{NULL, "real_wall_max_ns", SCRY_CELL_COUNT, get_real_wall_ns_max, 0},
+		{NULL, "predicted_cpu_ns", SCRY_CELL_COUNT, get_predicted_cpu, 0},
+		{NULL, "real_rss_peak_bytes", SCRY_CELL_COUNT, get_real_rss, 0},
+		{NULL, "real_rss_peak_min_bytes", SCRY_CELL_COUNT, get_real_rss_min, 0},
+		{NULL, "real_rss_peak_max_bytes", SCRY_CELL_COUNT, get_real_rss_max, 0},
+		{NULL, "predicted_rss_peak_bytes", SCRY_CELL_COUNT, get_predicted_rss, 0},
+	};
+	const struct scry_table table = {SCRY_COLUMNS(columns), .view = (void *)r};
+
+	_Static_assert(sizeof(columns) / sizeof(columns[0]) <= SCRY_DOC_COLUMNS_MAX, "it fits");
+	scry_doc_table(doc, columns, table.column_count);
+	for (uint32_t i = 0; i < r->count; i++) {
+		struct line line = {.of = &r->rows[i], .is_data = doc->is_data};
+
+		if (!line.of->runs)
+			continue;
+		for (; line.kind <= SCRY_REPLAY_KIND_ROWS; line.kind++)
+			if (!line.kind || kind_of(&line)->calls)
+				scry_table_push_row(&table, &line, doc);
+	}
+}
+
+#define GET(name, ...) \
+	SCRY_GET(name, struct scry_replay_row, const struct scry_replay_report, __VA_ARGS__)
+#define CALLS(at) SCRY_AT(struct scry_replay_row, syscalls[at])
+
+GET(get_row_label, text(row->label))
+
+static bool has_syscalls(const void *row, void *report)
+{
+	const struct scry_replay_row *r = row;
+
+	(void)report;
+	return r->runs && r->has_syscalls;
 }
 
 /* For people: which system calls. */
 static void push_syscalls(const struct scry_replay_report *r, struct scry_doc *doc)
 {
-	static const struct scry_column own[] = {
-		{"system calls", NULL, SCRY_CELL_TEXT, NULL, 0},
-		{"brk", NULL, SCRY_CELL_COUNT, NULL, 0},
-		{"mmap", NULL, SCRY_CELL_COUNT, NULL, 0},
-		{"munmap", NULL, SCRY_CELL_COUNT, NULL, 0},
-		{"mremap", NULL, SCRY_CELL_COUNT, NULL, 0},
-		{"madvise", NULL, SCRY_CELL_COUNT, NULL, 0},
-		{"mprotect", NULL, SCRY_CELL_COUNT, NULL, 0},
-		{"futex", NULL, SCRY_CELL_COUNT, NULL, 0},
+	static const struct scry_column columns[] = {
+		{"system calls", NULL, SCRY_CELL_TEXT, get_row_label, 0},
+		{"brk", NULL, SCRY_CELL_COUNT, CALLS(0)},
+		{"mmap", NULL, SCRY_CELL_COUNT, CALLS(1)},
+		{"munmap", NULL, SCRY_CELL_COUNT, CALLS(2)},
+		{"mremap", NULL, SCRY_CELL_COUNT, CALLS(3)},
+		{"madvise", NULL, SCRY_CELL_COUNT, CALLS(4)},
+		{"mprotect", NULL, SCRY_CELL_COUNT, CALLS(5)},
+		{"futex", NULL, SCRY_CELL_COUNT, CALLS(6)},
 	};
-	struct scry_cell cells[1 + SCRY_REPLAY_CALL_ROWS];
-	bool is_begun = false;
+	const struct scry_table table = {SCRY_COLUMNS(columns), SCRY_ROWS(r->rows, r->count),
+					 .has = has_syscalls};
 
-	for (uint32_t i = 0; i < r->count; i++) {
-		const struct scry_replay_row *row = &r->rows[i];
-
-		if (!row->runs || !row->has_syscalls)
-			continue;
-		if (!is_begun)
-			scry_doc_table(doc, own, sizeof(own) / sizeof(own[0]));
-		is_begun = true;
-		cells[0] = text(row->label);
-		for (unsigned int k = 0; k < SCRY_REPLAY_CALL_ROWS; k++)
-			cells[1 + k] = scry_cell_number(row->syscalls[k]);
-		doc->ops->row(doc, cells);
-	}
+	if (scry_table_first(&table))
+		scry_table_push(&table, doc);
 }
+#undef CALLS
 
 static bool has_real(const struct scry_replay_report *r)
 {
@@ -243,14 +284,14 @@ static bool has_real(const struct scry_replay_report *r)
 }
 
 /* Off by so much of the median; in brackets where real runs differ by as much themselves. */
-static struct scry_cell error_cell(char *buffer, size_t size, const struct scry_replay_spread *real,
-				   uint64_t predicted)
+static struct scry_cell error_cell(const struct scry_replay_spread *real, uint64_t predicted,
+				   struct scry_buf *buf)
 {
 	double share = real->median ? ((double)predicted / (double)real->median - 1) * 100 : 0;
 	bool is_noise = predicted >= real->least && predicted <= real->most;
 
-	snprintf(buffer, size, is_noise ? "(%+.1f %%)" : "%+.1f %%", share);
-	return text(buffer);
+	scry_buf_printf(buf, is_noise ? "(%+.1f %%)" : "%+.1f %%", share);
+	return scry_cell_text(scry_buf_str(buf), buf->len);
 }
 
 /* By how much the nearest real run is missed, of their median; 0: it lies among them. */
@@ -291,43 +332,53 @@ static void push_missed(const struct scry_replay_report *r, bool is_memory, stru
 	scry_buf_done(&text);
 }
 
+/* The first one's own time is not predicted. */
+static bool has_cpu(const struct scry_replay_report *r, const struct scry_replay_row *row)
+{
+	return row != r->rows && !scry_replay_is_by_clock(r);
+}
+
+static struct scry_cell cpu_off(const struct scry_replay_report *r,
+				const struct scry_replay_row *row, struct scry_buf *buf)
+{
+	return has_cpu(r, row) ? error_cell(&row->real_cpu_ns, predicted_cpu(r, row), buf)
+			       : text("");
+}
+
+GET(get_cpu_us_real, scry_cell_number(row->real_cpu_ns.median / 1000))
+GET(get_cpu_half_real, scry_cell_number(half_tenths(&row->real_cpu_ns)))
+GET(get_cpu_us_predicted, whole(predicted_cpu(view, row) / 1000, has_cpu(view, row)))
+GET(get_cpu_off, cpu_off(view, row, buf))
+GET(get_rss_kib_real, scry_cell_number(row->real_rss.median >> 10))
+GET(get_rss_half_real, scry_cell_number(half_tenths(&row->real_rss)))
+GET(get_rss_kib_predicted, scry_cell_number(predicted_rss(view, row) >> 10))
+GET(get_rss_off, error_cell(&row->real_rss, predicted_rss(view, row), buf))
+#undef GET
+
+static bool is_real(const void *row, void *report)
+{
+	(void)report;
+	return ((const struct scry_replay_row *)row)->has_real;
+}
+
 /* For people: what was predicted, and what was so. */
 static void push_real(const struct scry_replay_report *r, struct scry_doc *doc)
 {
-	static const struct scry_column own[] = {
-		{"really run", NULL, SCRY_CELL_TEXT, NULL, 0},
-		{"CPU us", NULL, SCRY_CELL_COUNT, NULL, 0},
-		{"+-%", NULL, SCRY_CELL_TENTHS, NULL, 0},
-		{"predicted", NULL, SCRY_CELL_COUNT, NULL, 0},
-		{"off", NULL, SCRY_CELL_TEXT, NULL, 0},
-		{"peak KiB", NULL, SCRY_CELL_COUNT, NULL, 0},
-		{"+-%", NULL, SCRY_CELL_TENTHS, NULL, 0},
-		{"predicted", NULL, SCRY_CELL_COUNT, NULL, 0},
-		{"off", NULL, SCRY_CELL_TEXT, NULL, 0},
+	static const struct scry_column columns[] = {
+		{"really run", NULL, SCRY_CELL_TEXT, get_row_label, 0},
+		{"CPU us", NULL, SCRY_CELL_COUNT, get_cpu_us_real, 0},
+		{"+-%", NULL, SCRY_CELL_TENTHS, get_cpu_half_real, 0},
+		{"predicted", NULL, SCRY_CELL_COUNT, get_cpu_us_predicted, 0},
+		{"off", NULL, SCRY_CELL_TEXT, get_cpu_off, 0},
+		{"peak KiB", NULL, SCRY_CELL_COUNT, get_rss_kib_real, 0},
+		{"+-%", NULL, SCRY_CELL_TENTHS, get_rss_half_real, 0},
+		{"predicted", NULL, SCRY_CELL_COUNT, get_rss_kib_predicted, 0},
+		{"off", NULL, SCRY_CELL_TEXT, get_rss_off, 0},
 	};
+	const struct scry_table table = {SCRY_COLUMNS(columns), SCRY_ROWS(r->rows, r->count),
+					 .view = (void *)r, .has = is_real};
 
-	scry_doc_table(doc, own, sizeof(own) / sizeof(own[0]));
-	for (uint32_t i = 0; i < r->count; i++) {
-		const struct scry_replay_row *row = &r->rows[i];
-		uint64_t cpu = predicted_cpu(r, row), rss = predicted_rss(r, row);
-		const bool is_predicted = i && !scry_replay_is_by_clock(r);
-		char cpu_off[32], rss_off[32];
-		const struct scry_cell cells[] = {
-			text(row->label),
-			scry_cell_number(row->real_cpu_ns.median / 1000),
-			scry_cell_number(half_tenths(&row->real_cpu_ns)),
-			whole(cpu / 1000, is_predicted),
-			is_predicted ? error_cell(cpu_off, sizeof(cpu_off), &row->real_cpu_ns, cpu)
-				     : text(""),
-			scry_cell_number(row->real_rss.median >> 10),
-			scry_cell_number(half_tenths(&row->real_rss)),
-			scry_cell_number(rss >> 10),
-			error_cell(rss_off, sizeof(rss_off), &row->real_rss, rss),
-		};
-
-		if (row->has_real)
-			doc->ops->row(doc, cells);
-	}
+	scry_table_push(&table, doc);
 	scry_doc_remark(
 		doc,
 		"off: in brackets where it lies among the program's own runs; predicted CPU "
@@ -428,15 +479,7 @@ void scry_replay_push(const struct scry_replay_report *r, struct scry_doc *doc)
 	for (uint32_t i = 0; i < r->note_count; i++)
 		doc->ops->note(doc, r->notes[i], strlen(r->notes[i]));
 	push_totals(r, &verdict, &real, doc);
-	scry_doc_table(doc, columns, sizeof(columns) / sizeof(columns[0]));
-	for (uint32_t i = 0; i < r->count; i++) {
-		if (!r->rows[i].runs)
-			continue;
-		push_row(r, &r->rows[i], 0, doc);
-		for (unsigned int k = 1; k <= SCRY_REPLAY_KIND_ROWS; k++)
-			if (r->rows[i].kinds[k - 1].calls)
-				push_row(r, &r->rows[i], k, doc);
-	}
+	push_table(r, doc);
 	if (!doc->is_data)
 		push_syscalls(r, doc);
 	if (has_real(r) && !doc->is_data)

@@ -1,18 +1,23 @@
 /* See malloc_servers.h. */
 #include "view/malloc_servers.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
+#include "view/table.h"
+
+struct servers {
+	const struct scry_replay_report *report;
+	uint64_t work; /* units of it in a load */
+};
 
 /* Signed, in tenths of a percent. */
-static struct scry_cell against(char text[32], uint64_t base, uint64_t value)
+static struct scry_cell against(uint64_t base, uint64_t value, struct scry_buf *buf)
 {
 	if (!base)
 		return scry_cell_unknown();
-	snprintf(text, 32, "%+.1f", ((double)value - (double)base) * 100 / (double)base);
-	return scry_cell_string(text);
+	scry_buf_printf(buf, "%+.1f", ((double)value - (double)base) * 100 / (double)base);
+	return scry_cell_buf(buf);
 }
 
 static struct scry_cell half(const struct scry_replay_spread *s)
@@ -21,58 +26,66 @@ static struct scry_cell half(const struct scry_replay_spread *s)
 			       s->median != 0);
 }
 
-static void push_row(const struct scry_replay_report *r, const struct scry_replay_row *row,
-		     uint64_t work, struct scry_doc *doc)
+/* The first is what the others are compared with. */
+static struct scry_cell more_cell(const struct servers *s, const struct scry_replay_row *row,
+				  bool is_memory, struct scry_buf *buf)
 {
-	const struct scry_replay_row *first = &r->rows[0];
-	const bool is_first = row == first;
-	char cpu[32], memory[32];
-	struct scry_cell more_cpu =
-				 against(cpu, first->real_cpu_ns.median, row->real_cpu_ns.median),
-			 more_memory =
-				 against(memory, first->real_rss.median, row->real_rss.median);
+	const struct scry_replay_row *first = s->report->rows;
 
-	more_cpu.is_blank = more_memory.is_blank = is_first;
-	const struct scry_cell cells[] = {
-		scry_cell_string(row->label),
-		scry_cell_number(row->runs),
-		scry_cell_number(row->real_cpu_ns.median / work),
-		half(&row->real_cpu_ns),
-		more_cpu,
-		scry_cell_number(row->real_rss.median >> 10),
-		half(&row->real_rss),
-		more_memory,
-		scry_cell_number(row->real_wall_ns.median),
-		scry_cell_number(row->real_cpu_ns.median),
-		scry_cell_number(row->real_cpu_ns.least),
-		scry_cell_number(row->real_cpu_ns.most),
-		scry_cell_number(row->real_rss.median),
-		scry_cell_number(row->real_rss.least),
-		scry_cell_number(row->real_rss.most),
-	};
-
-	doc->ops->row(doc, cells);
+	if (row == first)
+		return (struct scry_cell){.is_blank = true};
+	return is_memory ? against(first->real_rss.median, row->real_rss.median, buf)
+			 : against(first->real_cpu_ns.median, row->real_cpu_ns.median, buf);
 }
+
+#define GET(name, ...) SCRY_GET(name, struct scry_replay_row, const struct servers, __VA_ARGS__)
+#define NUMBER(member) SCRY_AT(struct scry_replay_row, member)
+
+GET(get_label, scry_cell_string(row->label))
+GET(get_unit, scry_cell_number(row->real_cpu_ns.median / view->work))
+GET(get_cpu_half, half(&row->real_cpu_ns))
+GET(get_more_cpu, more_cell(view, row, false, buf))
+GET(get_peak_kib, scry_cell_number(row->real_rss.median >> 10))
+GET(get_peak_half, half(&row->real_rss))
+GET(get_more_memory, more_cell(view, row, true, buf))
+
+static bool has_real(const void *row, void *servers)
+{
+	(void)servers;
+	return ((const struct scry_replay_row *)row)->has_real;
+}
+
+static void push_table(const struct servers *s, struct scry_doc *doc)
+{
+	static const struct scry_column columns[] = {
+		{"allocator", "allocator", SCRY_CELL_TEXT, get_label, 0},
+		{NULL, "runs", SCRY_CELL_NUMBER, NUMBER(runs)},
+		{"CPU ns a unit", "cpu_unit_ns", SCRY_CELL_COUNT, get_unit, 0},
+		{"+-%", NULL, SCRY_CELL_TENTHS, get_cpu_half, 0},
+		{"vs first %", NULL, SCRY_CELL_TEXT, get_more_cpu, 0},
+		{"peak KiB", NULL, SCRY_CELL_COUNT, get_peak_kib, 0},
+		{"+-%", NULL, SCRY_CELL_TENTHS, get_peak_half, 0},
+		{"vs first %", NULL, SCRY_CELL_TEXT, get_more_memory, 0},
+		{"load s", "load_ns", SCRY_CELL_TIME, NUMBER(real_wall_ns.median)},
+		{NULL, "cpu_ns", SCRY_CELL_COUNT, NUMBER(real_cpu_ns.median)},
+		{NULL, "cpu_min_ns", SCRY_CELL_COUNT, NUMBER(real_cpu_ns.least)},
+		{NULL, "cpu_max_ns", SCRY_CELL_COUNT, NUMBER(real_cpu_ns.most)},
+		{NULL, "rss_peak_bytes", SCRY_CELL_COUNT, NUMBER(real_rss.median)},
+		{NULL, "rss_peak_min_bytes", SCRY_CELL_COUNT, NUMBER(real_rss.least)},
+		{NULL, "rss_peak_max_bytes", SCRY_CELL_COUNT, NUMBER(real_rss.most)},
+	};
+	const struct scry_table table = {SCRY_COLUMNS(columns),
+					 SCRY_ROWS(s->report->rows, s->report->count),
+					 .view = (void *)s, .has = has_real};
+
+	scry_table_push(&table, doc);
+}
+#undef NUMBER
+#undef GET
 
 void scry_servers_push(const struct scry_replay_report *r, uint64_t work, struct scry_doc *doc)
 {
-	static const struct scry_column columns[] = {
-		{"allocator", "allocator", SCRY_CELL_TEXT, NULL, 0},
-		{NULL, "runs", SCRY_CELL_NUMBER, NULL, 0},
-		{"CPU ns a unit", "cpu_unit_ns", SCRY_CELL_COUNT, NULL, 0},
-		{"+-%", NULL, SCRY_CELL_TENTHS, NULL, 0},
-		{"vs first %", NULL, SCRY_CELL_TEXT, NULL, 0},
-		{"peak KiB", NULL, SCRY_CELL_COUNT, NULL, 0},
-		{"+-%", NULL, SCRY_CELL_TENTHS, NULL, 0},
-		{"vs first %", NULL, SCRY_CELL_TEXT, NULL, 0},
-		{"load s", "load_ns", SCRY_CELL_TIME, NULL, 0},
-		{NULL, "cpu_ns", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "cpu_min_ns", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "cpu_max_ns", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "rss_peak_bytes", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "rss_peak_min_bytes", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "rss_peak_max_bytes", SCRY_CELL_COUNT, NULL, 0},
-	};
+	const struct servers servers = {r, work};
 	struct scry_replay_verdict verdict;
 	struct scry_replay_row rows[SCRY_REPLAY_ROWS_MAX];
 	struct scry_replay_report judged = *r;
@@ -95,10 +108,7 @@ void scry_servers_push(const struct scry_replay_report *r, uint64_t work, struct
 	for (uint32_t i = 0; i < r->note_count; i++)
 		doc->ops->note(doc, r->notes[i], strlen(r->notes[i]));
 	doc->ops->totals(doc, totals, 1);
-	scry_doc_table(doc, columns, sizeof(columns) / sizeof(columns[0]));
-	for (uint32_t i = 0; i < r->count; i++)
-		if (r->rows[i].has_real)
-			push_row(r, &r->rows[i], work, doc);
+	push_table(&servers, doc);
 	scry_doc_remark(doc, "CPU: of all processes of the server while the load ran; peak: their "
 			     "anonymous memory together, since the start; +-: half the distance "
 			     "between the runs with least and most");

@@ -28,7 +28,7 @@ struct scry_malloc_block_sum {
 
 static int no_memory(void)
 {
-	return scry_fail(-ENOMEM, "no memory to sum up the calls of malloc");
+	return scry_no_memory("summing up the calls of malloc");
 }
 
 struct room {

@@ -45,6 +45,7 @@ struct tree {
 	uint32_t count;	    /* of nodes */
 	enum figure by;
 	struct scry_left_out left_out;
+	struct scry_table table;
 	bool has_stacks;
 };
 
@@ -180,7 +181,7 @@ static int build(struct tree *t)
 			parent->figures[i] += t->nodes[id].figures[i];
 	}
 	free(leaves);
-	return err == -ENOMEM ? scry_fail(err, "no memory for the tree of callers") : err;
+	return err == -ENOMEM ? scry_no_memory("the tree of callers") : err;
 }
 
 static uint64_t figure(const void *tree, uint32_t id)
@@ -217,20 +218,46 @@ static void put_name(const struct tree *t, const struct scry_frame *frame, struc
 		scry_buf_printf(buf, " (%s)", slash ? slash + 1 : file.bytes);
 }
 
-enum { COLUMN_PERCENT, COLUMN_FIGURES, COLUMN_FRAME = COLUMN_FIGURES + FIGURES, COLUMNS };
+struct step { /* a row of the table */
+	uint32_t id;
+	struct scry_buf *line; /* text: what it is indented by */
+};
+
+static struct scry_cell frame_cell(const struct tree *t, const struct step *step)
+{
+	const struct scry_frame frame = scry_frames_get(&t->frames, step->id);
+
+	put_name(t, &frame, step->line);
+	return scry_cell_text(scry_buf_str(step->line), step->line->len);
+}
+
+#define GET(name, ...) SCRY_GET(name, struct step, const struct tree, __VA_ARGS__)
+#define FIGURE(at) GET(get_##at, scry_cell_number(view->nodes[row->id].figures[FIGURE_##at]))
+#define FRAME scry_frames_get(&view->frames, row->id)
+GET(get_percent, scry_cell_number(scry_share(figure(view, row->id), figure(view, 0), 1000)))
+FIGURE(AT_BYTES)
+FIGURE(AT_BLOCKS)
+FIGURE(ALLOCATED)
+FIGURE(BYTES)
+FIGURE(TEMPORARY)
+FIGURE(PEAK_BYTES)
+FIGURE(PEAK_BLOCKS)
+FIGURE(END_BYTES)
+FIGURE(END_BLOCKS)
+GET(get_frame, frame_cell(view, row))
+GET(get_parent, scry_cell_known(FRAME.parent, FRAME.parent != 0))
+GET(get_module, scry_name_text(&view->names, FRAME.file))
+GET(get_symbol, scry_name_text(&view->names, FRAME.method))
+GET(get_offset, scry_cell_known(FRAME.line, FRAME.line != 0))
+#undef GET
+#undef FIGURE
+#undef FRAME
 
 static void push_row(void *tree, uint32_t id, struct scry_buf *line)
 {
-	const struct tree *t = tree;
-	const struct scry_frame frame = scry_frames_get(&t->frames, id);
-	struct scry_cell cells[COLUMNS];
+	struct tree *t = tree;
 
-	cells[COLUMN_PERCENT] = scry_cell_number(scry_share(figure(t, id), figure(t, 0), 1000));
-	for (int i = 0; i < FIGURES; i++)
-		cells[COLUMN_FIGURES + i] = scry_cell_number(t->nodes[id].figures[i]);
-	put_name(t, &frame, line);
-	cells[COLUMN_FRAME] = scry_cell_text(scry_buf_str(line), line->len);
-	t->doc->ops->row(t->doc, cells);
+	scry_table_push_row(&t->table, &(struct step){id, line}, t->doc);
 }
 
 static int push_text(struct tree *t)
@@ -249,19 +276,20 @@ static int push_text(struct tree *t)
 		.push = push_row,
 		.arg = t,
 	};
-	const struct scry_column columns[COLUMNS] = {
-		{percents[t->by], NULL, SCRY_CELL_TENTHS, NULL, 0},
-		{t->what->at_title, NULL, SCRY_CELL_COUNT, NULL, 0},
-		{"blocks", NULL, SCRY_CELL_COUNT, NULL, 0},
-		{"allocated", NULL, SCRY_CELL_COUNT, NULL, 0},
-		{"bytes", NULL, SCRY_CELL_COUNT, NULL, 0},
-		{"temporary", NULL, SCRY_CELL_COUNT, NULL, 0},
-		[COLUMN_FRAME] = {"function, outermost first", NULL, SCRY_CELL_TEXT, NULL,
-				  SCRY_COLUMN_CUT_AT_END},
+	const struct scry_column columns[] = {
+		{percents[t->by], NULL, SCRY_CELL_TENTHS, get_percent, 0},
+		{t->what->at_title, NULL, SCRY_CELL_COUNT, get_AT_BYTES, 0},
+		{"blocks", NULL, SCRY_CELL_COUNT, get_AT_BLOCKS, 0},
+		{"allocated", NULL, SCRY_CELL_COUNT, get_ALLOCATED, 0},
+		{"bytes", NULL, SCRY_CELL_COUNT, get_BYTES, 0},
+		{"temporary", NULL, SCRY_CELL_COUNT, get_TEMPORARY, 0},
+		{"function, outermost first", NULL, SCRY_CELL_TEXT, get_frame,
+		 SCRY_COLUMN_CUT_AT_END},
 	};
 	int err;
 
-	scry_doc_table(t->doc, columns, COLUMNS);
+	t->table = (struct scry_table){SCRY_COLUMNS(columns), .view = t};
+	scry_doc_table(t->doc, columns, t->table.column_count);
 	err = scry_frame_tree_push(&tree);
 	if (!err)
 		scry_left_out_push(&t->left_out, t->doc);
@@ -275,38 +303,27 @@ static int push_text(struct tree *t)
 static void push_data(struct tree *t)
 {
 	static const struct scry_column columns[] = {
-		{NULL, "id", SCRY_CELL_NUMBER, NULL, 0},
-		{NULL, "parent", SCRY_CELL_NUMBER, NULL, 0},
-		{NULL, "at_bytes", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "at_blocks", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "allocated", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "bytes", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "temporary", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "peak_bytes", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "peak_blocks", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "end_bytes", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "end_blocks", SCRY_CELL_COUNT, NULL, 0},
-		{NULL, "module", SCRY_CELL_TEXT, NULL, 0},
-		{NULL, "symbol", SCRY_CELL_SYMBOL, NULL, 0},
-		{NULL, "offset", SCRY_CELL_NUMBER, NULL, 0},
+		{NULL, "id", SCRY_CELL_NUMBER, SCRY_AT(struct step, id)},
+		{NULL, "parent", SCRY_CELL_NUMBER, get_parent, 0},
+		{NULL, "at_bytes", SCRY_CELL_COUNT, get_AT_BYTES, 0},
+		{NULL, "at_blocks", SCRY_CELL_COUNT, get_AT_BLOCKS, 0},
+		{NULL, "allocated", SCRY_CELL_COUNT, get_ALLOCATED, 0},
+		{NULL, "bytes", SCRY_CELL_COUNT, get_BYTES, 0},
+		{NULL, "temporary", SCRY_CELL_COUNT, get_TEMPORARY, 0},
+		{NULL, "peak_bytes", SCRY_CELL_COUNT, get_PEAK_BYTES, 0},
+		{NULL, "peak_blocks", SCRY_CELL_COUNT, get_PEAK_BLOCKS, 0},
+		{NULL, "end_bytes", SCRY_CELL_COUNT, get_END_BYTES, 0},
+		{NULL, "end_blocks", SCRY_CELL_COUNT, get_END_BLOCKS, 0},
+		{NULL, "module", SCRY_CELL_TEXT, get_module, 0},
+		{NULL, "symbol", SCRY_CELL_SYMBOL, get_symbol, 0},
+		{NULL, "offset", SCRY_CELL_NUMBER, get_offset, 0},
 	};
+	const struct scry_table table = {SCRY_COLUMNS(columns), .view = t};
 
 	t->doc->section = "tree";
-	scry_doc_table(t->doc, columns, sizeof(columns) / sizeof(columns[0]));
-	for (uint32_t id = 1; id < t->count; id++) {
-		const struct scry_frame frame = scry_frames_get(&t->frames, id);
-		struct scry_cell cells[2 + FIGURES + 3] = {
-			scry_cell_number(id),
-			scry_cell_known(frame.parent, frame.parent != 0),
-		};
-
-		for (int i = 0; i < FIGURES; i++)
-			cells[2 + i] = scry_cell_number(t->nodes[id].figures[i]);
-		cells[2 + FIGURES] = scry_name_text(&t->names, frame.file);
-		cells[3 + FIGURES] = scry_name_text(&t->names, frame.method);
-		cells[4 + FIGURES] = scry_cell_known(frame.line, frame.line != 0);
-		t->doc->ops->row(t->doc, cells);
-	}
+	scry_doc_table(t->doc, columns, table.column_count);
+	for (uint32_t id = 1; id < t->count; id++)
+		scry_table_push_row(&table, &(struct step){.id = id}, t->doc);
 }
 
 int scry_malloc_tree_push(const struct scry_malloc_tree *what, struct scry_doc *doc)

@@ -66,7 +66,7 @@ static int add_frame(struct scry_native_frames *s, const struct scry_ev_stack *s
 		}
 	}
 	if (!more || scry_map_put(&s->places, stack->id, s->count) < 0)
-		return scry_fail(-ENOMEM, "no memory for the stacks");
+		return scry_no_memory("the stacks");
 	s->frames[s->count++] = *stack;
 	return 0;
 }

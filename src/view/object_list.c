@@ -164,23 +164,36 @@ static bool is_grepped(const struct scry_object_row *row, struct wanted *wanted)
 	return is;
 }
 
+/* What --filter looks at: SCRY_FILTER_OBJECTS. */
+static int fits(void *arg, const struct scry_row_term *term)
+{
+	const struct scry_object_row *row = arg;
+	const struct {
+		const char *key;
+		uint32_t text;
+	} keys[] = {
+		{"file", row->line ? row->file : 0},
+		{"class", row->class},
+		{"method", row->method},
+		{"gem", row->line ? row->gem : 0},
+	};
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (scry_row_term_is(term, keys[i].key))
+			return scry_row_term_fits(term, text_of(row, keys[i].text));
+	return -1;
+}
+
 /* False, and counted, when --grep or --filter leave the row out. */
 static bool is_wanted(struct scry_object_list *list, const struct scry_object_row *row,
 		      struct wanted *wanted)
 {
-	const char *const texts[SCRY_ROW_FILTER_KEYS] = {
-		[SCRY_ROW_FILTER_FILE] = row->line ? text_of(row, row->file) : "",
-		[SCRY_ROW_FILTER_CLASS] = text_of(row, row->class),
-		[SCRY_ROW_FILTER_METHOD] = text_of(row, row->method),
-		[SCRY_ROW_FILTER_GEM] = row->line ? text_of(row, row->gem) : "",
-	};
-
 	if (!is_grepped(row, wanted)) {
 		list->grepped += row->counts.allocated;
 		list->left_out_live += row->counts.live;
 		return false;
 	}
-	if (!scry_row_filter_matches(&wanted->filter, texts)) {
+	if (!scry_row_filter_matches(&wanted->filter, fits, (void *)row)) {
 		list->filtered += row->counts.allocated;
 		list->left_out_live += row->counts.live;
 		return false;
@@ -333,7 +346,7 @@ static int read_rows(struct scry_object_list *list, struct scry_reader *reader,
 	if (!err) {
 		list->rows = calloc(sites.count, sizeof(*list->rows));
 		if (!list->rows)
-			err = scry_fail(-ENOMEM, "no memory for %zu rows", sites.count);
+			err = scry_no_memory("%zu rows", sites.count);
 	}
 	if (!err) {
 		collect(list, reader, &sites, wanted);

@@ -210,7 +210,7 @@ int scry_object_tree_push(const struct scry_object_list *list, int sort, uint64_
 	int err = build(&t);
 
 	if (err) {
-		scry_fail(err, "no memory for the tree of callers");
+		scry_no_memory("the tree of callers");
 	} else {
 		choose_columns(&t, columns);
 		t.table = (struct scry_table){SCRY_COLUMNS(columns), .view = &t};

@@ -217,8 +217,7 @@ static void put_empty(const struct objects *o, struct scry_buf *buf)
 	else if (l->grepped && !l->filtered)
 		scry_buf_printf(buf, "no row contains '%s'", o->opts->grep);
 	else if (l->grepped || l->filtered)
-		scry_buf_printf(buf, "no row is let through by --filter%s",
-				l->grepped ? " and --grep" : "");
+		scry_verdict_filtered(buf, l->grepped != 0);
 	else
 		scry_buf_printf(buf, "all objects made were internal to the VM; --internal lists "
 				     "them");
@@ -435,7 +434,7 @@ static int sum_up(struct objects *o)
 	if (!o->doc->is_data && !o->opts->stacks && !l->is_one && l->count) {
 		o->by_pid = malloc(l->count * sizeof(*o->by_pid));
 		if (!o->by_pid)
-			return scry_fail(-ENOMEM, "no memory for %zu rows", l->count);
+			return scry_no_memory("%zu rows", l->count);
 		memcpy(o->by_pid, l->rows, l->count * sizeof(*o->by_pid));
 		o->by_pid_count = l->count;
 	}

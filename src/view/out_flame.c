@@ -263,7 +263,7 @@ static int flame_end(struct scry_doc *doc)
 		scry_buf_str(&flame->talk), flame_js);
 	flame_abandon(doc);
 	if (is_short)
-		return scry_fail(-ENOMEM, "no memory for the picture");
+		return scry_no_memory("the picture");
 	return scry_flush(doc->out, "the picture");
 }
 
@@ -283,7 +283,7 @@ int scry_out_flame_open(struct scry_doc *doc)
 	struct flame *flame = calloc(1, sizeof(*flame));
 
 	if (!flame)
-		return scry_fail(-ENOMEM, "no memory for the picture");
+		return scry_no_memory("the picture");
 	scry_intern_init(&flame->names, NAMES_MAX, NAMES_BYTES);
 	scry_intern_init(&flame->threads, NAMES_MAX, NAMES_BYTES);
 	scry_intern_init(&flame->states, NAMES_MAX, NAMES_BYTES);

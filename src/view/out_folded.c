@@ -177,7 +177,7 @@ static int folded_end(struct scry_doc *doc)
 
 	folded_abandon(doc);
 	if (is_short)
-		return scry_fail(-ENOMEM, "no memory for the report");
+		return scry_no_memory("the report");
 	return scry_flush(doc->out, "the report");
 }
 
@@ -198,5 +198,5 @@ int scry_out_folded_open(struct scry_doc *doc)
 	doc->ops = &ops;
 	doc->is_data = doc->is_folded = true;
 	doc->renderer = calloc(1, sizeof(struct folded));
-	return doc->renderer ? 0 : scry_fail(-ENOMEM, "no memory for the report");
+	return doc->renderer ? 0 : scry_no_memory("the report");
 }

@@ -437,7 +437,7 @@ static int json_end(struct scry_doc *doc)
 	err = scry_json_done(&out->json);
 	json_abandon(doc);
 	if (failed)
-		return scry_fail(-ENOMEM, "no memory for the report");
+		return scry_no_memory("the report");
 	return err;
 }
 
@@ -458,7 +458,7 @@ int scry_out_json_open(struct scry_doc *doc)
 	struct out_json *out = calloc(1, sizeof(*out));
 
 	if (!out)
-		return scry_fail(-ENOMEM, "no memory for the report");
+		return scry_no_memory("the report");
 	scry_json_init(&out->json, doc->out);
 	doc->ops = &ops;
 	doc->renderer = out;

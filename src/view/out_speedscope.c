@@ -262,7 +262,7 @@ static int speedscope_end(struct scry_doc *doc)
 	if (s->is_short ||
 	    s->note.failed) { /* a stack may have fewer frames than its length says */
 		speedscope_abandon(doc);
-		return scry_fail(-ENOMEM, "no memory for the picture");
+		return scry_no_memory("the picture");
 	}
 	scry_json_init(&j, doc->out);
 	scry_json_object_begin(&j);
@@ -300,7 +300,7 @@ int scry_out_speedscope_open(struct scry_doc *doc)
 	struct speedscope *s = calloc(1, sizeof(*s));
 
 	if (!s)
-		return scry_fail(-ENOMEM, "no memory for the picture");
+		return scry_no_memory("the picture");
 	scry_intern_init(&s->frames, FRAMES_MAX, FRAMES_BYTES);
 	scry_intern_init(&s->threads, THREADS_MAX, FRAMES_BYTES);
 	doc->ops = &ops;

@@ -576,7 +576,7 @@ static int text_end(struct scry_doc *doc)
 		 text->whole.failed || text->totals.failed;
 	text_abandon(doc);
 	if (failed)
-		return scry_fail(-ENOMEM, "no memory for the report");
+		return scry_no_memory("the report");
 	return scry_flush(doc->out, "the report");
 }
 
@@ -598,5 +598,5 @@ int scry_out_text_open(struct scry_doc *doc)
 
 	doc->ops = &ops;
 	doc->renderer = calloc(1, sizeof(struct text));
-	return doc->renderer ? 0 : scry_fail(-ENOMEM, "no memory for the report");
+	return doc->renderer ? 0 : scry_no_memory("the report");
 }

@@ -22,7 +22,7 @@ int scry_sites_init(struct scry_sites *sites)
 	scry_map_init(&sites->live, LIVE_MAX);
 	sites->rows = calloc(sites->cap, sizeof(*sites->rows));
 	if (!sites->rows)
-		return scry_fail(-ENOMEM, "no memory for the table of sites");
+		return scry_no_memory("the table of sites");
 	sites->rows[0].place.flags = SCRY_SITE_UNNAMED;
 	return 0;
 }
@@ -42,7 +42,7 @@ static int sites_grow(struct scry_sites *sites)
 	struct scry_site *rows = reallocarray(sites->rows, cap, sizeof(*rows));
 
 	if (!rows)
-		return scry_fail(-ENOMEM, "no memory for %zu sites", cap);
+		return scry_no_memory("%zu sites", cap);
 	memset(rows + sites->cap, 0, (cap - sites->cap) * sizeof(*rows));
 	sites->rows = rows;
 	sites->cap = cap;

@@ -35,7 +35,7 @@ static int on_slice(struct slices *all, const struct scry_ev_slice *event)
 
 		row = reallocarray(all->rows, count, sizeof(*row));
 		if (!row)
-			return scry_fail(-ENOMEM, "no memory for %u slices", count);
+			return scry_no_memory("%u slices", count);
 		for (i = all->count; i < count; i++)
 			row[i] = (struct slice){0};
 		all->rows = row;

@@ -55,31 +55,38 @@ bool scry_view_has_sort(const struct scry_view *view, const char *key)
 	       (is_among(view->sorts, key) || sort_of(view, key) != SCRY_VIEW_SORT_DEFAULT);
 }
 
-int scry_view_sort_check(const char *name, const char *key)
+int scry_view_key_refuse(const char *view, const struct scry_view_key *key)
 {
-	const struct scry_view *view = scry_view_find(name);
 	struct scry_buf keys = {0};
 	struct scry_nearest near;
-	const char *words, *word;
+	const char *words = key->keys, *word;
 	size_t length;
 
-	if (!view)
-		return -EINVAL;
-	if (!key || !view->sorts || scry_view_has_sort(view, key))
-		return 0;
-	scry_nearest_begin(&near, key);
-	for (words = view->sorts; (length = scry_opt_next_choice(&words, &word)) > 0;) {
+	scry_nearest_begin(&near, key->key);
+	while ((length = scry_opt_next_choice(&words, &word)) > 0) {
 		const size_t at = keys.len ? keys.len + 2 : 0;
 
 		scry_buf_append(&keys, ", ", keys.len ? 2 : 0);
 		scry_buf_append(&keys, word, length);
 		scry_nearest_offer(&near, scry_buf_str(&keys) + at);
 	}
-	scry_fail(-EINVAL, "the %s view has no column '%s' to sort by%s; fix: --sort %s%s", name,
-		  key, scry_nearest_ask(&near).text, strchr(view->sorts, '|') ? "with one of " : "",
-		  scry_buf_str(&keys));
+	scry_fail(-EINVAL, "the %s view has no column '%s' to %s%s; fix: --%s %s%s", view, key->key,
+		  key->use, scry_nearest_ask(&near).text, key->option,
+		  strchr(key->keys, '|') ? "with one of " : "", scry_buf_str(&keys));
 	scry_buf_done(&keys);
 	return -EINVAL;
+}
+
+int scry_view_sort_check(const char *name, const char *key)
+{
+	const struct scry_view *view = scry_view_find(name);
+
+	if (!view)
+		return -EINVAL;
+	if (!key || !view->sorts || scry_view_has_sort(view, key))
+		return 0;
+	return scry_view_key_refuse(name,
+				    &(struct scry_view_key){key, view->sorts, "sort", "sort by"});
 }
 
 void scry_view_sort_settle(const struct scry_view *view, struct scry_view_opts *opts)

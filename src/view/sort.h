@@ -48,6 +48,15 @@ bool scry_view_has_sort(const struct scry_view *view, const char *key);
 /* Before a watch: 0, or -EINVAL with a sentence that names the keys. NULL is none, and fits. */
 int scry_view_sort_check(const char *view, const char *key);
 
+/* A key that the view has not, of --sort or --filter. */
+struct scry_view_key {
+	const char *key, *keys; /* keys: those that it has, "a|b" */
+	const char *option;	/* "sort" */
+	const char *use;	/* "sort by" */
+};
+/* -EINVAL, with a sentence that names the nearest one and all. */
+int scry_view_key_refuse(const char *view, const struct scry_view_key *key);
+
 /* What objects and malloc sort in a way of their own as enum scry_view_sort; else the column that
  * tables are sorted by stays `sort_key`. The view has it. */
 void scry_view_sort_settle(const struct scry_view *view, struct scry_view_opts *opts);

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "base/vector.h"
+#include "view/table.h"
 
 #define PROCESSES_MAX (1u << 20)
 
@@ -46,30 +47,27 @@ static int by_time(const void *left, const void *right)
 	return (a->pid > b->pid) - (a->pid < b->pid);
 }
 
+#define GET(name, ...) SCRY_GET(name, struct scry_stack_process, const uint64_t, __VA_ARGS__)
+GET(get_tenths, scry_cell_number(scry_share(row->ns, *view, 1000)))
+#undef GET
+
 void scry_stack_processes_push(struct scry_stack_processes *k, uint64_t total_ns,
 			       struct scry_doc *doc)
 {
 	static const struct scry_column columns[] = {
-		{"%", NULL, SCRY_CELL_TENTHS, NULL, 0},
-		{"s", "total_ns", SCRY_CELL_TIME, NULL, 0},
-		{"samples", "samples", SCRY_CELL_COUNT, NULL, 0},
-		{"process", "pid", SCRY_CELL_NUMBER, NULL, 0},
+		{"%", NULL, SCRY_CELL_TENTHS, get_tenths, 0},
+		{"s", "total_ns", SCRY_CELL_TIME, SCRY_AT(struct scry_stack_process, ns)},
+		{"samples", "samples", SCRY_CELL_COUNT,
+		 SCRY_AT(struct scry_stack_process, samples)},
+		{"process", "pid", SCRY_CELL_NUMBER, SCRY_AT(struct scry_stack_process, pid)},
 	};
+	const struct scry_table table = {SCRY_COLUMNS(columns), SCRY_ROWS(k->rows, k->count),
+					 .view = &total_ns};
 
 	if (k->count < 2)
 		return;
 	qsort(k->rows, k->count, sizeof(*k->rows), by_time);
 	doc->section = "processes";
-	scry_doc_table(doc, columns, sizeof(columns) / sizeof(columns[0]));
-	for (size_t i = 0; i < k->count; i++) {
-		const struct scry_cell cells[] = {
-			scry_cell_number(scry_share(k->rows[i].ns, total_ns, 1000)),
-			scry_cell_number(k->rows[i].ns),
-			scry_cell_number(k->rows[i].samples),
-			scry_cell_number(k->rows[i].pid),
-		};
-
-		doc->ops->row(doc, cells);
-	}
+	scry_table_push(&table, doc);
 	doc->section = NULL;
 }

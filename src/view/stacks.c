@@ -145,7 +145,7 @@ static int read_all(struct stacks *v)
 			add_pauses(v, (const void *)(event + 1));
 	}
 	if (err)
-		return scry_fail(err, "no memory for the report");
+		return scry_no_memory("the report");
 	if (!v->opts->times.cpu && !v->opts->times.gvl) /* who only waits has none of these */
 		scry_stack_threads_settle(&v->threads);
 	return got < 0 ? got : 0;
@@ -598,6 +598,8 @@ static void judge(struct stacks *v, const struct scry_table *table)
 	} else if (!v->total_ns) {
 		scry_buf_printf(&buf, v->opts->times.gvl ? "no thread was seen waiting for the GVL"
 							 : "no thread was seen running");
+	} else if (!row && v->opts->filter.count) {
+		scry_verdict_filtered(&buf, v->opts->grep != NULL);
 	} else if (!row) {
 		scry_buf_printf(&buf,
 				v->opts->grep ? "no row contains '%s'"
@@ -632,8 +634,12 @@ static int push(struct stacks *v)
 	int err = make_rows(v);
 
 	if (err)
-		return scry_fail(err, "no memory for the report");
-	err = scry_grep_init(&grep, v->opts->grep);
+		return scry_no_memory("the report");
+	table.filter = &v->opts->filter;
+	pick_columns(v, &table, columns);
+	err = scry_table_check_filter(&table, "stacks");
+	if (!err)
+		err = scry_grep_init(&grep, v->opts->grep);
 	if (err)
 		return err;
 	if (v->row_count)
@@ -644,7 +650,6 @@ static int push(struct stacks *v)
 	table.grep = &grep;
 	table.sort = v->opts->sort_key;
 	table.top = scry_view_top(v->opts, v->doc);
-	pick_columns(v, &table, columns);
 	scry_data_quality_close(&v->quality);
 	v->quality.noun = "samples";
 	v->quality.shown = v->sums.sums.valid + v->sums.sums.repaired + v->sums.sums.rejected;
@@ -734,7 +739,7 @@ int scry_stacks_rows(struct scry_reader *reader, const struct scry_view_opts *op
 			scry_grep_done(&grep);
 		}
 		if (err)
-			err = scry_fail(err, "no memory to compare stacks");
+			err = scry_no_memory("comparing stacks");
 	}
 	scry_data_quality_close(&v.quality);
 	v.quality.noun = "samples";

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "view/functions.h"
 #include "view/syscalls.h"
+#include "view/table.h"
 #include "wire/bpf_syscalls.h"
 
 /* The time that no more than so many thousandths took: the end of its step, as none took longer
@@ -333,4 +334,14 @@ size_t scry_syscall_columns(const struct scry_syscall_view *v,
 			ret_columns[i].title = NULL;
 	}
 	return COLUMNS;
+}
+
+int scry_syscall_check_filter(const struct scry_syscall_view *v)
+{
+	struct scry_column columns[SCRY_DOC_COLUMNS_MAX];
+	const struct scry_table table = {.columns = columns,
+					 .column_count = scry_syscall_columns(v, columns),
+					 .filter = &v->opts->filter};
+
+	return scry_table_check_filter(&table, "syscalls");
 }

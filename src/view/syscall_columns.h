@@ -12,4 +12,7 @@ struct scry_syscall_view;
 size_t scry_syscall_columns(const struct scry_syscall_view *v,
 			    struct scry_column ret_columns[SCRY_DOC_COLUMNS_MAX]);
 
+/* 0, or -EINVAL with a sentence: --filter names a column that they have not. */
+int scry_syscall_check_filter(const struct scry_syscall_view *v);
+
 #endif

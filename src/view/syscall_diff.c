@@ -37,7 +37,7 @@ struct diff {
 
 static int no_memory(void)
 {
-	return scry_fail(-ENOMEM, "no memory to compare system calls");
+	return scry_no_memory("comparing system calls");
 }
 
 static struct pair *pair_of(struct diff *d, const struct scry_buf *text)

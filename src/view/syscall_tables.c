@@ -264,15 +264,16 @@ int scry_syscall_push_rows(struct scry_syscall_view *v)
 	struct scry_column columns[SCRY_DOC_COLUMNS_MAX];
 	struct scry_syscall_row total = {0};
 	struct scry_table table = {.columns = columns,
+				   .column_count = scry_syscall_columns(v, columns),
 				   SCRY_ROW_POINTERS(rows, t->keys.count),
 				   .view = v,
 				   .grep = v->grep,
+				   .filter = &v->opts->filter,
 				   .sort = v->opts->sort_key,
 				   .top = most_rows(v)};
 
 	if (!rows)
-		return scry_fail(-ENOMEM, "no memory for rows of system calls");
-	table.column_count = scry_syscall_columns(v, columns);
+		return scry_no_memory("rows of system calls");
 	if (!v->doc->is_data && v->opts->by == SCRY_VIEW_BY_SYSCALL) {
 		for (uint32_t i = 0; i < t->keys.count; i++)
 			if (scry_table_wants(&table, rows[i]))
@@ -388,7 +389,19 @@ static void push_cures(struct scry_syscall_view *v, size_t count)
 	}
 }
 
-static bool is_place_wanted(const struct scry_syscall_view *v, const struct scry_syscall_row *row)
+/* By --filter: as a row of the table of places. */
+static bool is_let_through(struct scry_syscall_view *v, const struct scry_syscall_row *row)
+{
+	struct scry_column columns[SCRY_DOC_COLUMNS_MAX];
+	const struct scry_table table = {.columns = columns,
+					 .column_count = scry_syscall_columns(v, columns),
+					 .view = v,
+					 .filter = &v->opts->filter};
+
+	return scry_table_wants(&table, row);
+}
+
+static bool is_place_wanted(struct scry_syscall_view *v, const struct scry_syscall_row *row)
 {
 	const struct scry_ev_syscall_site *site = scry_syscall_site_of(v, row);
 	struct scry_buf text = {0};
@@ -401,7 +414,7 @@ static bool is_place_wanted(const struct scry_syscall_view *v, const struct scry
 	scry_syscall_put_caller(v, row, &text);
 	is = scry_grep_matches_row(v->grep, &text);
 	scry_buf_done(&text);
-	return is;
+	return is && (v->opts->by != SCRY_VIEW_BY_SITE || is_let_through(v, row));
 }
 
 void scry_syscall_push_verdicts(struct scry_syscall_view *v, size_t count)

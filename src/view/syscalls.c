@@ -4,6 +4,7 @@
  * places of the same object and offset are one row, in whatever process they were.
  */
 #include "view/syscalls.h"
+#include "view/syscall_columns.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@
 
 static int no_memory(void)
 {
-	return scry_fail(-ENOMEM, "no memory for rows of system calls");
+	return scry_no_memory("rows of system calls");
 }
 
 /* Room for one more, in both tables. */
@@ -407,7 +408,9 @@ static int push(struct scry_syscall_view *v)
 
 	for (size_t i = count; i-- > 0;) /* the first of a row's */
 		v->places.rows[v->verdicts[i].row - v->places.rows].verdict = (uint32_t)i + 1;
-	r = v->opts->by == SCRY_VIEW_BY_LINE ? share_out(v) : 0;
+	r = scry_syscall_check_filter(v);
+	if (r == 0 && v->opts->by == SCRY_VIEW_BY_LINE)
+		r = share_out(v);
 	if (r < 0)
 		return r;
 	scry_syscall_push_head(v, v->verdicts, count);

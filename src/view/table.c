@@ -3,23 +3,37 @@
  */
 #include "view/table.h"
 
+#include "base/demangle.h"
 #include "base/text.h"
+#include "view/sort.h"
 
 #include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* What cells are put together in: each column has its own. */
 struct scratch {
 	struct scry_buf texts[SCRY_DOC_COLUMNS_MAX];
-	struct scry_buf line; /* for --grep */
+	struct scry_buf line, text; /* for --grep; for --filter */
+	struct scry_row_filter filter;
 };
+
+/* The options were checked before. */
+static void scratch_init(struct scratch *scratch, const struct scry_table *t)
+{
+	*scratch = (struct scratch){.filter.count = 0};
+	if (t->filter && scry_row_filter_init(&scratch->filter, t->filter))
+		scratch->filter.count = 0;
+}
 
 static void scratch_done(struct scratch *scratch)
 {
 	for (size_t i = 0; i < SCRY_DOC_COLUMNS_MAX; i++)
 		scry_buf_done(&scratch->texts[i]);
 	scry_buf_done(&scratch->line);
+	scry_buf_done(&scratch->text);
 }
 
 static const void *row_at(const struct scry_table *t, size_t i)
@@ -55,7 +69,7 @@ static struct scry_cell cell_of(const struct scry_table *t, size_t i, const void
 	return t->columns[i].get(row, t->view, &scratch->texts[i]);
 }
 
-static bool is_wanted(const struct scry_table *t, const void *row, struct scratch *scratch)
+static bool is_grepped(const struct scry_table *t, const void *row, struct scratch *scratch)
 {
 	struct scry_buf *line = &scratch->line;
 
@@ -79,20 +93,107 @@ static bool is_wanted(const struct scry_table *t, const void *row, struct scratc
 	return scry_grep_matches_row(t->grep, line);
 }
 
+static bool has_text(const struct scry_column *c)
+{
+	return c->key && (c->kind == SCRY_CELL_TEXT || c->kind == SCRY_CELL_SYMBOL ||
+			  c->kind == SCRY_CELL_NUMBER);
+}
+
+/* The column that the term names; `column_count`: there is none. */
+static size_t column_of(const struct scry_table *t, const struct scry_row_term *term)
+{
+	size_t i = 0;
+
+	while (i < t->column_count &&
+	       !(has_text(&t->columns[i]) && scry_row_term_is(term, t->columns[i].key)))
+		i++;
+	return i;
+}
+
+struct trial { /* of a row */
+	const struct scry_table *table;
+	const void *row;
+	struct scratch *scratch;
+};
+
+static bool fits_symbol(const char *name, const void *term)
+{
+	return scry_row_term_fits(term, name);
+}
+
+static int fits(void *arg, const struct scry_row_term *term)
+{
+	const struct trial *trial = arg;
+	const struct scry_table *t = trial->table;
+	struct scry_buf *text = &trial->scratch->text;
+	const size_t i = column_of(t, term);
+	struct scry_cell cell;
+
+	if (i == t->column_count)
+		return -1;
+	cell = cell_of(t, i, trial->row, trial->scratch);
+	scry_buf_clear(text);
+	if (cell.is_unknown)
+		return scry_row_term_fits(term, "");
+	if (t->columns[i].kind == SCRY_CELL_NUMBER)
+		scry_buf_printf(text, "%" PRIu64, cell.number);
+	else
+		scry_buf_append(text, cell.bytes, cell.length);
+	if (t->columns[i].kind == SCRY_CELL_SYMBOL) /* mangled or not */
+		return scry_demangle_any(scry_buf_str(text), fits_symbol, term);
+	return scry_row_term_fits(term, scry_buf_str(text));
+}
+
+static bool is_filtered(const struct scry_table *t, const void *row, struct scratch *scratch)
+{
+	return scry_row_filter_matches(&scratch->filter, fits, &(struct trial){t, row, scratch});
+}
+
+static bool is_wanted(const struct scry_table *t, const void *row, struct scratch *scratch)
+{
+	return is_grepped(t, row, scratch) && is_filtered(t, row, scratch);
+}
+
 bool scry_table_wants(const struct scry_table *t, const void *row)
 {
-	struct scratch scratch = {0};
-	bool is = is_wanted(t, row, &scratch);
+	struct scratch scratch;
+	bool is;
 
+	scratch_init(&scratch, t);
+	is = is_wanted(t, row, &scratch);
 	scratch_done(&scratch);
 	return is;
 }
 
+int scry_table_check_filter(const struct scry_table *t, const char *view)
+{
+	struct scry_row_filter filter = {0};
+	struct scry_buf keys = {0};
+	int err = t->filter ? scry_row_filter_init(&filter, t->filter) : 0;
+
+	for (size_t i = 0; i < t->column_count; i++)
+		if (has_text(&t->columns[i]))
+			scry_buf_printf(&keys, "%s%s", keys.len ? "|" : "", t->columns[i].key);
+	for (size_t i = 0; !err && i < filter.count; i++) {
+		const struct scry_row_term *term = &filter.terms[i];
+		char key[64];
+
+		if (column_of(t, term) < t->column_count)
+			continue;
+		snprintf(key, sizeof(key), "%.*s", (int)term->key_length, term->key);
+		err = scry_view_key_refuse(view, &(struct scry_view_key){key, scry_buf_str(&keys),
+									 "filter", "filter by"});
+	}
+	scry_buf_done(&keys);
+	return err;
+}
+
 const void *scry_table_first(const struct scry_table *t)
 {
-	struct scratch scratch = {0};
+	struct scratch scratch;
 	const void *first = NULL;
 
+	scratch_init(&scratch, t);
 	for (size_t i = 0; i < t->count && !first; i++) {
 		const void *row = row_at(t, i);
 
@@ -210,19 +311,23 @@ static const void **sorted_rows(const struct scry_table *t, struct scratch *scra
 uint64_t scry_table_push(const struct scry_table *t, struct scry_doc *doc)
 {
 	struct scry_left_out left_out = {.noun = t->noun};
-	struct scratch scratch = {0};
+	struct scratch scratch;
 	bool is_unknown = false;
-	const void **rows = sorted_rows(t, &scratch, doc, &is_unknown);
+	const void **rows;
 	uint64_t shown = 0;
 
+	scratch_init(&scratch, t);
+	rows = sorted_rows(t, &scratch, doc, &is_unknown);
 	scry_doc_table(doc, t->columns, t->column_count);
 	for (size_t i = 0; i < t->count; i++) {
 		const void *row = rows ? rows[i] : row_at(t, i);
 
 		if (t->has && !t->has(row, t->view))
 			continue;
-		if (!is_wanted(t, row, &scratch)) {
+		if (!is_grepped(t, row, &scratch)) {
 			left_out.by_grep++;
+		} else if (!is_filtered(t, row, &scratch)) {
+			left_out.by_filter++;
 		} else if (t->top && shown == t->top) {
 			left_out.by_top++;
 		} else {

@@ -9,6 +9,7 @@
 #define SCRY_VIEW_TABLE_H
 
 #include "view/doc.h"
+#include "view/filter.h"
 #include "view/grep.h"
 
 /* The rest of a column that shows an unsigned number of the row as it is. */
@@ -41,9 +42,12 @@ struct scry_table {
 	/* Is it one of this table at all? NULL: all are. */
 	bool (*has)(const void *row, void *view);
 	const struct scry_grep *grep; /* NULL: all; else rows with a column that matches */
-	uint64_t top;		      /* rows at most; 0: all */
-	const char *sort;	      /* key of a column: biggest first; NULL: as they are */
-	const char *noun;	      /* of the remark, in the plural; NULL: "rows" */
+	/* NULL: all; else what --filter gave: rows whose columns match. It does not concern a table
+	 * that has no such column. */
+	const struct scry_opt_strings *filter;
+	uint64_t top;	  /* rows at most; 0: all */
+	const char *sort; /* key of a column: biggest first; NULL: as they are */
+	const char *noun; /* of the remark, in the plural; NULL: "rows" */
 	const void *last; /* below more than one row: a row of what they sum to, or NULL */
 };
 
@@ -52,9 +56,12 @@ struct scry_table {
 #define SCRY_ROWS(array, n) .rows = (array), .count = (n), .size = sizeof(*(array))
 #define SCRY_ROW_POINTERS(array, n) .rows = (array), .count = (n)
 
-/* Does --grep let it through? The columns with SCRY_COLUMN_GREP, each by itself or all in a line.
- */
+/* Do --grep and --filter let it through? The columns with SCRY_COLUMN_GREP, each by itself or all
+ * in a line; those that a filter names by their keys. */
 bool scry_table_wants(const struct scry_table *table, const void *row);
+
+/* 0, or -EINVAL with a sentence: --filter names a column that these rows have not. */
+int scry_table_check_filter(const struct scry_table *table, const char *view);
 
 /* The first row that is let through; NULL: there is none. */
 const void *scry_table_first(const struct scry_table *table);

@@ -22,50 +22,57 @@
 	 SCRY_VIEW_TAKES_FILTER | SCRY_VIEW_TAKES_LIVE | SCRY_VIEW_TAKES_INTERNAL |               \
 	 SCRY_VIEW_TAKES_STACKS | SCRY_VIEW_TAKES_PID)
 #define LOG (SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID)
-#define FUNCTIONS (LOG | SCRY_VIEW_TAKES_SORT)
+#define FUNCTIONS (LOG | SCRY_VIEW_TAKES_SORT | SCRY_VIEW_TAKES_FILTER)
 #define MALLOC                                                                                    \
 	(SCRY_VIEW_TAKES_BY | SCRY_VIEW_TAKES_SORT | SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_GREP | \
-	 SCRY_VIEW_TAKES_STACKS | SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_AT)
+	 SCRY_VIEW_TAKES_FILTER | SCRY_VIEW_TAKES_STACKS | SCRY_VIEW_TAKES_PID |                  \
+	 SCRY_VIEW_TAKES_AT)
 #define CALLS \
 	(SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_STYLE | SCRY_VIEW_TAKES_WHERE)
-#define STACKS                                                                 \
-	(SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_STACKS | \
-	 SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_TIMES | SCRY_VIEW_TAKES_BY | SCRY_VIEW_TAKES_SORT)
+#define STACKS                                                                                     \
+	(SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_STACKS |                     \
+	 SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_TIMES | SCRY_VIEW_TAKES_BY | SCRY_VIEW_TAKES_SORT | \
+	 SCRY_VIEW_TAKES_FILTER)
 
 const struct scry_view scry_views[] = {
 	{"objects", "objects", "which line makes objects of which class, and how many live", 3,
-	 false, scry_view_objects, OBJECTS, SCRY_SORT_OBJECTS},
+	 false, scry_view_objects, OBJECTS, SCRY_SORT_OBJECTS, SCRY_FILTER_OBJECTS},
 	{"count", "count", "calls of hooked functions", 2, false, scry_view_count, FUNCTIONS,
-	 SCRY_SORT_COUNT},
+	 SCRY_SORT_COUNT, SCRY_FILTER_FUNCTIONS},
 	{"time", "time", "how long calls of hooked functions took", 2, false, scry_view_time,
-	 FUNCTIONS, SCRY_SORT_TIME},
+	 FUNCTIONS, SCRY_SORT_TIME, SCRY_FILTER_FUNCTIONS},
 	{"log", "log", "each entry of a hooked function, one a line", 2, true, scry_view_log, LOG,
-	 NULL},
+	 NULL, NULL},
 	{"greenlets", "log", "how much of their stacks greenlets copy at switches", 2, false,
-	 scry_view_greenlets, SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_SORT,
-	 SCRY_SORT_GREENLETS},
+	 scry_view_greenlets,
+	 SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_SORT | SCRY_VIEW_TAKES_FILTER,
+	 SCRY_SORT_GREENLETS, SCRY_FILTER_GREENLETS},
 	{"malloc", "malloc", "which callers hold the memory of malloc, and whether it grows", 3,
-	 false, scry_view_malloc, MALLOC, SCRY_SORT_MALLOC},
+	 false, scry_view_malloc, MALLOC, SCRY_SORT_MALLOC, SCRY_FILTER_MALLOC},
 	{"calls", "calls", "each call of a traced function, one a line", 3, true, scry_view_calls,
-	 CALLS, NULL},
+	 CALLS, NULL, NULL},
 	{"calls-sums", "calls", "calls and times of each traced function", 2, false,
-	 scry_view_calls_sums, FUNCTIONS | SCRY_VIEW_TAKES_WHERE, SCRY_SORT_CALLS},
+	 scry_view_calls_sums, FUNCTIONS | SCRY_VIEW_TAKES_WHERE, SCRY_SORT_CALLS,
+	 SCRY_FILTER_CALLS},
 	{"calls-hist", "calls", "how many calls of each traced function took how long", 2, false,
-	 scry_view_calls_hist, SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID, NULL},
+	 scry_view_calls_hist, SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_FILTER,
+	 NULL, SCRY_FILTER_HIST},
 	{"calls-tree", "calls", "which traced functions called which", 2, false,
-	 scry_view_calls_tree, SCRY_VIEW_TAKES_PID, NULL},
+	 scry_view_calls_tree, SCRY_VIEW_TAKES_PID, NULL, NULL},
 	{"gvl", "gvl", "which threads held a Ruby's VM lock (GVL), and which waited", 3, false,
-	 scry_view_gvl, FUNCTIONS | SCRY_VIEW_TAKES_BY | SCRY_VIEW_TAKES_STACKS, SCRY_SORT_GVL},
+	 scry_view_gvl, FUNCTIONS | SCRY_VIEW_TAKES_BY | SCRY_VIEW_TAKES_STACKS, SCRY_SORT_GVL,
+	 SCRY_FILTER_GVL},
 	{"locks", "locks", "which mutexes and conditions threads waited for, and where", 3, false,
-	 scry_view_locks, FUNCTIONS, SCRY_SORT_LOCKS},
+	 scry_view_locks, FUNCTIONS, SCRY_SORT_LOCKS, SCRY_FILTER_LOCKS},
 	{"stacks", "stacks", "which lines take the time of a Ruby program", 3, false,
-	 scry_view_stacks, STACKS, SCRY_SORT_STACKS},
+	 scry_view_stacks, STACKS, SCRY_SORT_STACKS, SCRY_FILTER_STACKS},
 	{"syscalls", "syscalls", "which code makes system calls, and which are in vain", 3, false,
-	 scry_view_syscalls, FUNCTIONS | SCRY_VIEW_TAKES_BY, SCRY_SORT_SYSCALLS},
+	 scry_view_syscalls, FUNCTIONS | SCRY_VIEW_TAKES_BY, SCRY_SORT_SYSCALLS,
+	 SCRY_FILTER_SYSCALLS},
 	{"events", NULL, "every event of the recording, one a line", 2, true, scry_view_events, 0,
-	 NULL},
-	{"info", NULL, "what the recording is made of", 2, false, scry_view_info, 0, NULL},
-	{NULL, NULL, NULL, 0, false, NULL, 0, NULL},
+	 NULL, NULL},
+	{"info", NULL, "what the recording is made of", 2, false, scry_view_info, 0, NULL, NULL},
+	{NULL, NULL, NULL, 0, false, NULL, 0, NULL, NULL},
 };
 
 const struct scry_view *scry_view_find(const char *name)
@@ -102,13 +109,16 @@ int scry_view_opts_check(const struct scry_view_opts *opts)
 		return err;
 	if (opts->times.wall + opts->times.cpu + opts->times.gvl > 1)
 		return scry_fail(-EINVAL, "--wall, --cpu and --gvl are three weights; fix: one");
+	err = scry_row_filter_init(&filter, &opts->filter);
+	if (err)
+		return err;
 	if (opts->stacks && opts->by != SCRY_VIEW_BY_LINE)
 		return scry_fail(-EINVAL, "--stacks is by line; fix: without --by");
 	if (opts->stacks && (opts->sort == SCRY_VIEW_SORT_AGE ||
 			     (opts->sort_key && (!strcmp(opts->sort_key, "age") ||
 						 !strcmp(opts->sort_key, "max_age_gcs")))))
 		return scry_fail(-EINVAL, "ages of many stacks have no sum; fix: --sort live");
-	return scry_row_filter_init(&filter, &opts->filter);
+	return 0;
 }
 
 static unsigned int given(const struct scry_view_opts *o)
@@ -218,6 +228,8 @@ void scry_view_strip(const struct scry_view *view, struct scry_view_opts *opts,
 
 	if (opts->sort_key && !scry_view_has_sort(view, opts->sort_key))
 		bits |= SCRY_VIEW_TAKES_SORT;
+	if (opts->filter.count && !scry_view_has_filters(view, &opts->filter))
+		bits |= SCRY_VIEW_TAKES_FILTER;
 	list_names(bits, opts, ret_names);
 	opts->by = bits & SCRY_VIEW_TAKES_BY ? SCRY_VIEW_BY_LINE : opts->by;
 	opts->sort = bits & SCRY_VIEW_TAKES_SORT ? plain.sort : opts->sort;

@@ -87,7 +87,7 @@ struct scry_view_opts {
 		 "KEY=GLOB",                                                                     \
 		 "only rows whose file, class, method or gem matches, or with != does not; may " \
 		 "be repeated",                                                                  \
-		 NULL},                                                                          \
+		 "file|class|method|gem"},                                                       \
 		{0,                                                                              \
 		 "internal",                                                                     \
 		 SCRY_OPT_FLAG,                                                                  \
@@ -125,8 +125,8 @@ struct scry_view {
 	unsigned int schema;	      /* of its JSON: raised only when a key goes or changes */
 	bool is_stream;		      /* records as they come, data quality last */
 	scry_view_run *run;
-	unsigned int takes; /* options: view/takes.h */
-	const char *sorts;  /* what --sort takes: view/sort.h; NULL: nothing */
+	unsigned int takes;	     /* options: view/takes.h */
+	const char *sorts, *filters; /* what these options take: view/sort.h, filter.h; or NULL */
 };
 
 extern const struct scry_view scry_views[]; /* ends with a row without a name */

@@ -493,7 +493,7 @@ int scry_ruby_open(pid_t pid, enum scry_ruby_need need, struct scry_ruby **ret)
 	int err;
 
 	if (!ruby)
-		return scry_fail(-ENOMEM, "no memory to open process %d", (int)pid);
+		return scry_no_memory("opening process %d", (int)pid);
 	ruby->pid = pid;
 	ruby->mem.fd = -1;
 	err = scry_proc_open(&proc, pid);
@@ -533,7 +533,7 @@ int scry_ruby_open_core(const struct scry_core *core, struct scry_ruby **ret)
 	int err;
 
 	if (!ruby)
-		return scry_fail(-ENOMEM, "no memory to read a core");
+		return scry_no_memory("reading a core");
 	ruby->pid = core->pid;
 	ruby->core = core;
 	ruby->mem.fd = -1;
@@ -552,7 +552,7 @@ int scry_ruby_like(const struct scry_ruby *parent, struct scry_ruby **ret)
 	struct scry_ruby *ruby = malloc(sizeof(*ruby));
 
 	if (!ruby)
-		return scry_fail(-ENOMEM, "no memory for another Ruby");
+		return scry_no_memory("another Ruby");
 	*ruby = *parent;
 	ruby->pid = 0;
 	ruby->mem = (struct scry_mem){.fd = -1};

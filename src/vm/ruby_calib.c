@@ -221,7 +221,7 @@ int scry_calib_parse(struct scry_calib *calib, char *text)
 		lines = FACTS_MAX;
 	calib->facts = calloc(lines, sizeof(*calib->facts));
 	if (!calib->facts)
-		return scry_fail(-ENOMEM, "no memory for %zu facts", lines);
+		return scry_no_memory("%zu facts", lines);
 	for (char *line, *rest = text; calib->fact_count < lines && (line = strsep(&rest, "\n"));) {
 		struct scry_fact *fact = &calib->facts[calib->fact_count];
 		char *word;

@@ -137,7 +137,7 @@ int scry_infer_strings(struct scry_infer *infer)
 	int n, inside = 0, err;
 
 	if (!samples)
-		return scry_fail(-ENOMEM, "no memory to learn strings");
+		return scry_no_memory("learning strings");
 	n = collect(infer, "string", samples);
 	for (uint64_t at = 8; at < l->slot_size; at += 8) {
 		for (int i = 0; i < n; i++) {
@@ -198,7 +198,7 @@ int scry_infer_arrays(struct scry_infer *infer)
 	int n, inside = 0, err;
 
 	if (!samples)
-		return scry_fail(-ENOMEM, "no memory to learn arrays");
+		return scry_no_memory("learning arrays");
 	n = collect(infer, "array", samples);
 	/* One object in a slot may be an element or a left-over; all short arrays agree on one
 	 * place. */

@@ -151,7 +151,7 @@ int scry_ruby_infer(struct scry_ruby *target, const struct scry_proc *proc)
 		goto out;
 	infer->still = scry_still_new(&live);
 	if (!infer->still) {
-		err = scry_fail(-ENOMEM, "no memory to learn");
+		err = scry_no_memory("learning");
 		goto out;
 	}
 	infer->calib = &calib;

@@ -184,7 +184,7 @@ int scry_ruby_sizes(const struct scry_ruby *ruby, const uint64_t *address, size_
 		goto out;
 	}
 	if (!m || !entries) {
-		err = scry_fail(-ENOMEM, "no memory to measure %zu objects", count);
+		err = scry_no_memory("measuring %zu objects", count);
 		goto out;
 	}
 	m->ruby = ruby;

@@ -183,7 +183,7 @@ static int explain(const struct scry_ruby *ruby, int err)
 				 (int)ruby->pid, THREADS_MAX);
 	if (err == -ESRCH)
 		return scry_fail(err, "process %d is gone", (int)ruby->pid);
-	return scry_fail(err, "no memory for the threads of process %d", (int)ruby->pid);
+	return scry_no_memory("the threads of process %d", (int)ruby->pid);
 }
 
 /* One walk over everything. Count or -errno. */

@@ -530,7 +530,7 @@ static int sum_up(struct scry_watch *w)
 	if (!s->others) {
 		s->others = calloc(1, sizeof(*s->others));
 		if (!s->others)
-			return scry_fail(-ENOMEM, "no memory for the sum of processes");
+			return scry_no_memory("the sum of processes");
 		s->others->opts = &s->opts;
 		s->others->instrument = s->instrument;
 		s->others->writer = s->writer;

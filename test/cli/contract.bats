@@ -466,8 +466,21 @@ signals_of() {
 	scry_ends 0 stacks -d 0.2s -p "$PID" -o "$T/stacks.scry"
 	scry_ends 0 objects -d 0.1s -p "$PID" -o "$T/objects.scry"
 	scry_ends 1 report "$T/stacks.scry" --by method --live --filter gem=x --sort live
-	says "the stacks view has no --filter, --live; fix: without, or one of --by, --sort, --top, --grep, --stacks, --pid, --wall, --cpu, --gvl"
+	says "the stacks view has no --live; fix: without, or one of --by, --sort, --top, --grep, --filter, --stacks, --pid, --wall, --cpu, --gvl"
 	[ ! -s "$T/scry.out" ]
+	scry_ends 1 report "$T/stacks.scry" --by method --filter methd=x
+	says "the stacks view has no column 'methd' to filter by; did you mean 'method'"
+	scry_ends 1 report "$T/stacks.scry" --by gem --filter file=x
+	says "the stacks view has no column 'file' to filter by; fix: --filter gem"
+	scry_ends 2 stacks --filter nonsense -d 0.1s -p "$PID"
+	says "'nonsense' is not a filter; fix: KEY=GLOB"
+	scry_ends 2 stacks --filter class=x -d 0.1s -p "$PID"
+	says "the stacks view has no column 'class' to filter by"
+	scry_ends 0 malloc record -o "$T/malloc.scry" -- ls /
+	scry_ends 0 report "$T/malloc.scry" --filter "module!=*libc.so*"
+	grep -q "left out by --filter" "$T/scry.out"
+	scry_ends 1 diff "$T/malloc.scry" "$T/malloc.scry" --filter source_file=x
+	says "the malloc_diff view has no column 'source_file' to filter by"
 	for view in count time log calls calls-sums events info; do
 		recording=${view%-sums}
 		[ -e "$T/$recording.scry" ] || recording=count
@@ -476,6 +489,7 @@ signals_of() {
 			scry_ends 1 report "$T/$recording.scry" --view $view $words
 			case "$view $words" in
 			count\ --sort* | time\ --sort* | calls-sums\ --sort*) says "the $view view has no column 'bytes' to sort by; fix: --sort" ;;
+			count\ --filter* | time\ --filter* | calls-sums\ --filter*) says "the $view view has no column 'class' to filter by" ;;
 			*) says "the $view view has no ${words%% *}" ;;
 			esac
 		done

@@ -11,12 +11,23 @@
 
 #include <cmocka.h>
 
-static const char *const row[SCRY_ROW_FILTER_KEYS] = {"/srv/app/models/user.rb", "Foo::Bar", "to_s",
-						      "(app)"};
-static const char *const blank[SCRY_ROW_FILTER_KEYS] = {"", "", "", ""};
+#define KEYS 4
+static const char *const keys[KEYS] = {"file", "class", "method", "gem"};
+static const char *const row[KEYS] = {"/srv/app/models/user.rb", "Foo::Bar", "to_s", "(app)"};
+static const char *const blank[KEYS] = {"", "", "", ""};
+
+static int fits(void *arg, const struct scry_row_term *term)
+{
+	const char *const *texts = arg;
+
+	for (size_t i = 0; i < KEYS; i++)
+		if (scry_row_term_is(term, keys[i]))
+			return scry_row_term_fits(term, texts[i]);
+	return -1;
+}
 
 /* Filters are split at blanks. */
-static bool lets(const char *filters, const char *const texts[SCRY_ROW_FILTER_KEYS])
+static bool lets(const char *filters, const char *const texts[KEYS])
 {
 	struct scry_opt_strings list = {0};
 	struct scry_row_filter filter;
@@ -26,7 +37,7 @@ static bool lets(const char *filters, const char *const texts[SCRY_ROW_FILTER_KE
 	for (char *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save))
 		list.values[list.count++] = word;
 	assert_int_equal(scry_row_filter_init(&filter, &list), 0);
-	return scry_row_filter_matches(&filter, texts);
+	return scry_row_filter_matches(&filter, fits, (void *)texts);
 }
 
 static void matches(void **state)
@@ -60,9 +71,33 @@ static void unknown_is_empty(void **state)
 	assert_false(lets("class=", row));
 }
 
+/* Rows of a kind that has no such text. */
+static void others_are_not_concerned(void **state)
+{
+	assert_true(lets("module=x", row));
+	assert_true(lets("module!=x", row));
+	assert_false(lets("module=x gem=rack", row));
+}
+
+static void views_have_keys(void **state)
+{
+	static const struct scry_opt_strings file = {1, {"file=x"}}, fil = {1, {"fil=x"}},
+					     two = {2, {"module=x", "class=y"}};
+
+	assert_int_equal(scry_view_filter_check("objects", &file), 0);
+	assert_int_equal(scry_view_filter_check("objects", &fil), -EINVAL);
+	assert_string_equal(scry_error(),
+			    "the objects view has no column 'fil' to filter by; did you mean "
+			    "'file'?; fix: --filter with one of file, class, method, gem");
+	assert_int_equal(scry_view_filter_check("malloc", &two), -EINVAL);
+	assert_non_null(strstr(scry_error(), "the malloc view has no column 'class'"));
+	/* refused as an option that the view has not */
+	assert_false(scry_view_has_filters(scry_view_find("calls"), &file));
+}
+
 static void refuses(void **state)
 {
-	static const char *const bad[] = {"", "user.rb", "files=x", "=x", "!=x", "fil=x", "line=3"};
+	static const char *const bad[] = {"", "user.rb", "=x", "!=x"};
 	struct scry_row_filter filter;
 	size_t i;
 
@@ -70,7 +105,7 @@ static void refuses(void **state)
 		struct scry_opt_strings list = {1, {bad[i]}};
 
 		assert_int_equal(scry_row_filter_init(&filter, &list), -EINVAL);
-		assert_non_null(strstr(scry_error(), "fix: file=GLOB"));
+		assert_non_null(strstr(scry_error(), "fix: KEY=GLOB"));
 	}
 }
 
@@ -79,6 +114,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(matches),
 		cmocka_unit_test(unknown_is_empty),
+		cmocka_unit_test(others_are_not_concerned),
+		cmocka_unit_test(views_have_keys),
 		cmocka_unit_test(refuses),
 	};
 

@@ -1,6 +1,9 @@
 /* A table's columns, and what --grep and --top leave out of it. */
 #include "view/table.h"
 
+#include "base/err.h"
+
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -47,6 +50,7 @@ static const struct scry_column columns[] = {
 
 static char printed[4096];
 static const char *sort;
+static const struct scry_opt_strings *filter;
 static unsigned int symbols_made;
 
 /* The table as text or JSON, into `printed`; how many rows it has. */
@@ -62,6 +66,7 @@ static uint64_t show(const char *pattern, uint64_t top, int (*open)(struct scry_
 	symbols_made = 0;
 	assert_int_equal(scry_grep_init(&grep, pattern), 0);
 	table.grep = &grep;
+	table.filter = filter;
 	assert_int_equal(open(&doc), 0);
 	shown = scry_table_push(&table, &doc);
 	assert_int_equal(scry_doc_end(&doc), 0);
@@ -147,13 +152,44 @@ static void sorted(void **state)
 	sort = NULL;
 }
 
+/* By the keys of columns: texts, names as they are or demangled, numbers; not by sums. */
+static void filters(void **state)
+{
+	const struct scry_opt_strings a = {1, {"place=a.c:*"}}, line = {1, {"line=3"}},
+				      none = {2, {"place=a.c:*", "line=3"}},
+				      other = {1, {"module=x"}}, sum = {1, {"calls=7"}};
+	struct scry_table table = {SCRY_COLUMNS(columns), .filter = &other};
+
+	filter = &a;
+	assert_int_equal(show(NULL, 0, scry_out_text_open), 2);
+	has("open");
+	has("close");
+	lacks("app::run");
+	has("2 rows are left out by --filter");
+	assert_int_equal(show("open", 0, scry_out_text_open), 1);
+	has("2 rows are left out by --grep");
+	has("1 row is left out by --filter");
+	filter = &line;
+	assert_int_equal(show(NULL, 0, scry_out_json_open), 1);
+	has("\"line\": 3");
+	filter = &none;
+	assert_int_equal(show(NULL, 0, scry_out_text_open), 0);
+	filter = &other; /* a table that has no such column */
+	assert_int_equal(show(NULL, 0, scry_out_text_open), 4);
+	assert_int_equal(scry_table_check_filter(&table, "test"), -EINVAL);
+	assert_non_null(strstr(scry_error(), "the test view has no column 'module' to filter by"));
+	table.filter = &line;
+	assert_int_equal(scry_table_check_filter(&table, "test"), 0);
+	table.filter = &sum;
+	assert_int_equal(scry_table_check_filter(&table, "test"), -EINVAL);
+	filter = NULL;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(cells),
-		cmocka_unit_test(left_out),
-		cmocka_unit_test(grepped),
-		cmocka_unit_test(sorted),
+		cmocka_unit_test(cells),  cmocka_unit_test(left_out), cmocka_unit_test(grepped),
+		cmocka_unit_test(sorted), cmocka_unit_test(filters),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

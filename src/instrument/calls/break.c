@@ -72,7 +72,7 @@ int scry_calls_break_new(const struct scry_calls_break_opts *opts, struct scry_c
 	struct scry_calls_break *b = calloc(1, sizeof(*b));
 
 	if (!b)
-		return scry_fail(-ENOMEM, "no memory for breakpoints");
+		return scry_no_memory("breakpoints");
 	b->opts = *opts;
 	b->brk = -1;
 	scry_map_init(&b->waiting, SCRY_CALLS_OPEN_MAX);
@@ -107,7 +107,7 @@ int scry_calls_break_plans(struct scry_calls_break *b, uint32_t number,
 		struct scry_plan *more = reallocarray(b->plans, room, sizeof(*more));
 
 		if (!more)
-			return scry_fail(-ENOMEM, "no memory for %u functions", room);
+			return scry_no_memory("%u functions", room);
 		b->plans = more;
 		b->plan_room = room;
 	}

@@ -84,7 +84,7 @@ static int add_traced(struct scry_calls_watch *t, const struct scry_calls_traced
 		struct scry_calls_traced *more = reallocarray(t->functions, room, sizeof(*more));
 
 		if (!more)
-			return scry_fail(-ENOMEM, "no memory for %u functions", room);
+			return scry_no_memory("%u functions", room);
 		t->functions = more;
 		t->room = room;
 	}
@@ -96,7 +96,7 @@ static int add_traced(struct scry_calls_watch *t, const struct scry_calls_traced
 	f->aliases = one->aliases ? strdup(one->aliases) : NULL;
 	r = f->symbol && f->module && !f->caller == !one->caller && !f->aliases == !one->aliases
 		    ? plan_calls(t, f)
-		    : scry_fail(-ENOMEM, "no memory for %u functions", t->count);
+		    : scry_no_memory("%u functions", t->count);
 	if (r < 0) {
 		forget(f);
 		return r;

@@ -31,8 +31,7 @@ struct scry_calls_kernel {
 int scry_calls_kernel_open(pid_t pid, bool with_children, struct scry_calls_kernel **ret)
 {
 	struct scry_calls_kernel *k = calloc(1, sizeof(*k));
-	int r = k ? scry_syscalls_open(pid, with_children, &k->syscalls)
-		  : scry_fail(-ENOMEM, "no memory for -S");
+	int r = k ? scry_syscalls_open(pid, with_children, &k->syscalls) : scry_no_memory("-S");
 
 	if (r < 0) {
 		free(k);

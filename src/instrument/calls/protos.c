@@ -31,7 +31,7 @@ static int read_directory(struct scry_protos *p, const char *path)
 		char *file = NULL;
 
 		if (r == 0 && asprintf(&file, "%s/%s", path, entries[i]->d_name) < 0)
-			r = scry_fail(-ENOMEM, "no memory for prototypes");
+			r = scry_no_memory("prototypes");
 		if (r == 0)
 			r = scry_protos_read_file(p, file);
 		free(file);
@@ -46,7 +46,7 @@ static int read_directory(struct scry_protos *p, const char *path)
 static int read_named(struct scry_protos *p, const char *names)
 {
 	char *all = strdup(names), *rest = all, *path;
-	int r = all ? 0 : scry_fail(-ENOMEM, "no memory for prototypes");
+	int r = all ? 0 : scry_no_memory("prototypes");
 
 	while (r == 0 && (path = strsep(&rest, ":"))) {
 		struct stat st;
@@ -63,7 +63,7 @@ static int read_named(struct scry_protos *p, const char *names)
 int scry_calls_protos_read(const char *const *files, size_t count, struct scry_protos **ret)
 {
 	struct scry_protos *p = scry_protos_new();
-	int r = p ? 0 : scry_fail(-ENOMEM, "no memory for prototypes");
+	int r = p ? 0 : scry_no_memory("prototypes");
 
 	for (size_t i = 0; i < count && r == 0; i++)
 		r = read_named(p, files[i]);

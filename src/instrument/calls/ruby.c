@@ -15,7 +15,7 @@ int scry_calls_ruby_plan(struct scry_calls_ruby *k, struct scry_watch *w)
 {
 	k->stacks = scry_ruby_stacks_new();
 	if (!k->stacks)
-		return scry_fail(-ENOMEM, "no memory for Ruby stacks");
+		return scry_no_memory("Ruby stacks");
 	k->lines.user = SCRY_USER_CALLS;
 	scry_ruby_lines_plan(&k->lines, w);
 	scry_ruby_stacks_ruby(k->stacks, k->lines.ruby);

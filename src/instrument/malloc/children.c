@@ -221,7 +221,7 @@ int scry_malloc_children_fork(void *arg, struct scry_malloc *parent, uint32_t pi
 		return 0;
 	more = reallocarray(root->children, root->child_count + 1, sizeof(*more));
 	if (!more)
-		return scry_fail(-ENOMEM, "not enough memory for the children");
+		return scry_no_memory("the children");
 	root->children = more;
 	opts.producer.ring = child.image = scry_watch_part(w, pid);
 	r = scry_malloc_fork(parent, &opts, &child.calls);

@@ -102,7 +102,7 @@ static int keep_addresses(struct scry_alloc_counts *c)
 	c->count = c->hooks.count;
 	c->addresses = calloc(c->count + 1, sizeof(*c->addresses));
 	if (!c->addresses)
-		return scry_fail(-ENOMEM, "not enough memory for allocation functions");
+		return scry_no_memory("allocation functions");
 	for (size_t i = 0; i < c->count; i++)
 		c->addresses[i] = c->hooks.rows[i].address - c->child->bias;
 	return 0;
@@ -113,7 +113,7 @@ struct scry_alloc_counts *scry_alloc_counts_new(struct scry_ruby *ruby)
 	struct scry_alloc_counts *c = calloc(1, sizeof(*c));
 
 	if (!c) {
-		scry_fail(-ENOMEM, "not enough memory to count calls");
+		scry_no_memory("counting calls");
 		return NULL;
 	}
 	c->ruby = ruby;
@@ -175,7 +175,7 @@ static int run(struct scry_alloc_counts *c, const char *name, unsigned n,
 
 	ret->calls = malloc(8 * (c->hooks.count + 1));
 	if (!ret->calls)
-		return scry_fail(-ENOMEM, "not enough memory to count calls");
+		return scry_no_memory("counting calls");
 	for (size_t i = 0; i < c->hooks.count; i++)
 		ret->calls[i] = calls(c, i);
 	before = c->reported;

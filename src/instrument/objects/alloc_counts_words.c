@@ -81,7 +81,7 @@ int scry_alloc_counts_find_words(struct scry_alloc_counts *c)
 {
 	struct look *looks = malloc(2 * sizeof(*looks));
 	struct scry_alloc_counts_reported reported[2];
-	int r = looks ? 0 : scry_fail(-ENOMEM, "not enough memory for the VM's counters");
+	int r = looks ? 0 : scry_no_memory("the VM's counters");
 
 	/* collections of both kinds, then objects: counts of one thing differ from those of others
 	 */

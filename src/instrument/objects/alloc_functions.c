@@ -53,7 +53,7 @@ static int add_callers(struct scry_alloc_counts *c, size_t i, bool *set)
 	sites.room = scry_text_sites(c->text, c->hooks.rows[i].address - bias, &sites);
 	sites.rows = calloc(sites.room + 1, sizeof(*sites.rows));
 	if (!sites.rows)
-		return scry_fail(-ENOMEM, "not enough memory for call sites");
+		return scry_no_memory("call sites");
 	scry_text_sites(c->text, c->hooks.rows[i].address - bias, &sites);
 	for (size_t k = 0; k < sites.room; k++) {
 		const struct scry_text_range *at = scry_text_at(c->text, sites.rows[k].source);
@@ -119,7 +119,7 @@ static int keep_set(struct scry_alloc_counts *c, const bool *set)
 					    "too many sets of functions explain the objects made");
 	c->sets[c->set_count] = malloc(c->hooks.count + 1);
 	if (!c->sets[c->set_count])
-		return scry_fail(-ENOMEM, "not enough memory for allocation functions");
+		return scry_no_memory("allocation functions");
 	memcpy(c->sets[c->set_count++], set, c->hooks.count + 1);
 	return 0;
 }
@@ -208,7 +208,7 @@ static int find_sets(struct scry_alloc_counts *c)
 {
 	bool *set = malloc(2 * (c->hooks.count + 1));
 	size_t *may = calloc(c->hooks.count + 1, sizeof(*may)), n = 0;
-	int r = set && may ? 0 : scry_fail(-ENOMEM, "not enough memory for allocation functions");
+	int r = set && may ? 0 : scry_no_memory("allocation functions");
 
 	for (size_t i = 0; i < c->hooks.count && r == 0; i++)
 		if (may_make(c, i))
@@ -256,7 +256,7 @@ static bool frees_each(const struct scry_alloc_counts *c, size_t i)
 static int find_freers(struct scry_alloc_counts *c)
 {
 	bool *set = calloc(c->hooks.count + 1, 1);
-	int r = set ? 0 : scry_fail(-ENOMEM, "not enough memory for allocation functions");
+	int r = set ? 0 : scry_no_memory("allocation functions");
 
 	for (size_t i = 0; i < c->hooks.count && r == 0; i++)
 		if (make_all(c->on, i, i))
@@ -310,7 +310,7 @@ static int choose_set(struct scry_alloc_counts *c)
 	struct scry_ruby_alloc_functions *m = &c->ruby->layout.alloc_functions, right = *m;
 	struct scry_agent_probe *p = calloc(1, sizeof(*p));
 	size_t found = 0;
-	int r = p ? 0 : scry_fail(-ENOMEM, "not enough memory for allocation functions");
+	int r = p ? 0 : scry_no_memory("allocation functions");
 
 	for (size_t i = 0; i < c->set_count && r >= 0; i++) {
 		r = try_freers(c, c->sets[i], p);

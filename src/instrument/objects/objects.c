@@ -92,7 +92,7 @@ int scry_objects_prepare(struct scry_watch *w, struct scry_ruby *ruby)
 						    o->plan.page_mask != 0, &o->sampling);
 	o->names = new_names(w, o);
 	if (!o->batch || !o->names)
-		return scry_fail(-ENOMEM, "not enough memory for the tables");
+		return scry_no_memory("the tables");
 	w->near = o->ruby->bias;
 	w->runtime = o->ruby->description;
 	if (w->held)
@@ -550,7 +550,7 @@ static int adopt(struct scry_watch *w)
 	if (r < 0)
 		return r;
 	o->names = new_names(w, o);
-	return o->names ? 0 : scry_fail(-ENOMEM, "not enough memory for the tables");
+	return o->names ? 0 : scry_no_memory("the tables");
 }
 
 static void identified(struct scry_watch *w)
@@ -665,12 +665,12 @@ static int merge(struct scry_watch *into, struct scry_watch *w)
 	if (!sum) {
 		sum = into->state = calloc(1, sizeof(*sum));
 		if (!sum)
-			return scry_fail(-ENOMEM, "not enough memory for the tables");
+			return scry_no_memory("the tables");
 		sum->sample_mean = o->sample_mean;
 		sum->sampling = o->sampling;
 		sum->names = new_names(into, sum);
 		if (!sum->names)
-			return scry_fail(-ENOMEM, "not enough memory for the tables");
+			return scry_no_memory("the tables");
 	}
 	sum->lost += o->lost;
 	sum->lease += o->lease;

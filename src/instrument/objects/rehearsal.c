@@ -484,7 +484,7 @@ static enum outcome run(struct scry_ruby *ruby, const struct scry_proc *proc, ui
 
 	*ret_failed = NULL;
 	if (!c || !s) {
-		scry_fail(-ENOMEM, "not enough memory to rehearse");
+		scry_no_memory("rehearsing");
 	} else if (scry_alloc_counts_start(c, proc) == 0) {
 		set_stage(s, c, way);
 		s->without = known->without;
