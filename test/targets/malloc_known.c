@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #define THREADS 8
-#define STEPS 20000
+#define STEPS 5000 /* of some three calls: each thread fills its buffer in scry, of 8 KiB, ten times at least */
 #define BOXES 512
 #define CHURN 400
 
