@@ -253,6 +253,6 @@ killed_leaving() { # FROM-THE-END STEP ARGS...
 @test "killed at any syscall of coming back to an idle agent" {
 	AGAIN=1
 	idle
-	killed_leaving 100000 "$(share 150 3)" objects "${PATIENT[@]}" -p "$IDLE" -d 0.05s
+	killed_leaving 100000 "$(share 400 3)" objects "${PATIENT[@]}" -p "$IDLE" -d 0.05s
 	wakes
 }

@@ -98,7 +98,7 @@ kill_at() {
 }
 
 busy_at() {
-	target busy
+	target busy "$(share 2 4)"
 	# shellcheck disable=SC2086
 	kill_at "$1" 18 100000 "$PID" patch count $WORDS -p "$PID" -d 0.02s
 	scry_ends 0 patch count work_mix -p "$PID" -d 0.05s
@@ -106,7 +106,7 @@ busy_at() {
 }
 
 time_at() {
-	target busy
+	target busy "$(share 2 4)"
 	# shellcheck disable=SC2086
 	kill_at "$1" 10 100000 "$PID" patch time $WORDS -p "$PID" -d 0.02s
 	scry_ends 0 patch time work_mix -p "$PID" -d 0.05s
@@ -121,7 +121,7 @@ got_at() {
 
 # Calls by breakpoints, which stand when the keeper dies: the program passes them until the undo.
 breaks_at() {
-	target busy
+	target busy "$(share 2 4)"
 	kill_at "$1" 8 2000 "$PID" calls --engine=breakpoint -c -x work_fold -x work_mix -p "$PID" -d 0.02s
 	scry_ends 0 calls --engine=breakpoint -c -x work_mix -p "$PID" -d 0.05s
 	ends_right "$PID" busy

@@ -65,7 +65,7 @@ knows() {
 
 # told: how many calls target_malloc_known tell says that had returned.
 told() {
-	/usr/bin/python3 -c 'import struct, sys; print(struct.unpack("<Q", open(sys.argv[1], "rb").read(8))[0])' "$T/told"
+	od -An -tu8 -N8 "$T/told" | tr -d ' '
 }
 
 # recorded_all: the recording has all that had returned, and at most one call more.
@@ -79,10 +79,6 @@ recorded_all() {
 	[ "$n" -ge "$(told)" ] && [ "$n" -le "$(($(told) + 1))" ] && return 0
 	echo "recorded $n, had returned $(told)"
 	return 1
-}
-
-has_told() {
-	[ "$(told)" -gt "$1" ]
 }
 
 # starts_on_a_slow_disk PROGRAM...: is recorded until `stands`, its output in $T/scry.out, the pid of scry in $PID. The
