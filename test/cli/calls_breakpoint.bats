@@ -85,10 +85,11 @@ RUBY
 }
 
 @test "threads that are made while others meet breakpoints without a pause" {
-	by_breakpoints 0 -x 'traced_*' -c --json -- "$TARGETS/target_traced" 16 4000 4
+	# what is proven is that threads may begin while others meet breakpoints: 64 of them do, however often these are met
+	by_breakpoints 0 -x 'traced_*' -c --json -- "$TARGETS/target_traced" 16 1000 4
 	[ "$(grep -c "^round .* wrong 0$" "$T/scry.out")" -eq 4 ]
 	grep -v "^pid\|^round" "$T/scry.out" >"$T/sums.json"
-	counts_are "$T/sums.json" "traced_sum 256000" "traced_inner 64000"
+	counts_are "$T/sums.json" "traced_sum 64000" "traced_inner 16000"
 }
 
 @test "the same text as with hooks" {
