@@ -23,7 +23,7 @@ go() { # NUMBER of the round
 # known THREADS ROUNDS TIMES FILE: JSON lines of exactly these calls of target_traced, each with its arguments and
 # result, in the order of its thread, those of traced_inner inside their caller.
 known() {
-	"$RUBY" -rjson - "$@" <<'RUBY'
+	"$RUBY" --disable=gems -rjson - "$@" <<'RUBY'
 threads, rounds, times = ARGV[0, 3].map(&:to_i)
 calls = File.foreach(ARGV[3]).map { |line| JSON.parse(line) }
 data_quality = calls.pop["data_quality"]
@@ -196,7 +196,7 @@ RUBY
 	done
 	ends_watch "$scry"
 	as_before "$pid" "$before" "after jumps and exceptions"
-	"$RUBY" -rjson - "$T/scry.out" "$T/returner.out" <<'RUBY'
+	"$RUBY" --disable=gems -rjson - "$T/scry.out" "$T/returner.out" <<'RUBY'
 calls = File.foreach(ARGV[0]).map { |line| JSON.parse(line) }
 data_quality = calls.pop["data_quality"]
 told = File.readlines(ARGV[1]).map(&:split).select { |f| f[0] == "count" }.to_h { |f| [f[1], f[2..].map(&:to_i)] }

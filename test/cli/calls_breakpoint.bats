@@ -43,7 +43,7 @@ by_breakpoints() { # STATUS ARGS...
 counts_are() {
 	local file=$1
 	shift
-	printf '%s\n' "$@" | "$RUBY" -rjson -e '
+	printf '%s\n' "$@" | "$RUBY" --disable=gems -rjson -e '
 	  r = JSON.parse(File.read(ARGV[0]))
 	  want = $stdin.readlines.to_h { |l| [l.split[0], l.split[1].to_i] }
 	  got = r["rows"].to_h { |x| [x["function"], x["calls"]] }
@@ -67,7 +67,7 @@ handles_sigtrap() { # PID
 	head -1 "$T/scry.err" | grep -q "breakpoints in process $pid.*SIGKILL"
 	go 1
 	ends_watch "$scry"
-	"$RUBY" -rjson - "$T/scry.out" <<'RUBY'
+	"$RUBY" --disable=gems -rjson - "$T/scry.out" <<'RUBY'
 calls = File.foreach(ARGV[0]).map { |line| JSON.parse(line) }
 data_quality = calls.pop["data_quality"]
 sums, inner = calls.partition { |c| c["function"] == "traced_sum" }
@@ -85,10 +85,11 @@ RUBY
 }
 
 @test "threads that are made while others meet breakpoints without a pause" {
-	by_breakpoints 0 -x 'traced_*' -c --json -- "$TARGETS/target_traced" 16 4000 4
+	# what is proven is that threads may begin while others meet breakpoints: 64 of them do, however often these are met
+	by_breakpoints 0 -x 'traced_*' -c --json -- "$TARGETS/target_traced" 16 1000 4
 	[ "$(grep -c "^round .* wrong 0$" "$T/scry.out")" -eq 4 ]
 	grep -v "^pid\|^round" "$T/scry.out" >"$T/sums.json"
-	counts_are "$T/sums.json" "traced_sum 256000" "traced_inner 64000"
+	counts_are "$T/sums.json" "traced_sum 64000" "traced_inner 16000"
 }
 
 @test "the same text as with hooks" {
@@ -114,7 +115,7 @@ RUBY
 		answers returner "$mode"
 	done
 	ends_watch "$scry"
-	"$RUBY" -rjson - "$T/scry.out" "$T/returner.out" <<'RUBY'
+	"$RUBY" --disable=gems -rjson - "$T/scry.out" "$T/returner.out" <<'RUBY'
 calls = File.foreach(ARGV[0]).map { |line| JSON.parse(line) }
 data_quality = calls.pop["data_quality"]
 told = File.readlines(ARGV[1]).map(&:split).select { |f| f[0] == "count" }.to_h { |f| [f[1], f[2..].map(&:to_i)] }
@@ -150,7 +151,7 @@ RUBY
 	echo "exec 1" >&8
 	finish "$scry"
 	answers met "calls 5"
-	"$RUBY" -rjson -e '
+	"$RUBY" --disable=gems -rjson -e '
 	  r = JSON.parse(File.read(ARGV[0]))
 	  # two a signal; those of fork children are theirs, of vfork children the program uses itself
 	  least = 100 + 200 * 2 + 20 + 20 + 20 * 2 + 10 + 500 + 10

@@ -11,7 +11,7 @@ teardown() {
 # lines_are N FILE: JSON lines of the calls of `target_family N`: each argument as often as it is made, and those of
 # one process with one pid. Calls of programs that were noticed too late to be traced may be missing when that is noted.
 lines_are() {
-	"$RUBY" -rjson - "$@" <<'RUBY'
+	"$RUBY" --disable=gems -rjson - "$@" <<'RUBY'
 n = ARGV[0].to_i
 lines = File.foreach(ARGV[1]).grep(/^{/).map { |line| JSON.parse(line) }
 data_quality = lines.pop["data_quality"]
@@ -51,7 +51,7 @@ RUBY
 
 @test "without -f what a program runs in its place is traced, its children are not" {
 	scry_ends 0 calls -x labs --json -- env X=1 sh -c 'exec "$0" 6' "$TARGETS/target_family"
-	"$RUBY" -rjson -e 'lines = File.readlines(ARGV[0]).grep(/^{/).map { |l| JSON.parse(l) }
+	"$RUBY" --disable=gems -rjson -e 'lines = File.readlines(ARGV[0]).grep(/^{/).map { |l| JSON.parse(l) }
 		exit lines.none? { |c| c["function"] == "labs" }' "$T/scry.out"
 	scry_ends 0 calls -x labs --json -- env X=1 sh -c 'exec "$0" leaf 7' "$TARGETS/target_family"
 	grep -q '"function": "labs".*"args": \[7' "$T/scry.out"
@@ -83,7 +83,7 @@ RUBY
 		return 1
 	}
 	as_before "$pid" "$before" "after its children were traced"
-	"$RUBY" -rjson -e 'l = File.foreach(ARGV[0]).map { |x| JSON.parse(x) }; h = l.pop["data_quality"]
+	"$RUBY" --disable=gems -rjson -e 'l = File.foreach(ARGV[0]).map { |x| JSON.parse(x) }; h = l.pop["data_quality"]
 		pids = l.map { |c| c["pid"] }.uniq
 		puts pids.size, h.slice("lost", "errors")
 		exit pids.size >= 20 && h["errors"] == 0 && h["lost"] == 0' "$T/scry.out"

@@ -11,7 +11,7 @@ need_tracepoints() {
 # asked THREADS TIMES ROUNDS FILE: JSON lines of target_asks: each system call with its arguments and result; each
 # getppid of the kernel within one of the library's, but for some ms, by which two clocks differ whose reading was interrupted.
 asked() {
-	"$RUBY" -rjson - "$@" <<'RUBY'
+	"$RUBY" --disable=gems -rjson - "$@" <<'RUBY'
 threads, times, rounds = ARGV[0, 3].map(&:to_i)
 calls = File.foreach(ARGV[3]).grep(/^{/).map { |line| JSON.parse(line) }
 data_quality = calls.pop["data_quality"]
@@ -83,7 +83,7 @@ RUBY
 
 # family CHILDREN TIMES: of target_asks: each child and grandchild with all of its calls, once.
 family() {
-	"$RUBY" -rjson - "$@" "$T/scry.out" <<'RUBY'
+	"$RUBY" --disable=gems -rjson - "$@" "$T/scry.out" <<'RUBY'
 children, times = ARGV[0, 2].map(&:to_i)
 calls = File.foreach(ARGV[2]).grep(/^{/).map { |line| JSON.parse(line) }
 data_quality = calls.pop["data_quality"]

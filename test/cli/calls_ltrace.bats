@@ -270,18 +270,17 @@ EOC
 #include <sys/wait.h>
 #include <unistd.h>
 int main(void) {
-	for (int k = 0; k < 8; k++) {
+	for (;;) {
 		if (!fork()) { getenv("B"); usleep(300000); kill(getpid(), SIGSEGV); }
 		wait(NULL);
 	}
 }
 EOC
 	cc -O0 -o "$T/inside" "$T/inside.c"
-	unshare -pf "$T/inside" 3>&- &
-	outer=$!
+	start outer unshare -pf --kill-child "$T/inside" # however long scry takes to come in, it is there
+	outer=$PID
 	wait_for 5 pgrep -P "$outer"
 	"$SCRY" calls -q -f -x getenv -d 1500ms -p "$(pgrep -P "$outer")" >"$T/lines" 3>&-
-	wait "$outer"
 	cat "$T/lines"
 	sed -nE 's/^\[pid ([0-9]+)\] --- SIGSEGV.*/\1/p' "$T/lines" >"$T/ended"
 	[ -s "$T/ended" ]

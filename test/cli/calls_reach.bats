@@ -71,7 +71,7 @@ say() { # LINE of the loader; and its answer
 		"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
 		json_is "$T/o.json" "rows.find { |r| r['function'] == 'strlen' }['calls'] >= 100"
 		"$SCRY" report --json "$T/x.scry" >"$T/lines"
-		"$RUBY" -rjson -e 'results = File.foreach(ARGV[0]).map { |l| JSON.parse(l)["result"] }.each_cons(60)
+		"$RUBY" --disable=gems -rjson -e 'results = File.foreach(ARGV[0]).map { |l| JSON.parse(l)["result"] }.each_cons(60)
 			exit results.any? { |r| r == (0..59).to_a }' "$T/lines"
 	done
 }
@@ -79,7 +79,7 @@ say() { # LINE of the loader; and its answer
 @test "what an IFUNC chose, through a pointer; where it is another's choice too, that is said" {
 	scry_ends 0 calls -x strlen@libc.so.6 -o "$T/x.scry" -- "$TARGETS/target_taken" 300
 	"$SCRY" report --json "$T/x.scry" >"$T/lines"
-	"$RUBY" -rjson -e 'results = File.foreach(ARGV[0]).map { |l| JSON.parse(l) }.select { |c| c["function"] == "strlen" }.map { |c| c["result"] }
+	"$RUBY" --disable=gems -rjson -e 'results = File.foreach(ARGV[0]).map { |l| JSON.parse(l) }.select { |c| c["function"] == "strlen" }.map { |c| c["result"] }
 		exit results.each_cons(300).any? { |r| r.uniq == [5] }' "$T/lines"
 	scry_ends 0 calls -x memcpy@libc.so.6 -x memmove@libc.so.6 -c -- "$TARGETS/target_taken" 3
 	grep -q "calls of .* through pointers are not seen" "$T/scry.out" "$T/scry.err"
@@ -201,7 +201,7 @@ RUBY
 	scry_ends 0 calls -x rb_block_call -x 'rb_fiber_yield*' -o "$T/x.scry" -- "$RUBY" "$T/fibers.rb"
 	grep -q "^sum 1540$" "$T/scry.out"
 	"$SCRY" report --json "$T/x.scry" >"$T/lines"
-	"$RUBY" -rjson - "$T/lines" <<'RUBY'
+	"$RUBY" --disable=gems -rjson - "$T/lines" <<'RUBY'
 calls = File.foreach(ARGV[0]).map { |line| JSON.parse(line) }
 data_quality = calls.pop["data_quality"]
 yields, blocks = %w[rb_fiber_yield rb_block_call].map { |f| calls.select { |c| c["function"].start_with?(f) } }

@@ -17,7 +17,7 @@ sums() {
 	grep -q "right$" "$T/scry.out"
 	"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
 	json_is "$T/o.json" "rows.select { |r| r['function'] =~ /^work_|^strlen|^fgets|^puts/ }.to_h { |r| [r['function'], r['calls']] } == $want" || {
-		"$RUBY" -rjson -e 'puts JSON.parse(File.read(ARGV[0]))["rows"].map { |r| r.values_at("function", "calls").inspect }' "$T/o.json"
+		"$RUBY" --disable=gems -rjson -e 'puts JSON.parse(File.read(ARGV[0]))["rows"].map { |r| r.values_at("function", "calls").inspect }' "$T/o.json"
 		return 1
 	}
 }
@@ -172,7 +172,7 @@ sums() {
 	for expr in 'arg2 < 3' 'arg2 >= 3 && arg2 < 8' 'arg2 == 77'; do
 		"$SCRY" report --json --where "$expr" "$T/x.scry" | grep '"function"' >"$T/lines" || true
 		"$SCRY" report --view calls-sums --json --where "$expr" "$T/x.scry" >"$T/o.json"
-		want=$("$RUBY" -rjson -e 'puts STDIN.map { |l| JSON.parse(l) }.group_by { |c| c["function"] }.map { |f, c| [f, c.size, c.sum { |x| x["duration_ns"] }] }.sort.inspect' <"$T/lines")
+		want=$("$RUBY" --disable=gems -rjson -e 'puts STDIN.map { |l| JSON.parse(l) }.group_by { |c| c["function"] }.map { |f, c| [f, c.size, c.sum { |x| x["duration_ns"] }] }.sort.inspect' <"$T/lines")
 		json_is "$T/o.json" "rows.map { |r| r.values_at('function', 'calls', 'total_ns') }.sort == $want"
 	done
 	"$SCRY" report --json --where 'arg2 < 3' "$T/x.scry" | grep -c '"function"' | grep -qvx 0
@@ -218,7 +218,7 @@ names_at_one() {
 # one_counts FILTER...: "1 three, 3 one" and so on: what scry calls -c FILTER... counts of $T/main.
 one_counts() {
 	"$SCRY" calls -q -c --json "$@" -- "$T/main" "$T/plug.so" >"$T/o.json" 2>"$T/err" 3>&- || { cat "$T/err"; return 1; }
-	"$RUBY" -rjson -e 'puts JSON.parse(File.read(ARGV[0]))["rows"].select { |r| r["library"] =~ /libnames/ }.map { |r| "#{r["calls"]} #{r["function"]}" }.sort.join(", ")' "$T/o.json"
+	"$RUBY" --disable=gems -rjson -e 'puts JSON.parse(File.read(ARGV[0]))["rows"].select { |r| r["library"] =~ /libnames/ }.map { |r| "#{r["calls"]} #{r["function"]}" }.sort.join(", ")' "$T/o.json"
 }
 
 @test "-e: functions of several names at one address are counted by the name that is called" {

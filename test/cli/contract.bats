@@ -14,7 +14,7 @@ need_nobody() {
 }
 
 json_parses() {
-	"$RUBY" -rjson -e 'JSON.parse(File.read(ARGV[0]))' "$1"
+	"$RUBY" --disable=gems -rjson -e 'JSON.parse(File.read(ARGV[0]))' "$1"
 }
 
 @test "usage errors end with 2 and say how it goes" {
@@ -197,7 +197,7 @@ json_parses() {
 			# shellcheck disable=SC2086
 			scry_ends 0 $words --json "$T/$f.scry"
 			if [ "$words" = "report --view events" ]; then
-				"$RUBY" -rjson -e 'STDIN.each_line { |l| JSON.parse(l) }' <"$T/scry.out" || json_parses "$T/scry.out"
+				"$RUBY" --disable=gems -rjson -e 'STDIN.each_line { |l| JSON.parse(l) }' <"$T/scry.out" || json_parses "$T/scry.out"
 			else
 				json_parses "$T/scry.out"
 			fi

@@ -76,7 +76,7 @@ odd_copy() { # PROGRAM
 	shows 'ruby\x1b[31m'
 	tells ps --json
 	shows 'ruby\u001b[31m\u009b'
-	"$RUBY" -rjson -e 'JSON.parse(File.read(ARGV[0]))' "$T/told.out"
+	"$RUBY" --disable=gems -rjson -e 'JSON.parse(File.read(ARGV[0]))' "$T/told.out"
 	for words in "doctor" "dump" "dump --json" "dump --native" "objects --dry-run" "objects -d 0.2s" "stacks -d 0.3s" \
 		"stacks -d 0.3s --json" "stacks -d 0.3s --folded" "stacks -d 0.3s --native"; do
 		# shellcheck disable=SC2086

@@ -213,7 +213,7 @@ RUBY
 		kill -ABRT "$PID"
 		wait_for 20 ended "$PID" || true
 		"$SCRY" fibers --core "$(echo "$T"/core/core*)" --json >"$T/core.json"
-		"$RUBY" -rjson -e 'a, b = ARGV.map { |x| JSON.parse(File.read(x))["rows"].map { |y| y.values_at("count", "kind", "state", "place", "size_max_bytes", "used_max_bytes") }.sort_by(&:to_s) }; puts a.inspect, b.inspect; exit a == b' "$T/fibers.json" "$T/core.json"
+		"$RUBY" --disable=gems -rjson -e 'a, b = ARGV.map { |x| JSON.parse(File.read(x))["rows"].map { |y| y.values_at("count", "kind", "state", "place", "size_max_bytes", "used_max_bytes") }.sort_by(&:to_s) }; puts a.inspect, b.inspect; exit a == b' "$T/fibers.json" "$T/core.json"
 		json_is "$T/core.json" "r['totals']['core'] != nil"
 	done
 }
@@ -463,7 +463,7 @@ PY
 	"$SCRY" report "$T/count.scry" --view greenlets --json >"$T/count.json"
 	"$SCRY" report "$T/count.scry" --view events --json | grep '"event": "entry"' >"$T/copies"
 	# one part out, one back: what lay in the heap is the end of one and the beginning of another
-	"$RUBY" -rjson -e '
+	"$RUBY" --disable=gems -rjson -e '
 		copies = ARGF.map { |x| JSON.parse(x).values_at("arg1", "arg2") }
 		to, from = copies.transpose.map { |x| x.to_h { |a| [a, true] } }
 		parts = copies.count { |t, f| to[f] || from[t] }

@@ -51,13 +51,13 @@ squats() {
 }
 
 left_of() { # PID: bytes, by scry
-	"$SCRY" ps --json | "$RUBY" -rjson -e 'puts JSON.parse($stdin.read)["rows"].find { |r| r["pid"] == ARGV[0].to_i }&.fetch("agent_bytes") || 0' "$1"
+	"$SCRY" ps --json | "$RUBY" --disable=gems -rjson -e 'puts JSON.parse($stdin.read)["rows"].find { |r| r["pid"] == ARGV[0].to_i }&.fetch("agent_bytes") || 0' "$1"
 }
 
 # bytes_of PID: of the mappings that can be scry's, by the kernel: memfds, and anonymous code with what lies around it: the
 # gate before; behind it code that is closed, and then data.
 bytes_of() {
-	"$RUBY" -e '
+	"$RUBY" --disable=gems -e '
 	  maps = File.readlines("/proc/#{ARGV[0]}/maps").map(&:split).map { |r, p, _, _, i, f| [*r.split("-").map(&:hex), p, i == "0" && f.nil?, f.to_s] }
 	  sum = maps.sum { |a, b, _, _, f| f.start_with?("/memfd:scry") ? b - a : 0 }
 	  around = maps.each_index.select { |i| maps[i][2].include?("x") && maps[i][3] }.flat_map { |i| [*[i - 1, 0].max..i + 2] }.uniq
@@ -253,6 +253,6 @@ killed_leaving() { # FROM-THE-END STEP ARGS...
 @test "killed at any syscall of coming back to an idle agent" {
 	AGAIN=1
 	idle
-	killed_leaving 100000 "$(share 150 3)" objects "${PATIENT[@]}" -p "$IDLE" -d 0.05s
+	killed_leaving 100000 "$(share 400 3)" objects "${PATIENT[@]}" -p "$IDLE" -d 0.05s
 	wakes
 }

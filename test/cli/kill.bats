@@ -3,7 +3,8 @@
 # moments. What is promised: the target lives and computes right; after the front's death it is
 # unhooked within two seconds; else `scry undo` takes everything out; the text is byte-identical.
 #
-# `make test` takes some points, `make soak` all of them.
+# `make test` takes some points, evenly over the keeper's life, and who is killed changes from one to the next; `make
+# soak` kills each at every point.
 
 load lib
 
@@ -50,21 +51,40 @@ check() {
 	as_before "$pid" "$state" "$where"
 }
 
-# kill_at WHO POINTS PID ARGS...: POINTS moments, evenly over the keeper's life. All problems are
-# shown, not only the first.
-kill_at() {
-	local who=$1 points=$2 pid=$3 total state n i bad=0 killed=0
+# points_of SHORT WHOLE TOTAL WHO...: "N WHO" for each kill: SHORT points of TOTAL, at each the next of WHO, and in a soak
+# WHOLE points, at each all of WHO.
+points_of() {
+	local points total=$3 i n who
+	points=$(share "$1" "$2")
+	[ "$points" -lt "$total" ] || points=$total
 	shift 3
+	for ((i = 0; i < points; i++)); do
+		n=$((1 + i * (total - 1) / points))
+		if [ -n "${SCRY_SOAK:-}" ]; then
+			for who in "$@"; do echo "$n $who"; done
+		else
+			echo "$n ${*:1 + i % $#:1}"
+		fi
+	done
+}
+
+# kill_at "WHO..." SHORT WHOLE PID ARGS...: all problems are shown, not only the first.
+kill_at() {
+	local pid=$4 who total state n kills each bad=0 killed=0
+	local -a of=("$2" "$3") whos
+	read -r -a whos <<<"$1"
+	shift 4
 	total=$(stops "$@")
 	[ "$total" -gt 100 ] || {
 		echo "only $total stops: $*"
 		return 1
 	}
-	[ "$points" -lt "$total" ] || points=$total
 	undo_all "$pid"
 	state=$(state_of "$pid")
-	for ((i = 0; i < points && bad < 5; i++)); do
-		n=$((1 + i * (total - 1) / points))
+	mapfile -t kills < <(points_of "${of[@]}" "$total" "${whos[@]}")
+	for each in "${kills[@]}"; do
+		[ "$bad" -lt 5 ] || break
+		read -r n who <<<"$each"
 		if "$TARGETS/killer" "$who" "$n" -- "$SCRY" "$@" >"$T/killed.out" 2>"$T/killer.err" 3>&-; then
 			killed=$((killed + 1))
 		fi
@@ -73,43 +93,43 @@ kill_at() {
 			state=$(state_of "$pid")
 		fi
 	done
-	echo "$who: $killed of $points points of $total stops, $bad bad"
-	[ "$bad" -eq 0 ] && [ "$killed" -gt $((points / 2)) ]
+	echo "${whos[*]}: $killed of ${#kills[@]} kills at $total stops, $bad bad"
+	[ "$bad" -eq 0 ] && [ "$killed" -gt $((${#kills[@]} / 2)) ]
 }
 
 busy_at() {
-	target busy
+	target busy "$(share 2 4)"
 	# shellcheck disable=SC2086
-	kill_at "$1" "$(share 24 100000)" "$PID" patch count $WORDS -p "$PID" -d 0.02s
+	kill_at "$1" 18 100000 "$PID" patch count $WORDS -p "$PID" -d 0.02s
 	scry_ends 0 patch count work_mix -p "$PID" -d 0.05s
 	ends_right "$PID" busy
 }
 
 time_at() {
-	target busy
+	target busy "$(share 2 4)"
 	# shellcheck disable=SC2086
-	kill_at "$1" "$(share 16 100000)" "$PID" patch time $WORDS -p "$PID" -d 0.02s
+	kill_at "$1" 10 100000 "$PID" patch time $WORDS -p "$PID" -d 0.02s
 	scry_ends 0 patch time work_mix -p "$PID" -d 0.05s
 	ends_right "$PID" busy
 }
 
 got_at() {
 	target busy 2
-	kill_at "$1" "$(share 12 100000)" "$PID" patch count work_fold work_mix --via=got -p "$PID" -d 0.02s
+	kill_at "$1" 8 100000 "$PID" patch count work_fold work_mix --via=got -p "$PID" -d 0.02s
 	ends_right "$PID" busy
 }
 
 # Calls by breakpoints, which stand when the keeper dies: the program passes them until the undo.
 breaks_at() {
-	target busy
-	kill_at "$1" "$(share 6 2000)" "$PID" calls --engine=breakpoint -c -x work_fold -x work_mix -p "$PID" -d 0.02s
+	target busy "$(share 2 4)"
+	kill_at "$1" 8 2000 "$PID" calls --engine=breakpoint -c -x work_fold -x work_mix -p "$PID" -d 0.02s
 	scry_ends 0 calls --engine=breakpoint -c -x work_mix -p "$PID" -d 0.05s
 	ends_right "$PID" busy
 }
 
 malloc_at() {
 	target malloc_known steady
-	kill_at "$1" "$(share 16 100000)" "$PID" malloc record -p "$PID" -d 0.02s --force -o "$T/o.scry"
+	kill_at "$1" 12 100000 "$PID" malloc record -p "$PID" -d 0.02s --force -o "$T/o.scry"
 	scry_ends 0 malloc record -p "$PID" -d 0.05s --force -o "$T/o.scry"
 	ends_right "$PID" malloc_known
 }
@@ -117,7 +137,7 @@ malloc_at() {
 # Two instruments, the changes of one over those of the other.
 both_at() {
 	target malloc_known steady
-	kill_at "$1" "$(share 16 100000)" "$PID" record -e malloc,calls -x malloc -x free -p "$PID" -d 0.02s --force -o "$T/o.scry"
+	kill_at "$1" 12 100000 "$PID" record -e malloc,calls -x malloc -x free -p "$PID" -d 0.02s --force -o "$T/o.scry"
 	scry_ends 0 record -e malloc,calls -x malloc -x free -p "$PID" -d 0.05s --force -o "$T/o.scry"
 	ends_right "$PID" malloc_known
 }
@@ -127,7 +147,7 @@ ruby_at() { # WHO [OPTIONS...]
 	shift
 	counted
 	scry_ends 0 objects "$@" -p "$PID" -d 0.02s # one not known yet is learned first: 5,000 stops more
-	kill_at "$who" "$(share 16 1000)" "$PID" objects "$@" -p "$PID" -d 0.02s
+	kill_at "$who" 12 1000 "$PID" objects "$@" -p "$PID" -d 0.02s
 	scry_ends 0 objects "$@" -p "$PID" -d 0.2s
 	grep -q "counted.rb:11" "$T/scry.out"
 	kill -TERM "$PID"
@@ -138,7 +158,7 @@ ruby_at() { # WHO [OPTIONS...]
 # The same with children that come and go, in sets of lanes.
 kin_at() {
 	target forker
-	kill_at "$1" "$(share 8 100000)" "$PID" record -f -e malloc,calls -x work_mix -x work_fold -p "$PID" -d 0.02s --force -o "$T/o.scry"
+	kill_at "$1" 9 100000 "$PID" record -f -e malloc,calls -x work_mix -x work_fold -p "$PID" -d 0.02s --force -o "$T/o.scry"
 	scry_ends 0 record -f -e malloc,calls -x work_mix -p "$PID" -d 0.05s --force -o "$T/o.scry"
 	ends_right "$PID" forker
 }
@@ -150,7 +170,7 @@ four_at() {
 	wait_for 20 in_file "^pid" "$T/turning.out"
 	set -- "$1" record -e objects,malloc,gvl,calls -x malloc -x free --max-pause 2s --force -o "$T/o.scry" -p "$PID" -d
 	scry_ends 0 "${@:2}" 0.02s # one not known yet is learned first
-	kill_at "$1" "$(share 8 100000)" "$PID" "${@:2}" 0.02s
+	kill_at "$1" 9 100000 "$PID" "${@:2}" 0.02s
 	scry_ends 0 "${@:2}" 0.3s
 	kill -TERM "$PID"
 	finish "$PID"
@@ -165,7 +185,7 @@ gvl_at() {
 	start turning "$RUBY" "$ROOT/test/ruby/gvl/turning.rb"
 	wait_for 20 in_file "^pid" "$T/turning.out"
 	scry_ends 0 gvl "$@" -p "$PID" -d 0.02s --max-pause 2s # one not known yet is learned first
-	kill_at "$who" "$(share 16 1000)" "$PID" gvl "$@" -p "$PID" -d 0.02s --max-pause 2s
+	kill_at "$who" 9 1000 "$PID" gvl "$@" -p "$PID" -d 0.02s --max-pause 2s
 	scry_ends 0 gvl "$@" -p "$PID" -d 0.3s --max-pause 2s
 	kill -TERM "$PID"
 	finish "$PID"
@@ -173,34 +193,18 @@ gvl_at() {
 	[ "${rounds:-0}" -gt 0 ]
 }
 
-@test "counting in busy threads, keeper killed at any syscall" { busy_at keeper; }
-@test "counting in busy threads, both killed at any syscall" { busy_at both; }
-@test "counting in busy threads, front killed at any syscall" { busy_at front; }
-@test "timing in busy threads, keeper killed at any syscall" { time_at keeper; }
-@test "timing in busy threads, both killed at any syscall" { time_at both; }
+@test "counting in busy threads, killed at any syscall" { busy_at "keeper both front"; }
+@test "timing in busy threads, killed at any syscall" { time_at "keeper both"; }
 @test "counting through the GOT, both killed at any syscall" { got_at both; }
-@test "calls by breakpoints, keeper killed at any syscall" { breaks_at keeper; }
-@test "calls by breakpoints, both killed at any syscall" { breaks_at both; }
-@test "malloc in busy threads, keeper killed at any syscall" { malloc_at keeper; }
-@test "malloc in busy threads, both killed at any syscall" { malloc_at both; }
-@test "malloc in busy threads, front killed at any syscall" { malloc_at front; }
-@test "malloc and calls of one process, keeper killed at any syscall" { both_at keeper; }
-@test "malloc and calls of one process, both killed at any syscall" { both_at both; }
-@test "malloc and calls of one process, front killed at any syscall" { both_at front; }
-@test "malloc and calls of a family, keeper killed at any syscall" { kin_at keeper; }
-@test "malloc and calls of a family, both killed at any syscall" { kin_at both; }
-@test "malloc and calls of a family, front killed at any syscall" { kin_at front; }
-@test "objects, malloc, the lock and calls of one ruby, keeper killed at any syscall" { four_at keeper; }
-@test "objects, malloc, the lock and calls of one ruby, both killed at any syscall" { four_at both; }
-@test "objects, malloc, the lock and calls of one ruby, front killed at any syscall" { four_at front; }
-@test "objects of a running ruby, keeper killed at any syscall" { ruby_at keeper; }
-@test "objects of a running ruby, both killed at any syscall" { ruby_at both; }
-@test "objects by hooks, keeper killed at any syscall" { ruby_at keeper --source hooks; }
-@test "objects by hooks, both killed at any syscall" { ruby_at both --source hooks; }
-@test "objects of a running ruby, front killed at any syscall" { ruby_at front; }
-@test "the lock of a ruby, keeper killed at any syscall" { gvl_at keeper; }
-@test "the lock of a ruby, both killed at any syscall, with stacks" { gvl_at both --stacks; }
-@test "the lock of a ruby, front killed at any syscall" { gvl_at front; }
+@test "calls by breakpoints, killed at any syscall" { breaks_at "keeper both"; }
+@test "malloc in busy threads, killed at any syscall" { malloc_at "keeper both front"; }
+@test "malloc and calls of one process, killed at any syscall" { both_at "keeper both front"; }
+@test "malloc and calls of a family, killed at any syscall" { kin_at "keeper both front"; }
+@test "objects, malloc, the lock and calls of one ruby, killed at any syscall" { four_at "keeper both front"; }
+@test "objects of a running ruby, killed at any syscall" { ruby_at "keeper both front"; }
+@test "objects by hooks, killed at any syscall" { ruby_at "keeper both" --source hooks; }
+@test "the lock of a ruby, killed at any syscall" { gvl_at "keeper front"; }
+@test "the lock of a ruby, with stacks, both killed at any syscall" { gvl_at both --stacks; }
 
 # started_at WHO: `-- CMD`. The program says its answer and ends with 7, whatever happens to scry.
 started_at() {
@@ -215,7 +219,7 @@ RUBY
 	answer=$(cat "$T/answer")
 	grep -q "^answer [1-9]" "$T/answer"
 	[ "$total" -gt 100 ]
-	points=$(share 10 400)
+	points=$(share 5 400)
 	for ((i = 0; i < points && bad < 5; i++)); do
 		n=$((1 + i * (total - 1) / points))
 		rm -f "$T/answer"
@@ -240,7 +244,7 @@ RUBY
 
 # The front is killed: the program either never began (its pipe closed) or ends right; nobody hangs.
 started_and_left() {
-	local who=$1 points total n i answer bad=0
+	local kills total n answer who each bad=0
 	cat >"$T/answer.rb" <<'RUBY'
 sum = 0
 20_000.times { |i| sum += [i, i.to_s].size }
@@ -248,9 +252,10 @@ File.write(ARGV[0], "answer #{sum}\n")
 RUBY
 	total=$(stops objects -o "$T/o.json" -- "$RUBY" "$T/answer.rb" "$T/answer")
 	answer=$(cat "$T/answer")
-	points=$(share 10 400)
-	for ((i = 0; i < points && bad < 5; i++)); do
-		n=$((1 + i * (total - 1) / points))
+	mapfile -t kills < <(points_of 10 400 "$total" "$@")
+	for each in "${kills[@]}"; do
+		[ "$bad" -lt 5 ] || break
+		read -r n who <<<"$each"
 		rm -f "$T/answer"
 		"$TARGETS/killer" "$who" "$n" -- "$SCRY" objects --force -o "$T/o.json" -- "$RUBY" "$T/answer.rb" "$T/answer" \
 			>/dev/null 2>"$T/killer.err" 3>&- || true
@@ -274,12 +279,8 @@ no_process_of() {
 	no pgrep -f "$1" >/dev/null
 }
 
-@test "a started program is never left hanging when the front is killed at any syscall" {
-	started_and_left front
-}
-
-@test "a started program is never left hanging when both are killed at any syscall" {
-	started_and_left both
+@test "a started program is never left hanging when the front is killed at any syscall, or both" {
+	started_and_left front both
 }
 
 # The keeper takes out what the front has left, while undo waits for it.
@@ -361,7 +362,7 @@ randomly() {
 	target busy
 	for who in front keeper both; do
 		# shellcheck disable=SC2086
-		randomly $who "$(share 8 50)" "$PID" patch count $WORDS -p "$PID" -d 0.3s
+		randomly $who "$(share 4 50)" "$PID" patch count $WORDS -p "$PID" -d 0.3s
 	done
 	ends_right "$PID" busy
 }
@@ -369,7 +370,7 @@ randomly() {
 @test "random moments: front, keeper and both, in a ruby" {
 	counted
 	for who in front keeper both; do
-		randomly $who "$(share 8 50)" "$PID" objects -p "$PID" -d 0.3s
+		randomly $who "$(share 4 50)" "$PID" objects -p "$PID" -d 0.3s
 	done
 	kill -TERM "$PID"
 	finish "$PID"

@@ -35,7 +35,7 @@ locks() {
 
 # as_told FILE NAME LOCK [TABLE]: the report has for that variable what the program has said of NAME.
 as_told() {
-	"$RUBY" -rjson - "$1" "$2" "$3" "${4:-rows}" "$T/contended.out" <<'RUBY'
+	"$RUBY" --disable=gems -rjson - "$1" "$2" "$3" "${4:-rows}" "$T/contended.out" <<'RUBY'
 file, name, lock, table, out = ARGV
 rows = JSON.parse(File.read(file))[table].select { |r| r["symbol"] == lock || (lock == "heap" && r["symbol"].nil?) }
 told = File.readlines(out).grep(/^#{name} waits/).map { |l| l.split.values_at(2, 4, 6).map(&:to_i) }

@@ -193,13 +193,7 @@ PY
 }
 
 @test "the program is killed: what had returned is recorded" {
-	start scry "$SCRY" malloc record --force -o "$T/x.scry" -- "$TARGETS/target_malloc_known" tell "$T/told"
-	local scry=$PID program
-	wait_for 20 in_file "^round" "$T/scry.out"
-	program=$(pgrep -f "^$TARGETS/target_malloc_known tell $T/told")
-	wait_for 20 has_told 100000
-	kill -KILL "$program"
-	ended "$scry"
+	scry_ends 137 malloc record --force -o "$T/x.scry" -- "$TARGETS/target_malloc_known" tell "$T/told" 100000
 	recorded_all 2
 }
 

@@ -7,7 +7,7 @@ load lib
 # open_in PID: bytes of the agent's reservation by the kernel: "CODE DATA", as far as they may be touched: what lies
 # before control page, account page and ring, the stack for calls and the journal included.
 open_in() {
-	"$RUBY" -e '
+	"$RUBY" --disable=gems -e '
 	  maps = File.readlines("/proc/#{ARGV[0]}/maps").map(&:split).map { |r, p, _, _, i, f| [*r.split("-").map(&:hex), p, i == "0" && f.nil?, f.to_s] }
 	  ends = maps.index { |m| m[4].start_with?("/memfd:scry") && m[1] - m[0] == (8 << 20) + 2 * 4096 }
 	  first = ends

@@ -65,7 +65,7 @@ following() {
 
 # as_told: the report has for each function that the program has counted the same calls and returns.
 as_told() {
-	"$RUBY" -rjson - "$T/o.json" "$T/returner.out" <<'RUBY'
+	"$RUBY" --disable=gems -rjson - "$T/o.json" "$T/returner.out" <<'RUBY'
 rows = JSON.parse(File.read(ARGV[0]))["rows"].to_h { |r| [r["symbol"], r] }
 told = File.readlines(ARGV[1]).map(&:split).select { |f| f[0] == "count" }.to_h { |f| [f[1], f[2..].map(&:to_i)] }
 bad = told.reject { |name, counts| rows[name] && rows[name].values_at("calls", "returned") == counts }
@@ -76,7 +76,7 @@ RUBY
 
 row() { # NAME EXPRESSION in r
 	json_is "$T/o.json" "(r = rows.find { |x| x['symbol'] == '$1' }) && ($2)" && return 0
-	"$RUBY" -rjson -e 'puts JSON.parse(File.read(ARGV[0]))["rows"].select { |r| r["symbol"] == ARGV[1] }' "$T/o.json" "$1"
+	"$RUBY" --disable=gems -rjson -e 'puts JSON.parse(File.read(ARGV[0]))["rows"].select { |r| r["symbol"] == ARGV[1] }' "$T/o.json" "$1"
 	return 1
 }
 
@@ -320,7 +320,7 @@ leaves() { # PID
 	does cancel 10
 	does signals 200
 	ends_watch "$scry"
-	"$RUBY" -rjson - "$T/o.json" "$T/returner.out" <<'RUBY'
+	"$RUBY" --disable=gems -rjson - "$T/o.json" "$T/returner.out" <<'RUBY'
 calls = File.readlines(ARGV[0]).map { |line| JSON.parse(line) }
 report = calls.pop
 told = File.readlines(ARGV[1]).map(&:split).select { |f| f[0] == "count" }.to_h { |f| [f[1], f[2].to_i] }
@@ -343,7 +343,7 @@ RUBY
 	target busy
 	pid=$PID
 	scry_ends 0 patch log work_fold busy_six -p "$pid" -d 0.1 --args 6 --force -o "$T/o.json"
-	"$RUBY" -rjson - "$T/o.json" <<'RUBY'
+	"$RUBY" --disable=gems -rjson - "$T/o.json" <<'RUBY'
 calls = File.readlines(ARGV[0]).map { |line| JSON.parse(line) }
 data_quality = calls.pop["data_quality"]
 abort data_quality.to_s unless data_quality["events"] == calls.size && calls.size > 1000 && data_quality["errors"] == 0

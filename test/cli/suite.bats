@@ -19,6 +19,15 @@ TEST "later" { skip "no such thing here"; }'
 	[ "$(tail -1 "$T/log")" = "1 passed, 0 failed, 1 skipped" ]
 }
 
+@test "the longest files begin first, and are told first; the end says what files took" {
+	suite 'TEST "right" { true; }'
+	echo '@test "long" { true; }' >"$T/scry/main/test/cli/kill.bats"
+	bash "$T/scry/main/tools/run-tests" build >"$T/log" 2>&1 3>&-
+	[ "$(head -1 "$T/log")" = "ok    kill: long" ]
+	grep -qE '^[0-9]+ s of processors; longest, in s \(of processors\): (kill|one) [0-9]+ \([0-9]+\),' "$T/log"
+	[ "$(tail -1 "$T/log")" = "2 passed, 0 failed" ]
+}
+
 @test "a file of which everything is skipped fails" {
 	no suite 'TEST "a" { skip "no such thing here"; }
 TEST "b" { skip "nor that"; }'

@@ -39,7 +39,7 @@ counted_by() {
 	kill -INT "$PID"
 	finish "$PID" || { cat "$T/scry.err"; return 1; }
 	json_is "$T/o.json" "rows.to_h { |r| [r['calls'], r['way']] } == {1000 => '$want', 2000 => '$want'}" || {
-		"$RUBY" -rjson -e 'puts JSON.parse(File.read(ARGV[0]))["rows"]' "$T/o.json"
+		"$RUBY" --disable=gems -rjson -e 'puts JSON.parse(File.read(ARGV[0]))["rows"]' "$T/o.json"
 		return 1
 	}
 	as_before "$pid" "$before" "after $way"

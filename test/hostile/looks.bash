@@ -18,12 +18,12 @@ setup() {
 	truncate -s 64M "$T/victim"
 	chmod 444 "$T/victim"
 	before=$(victim)
-	target busy
+	target busy 1 # one thread each: they are to be watched, not to take the processors from scry
 	BUSY=$PID
 	start other "$SCRY" patch count work_fold -p "$BUSY"
 	OTHER=$PID
 	wait_for 20 hooked "$BUSY"
-	start beside "$TARGETS/target_busy"
+	start beside "$TARGETS/target_busy" 1
 	BESIDE=$PID
 	wait_for 10 in_file "^round" "$T/beside.out"
 }

@@ -137,7 +137,7 @@ goes_unseen() {
 
 # free_port: one that nobody listens to, and that nobody is given who asks for none.
 free_port() {
-	"$RUBY" -rsocket -e '
+	"$RUBY" --disable=gems -rsocket -e '
 	  low = File.read("/proc/sys/net/ipv4/ip_local_port_range").to_i
 	  low = 32768 if low < 4096 # services have those below
 	  begin
@@ -176,7 +176,7 @@ in_file() {
 
 # json FILE RUBY-EXPRESSION: the expression sees the report as `r`, its rows as `rows`.
 json() {
-	"$RUBY" -rjson -e 'r = JSON.parse(File.read(ARGV[0])); rows = r["rows"]; x = eval(ARGV[1]); puts x' "$1" "$2"
+	"$RUBY" --disable=gems -rjson -e 'r = JSON.parse(File.read(ARGV[0])); rows = r["rows"]; x = eval(ARGV[1]); puts x' "$1" "$2"
 }
 
 # json_is FILE RUBY-EXPRESSION: fails, and shows the report's head, unless it is true.
@@ -198,7 +198,7 @@ mappings() {
 
 # text_of PID: a digest of all executable file mappings, to be equal before and after.
 text_of() {
-	"$RUBY" -rdigest -e '
+	"$RUBY" --disable=gems -rdigest -e '
 	  pid = ARGV[0]
 	  File.open("/proc/#{pid}/mem", "rb") do |mem|
 	    File.foreach("/proc/#{pid}/maps") do |line|

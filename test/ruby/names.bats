@@ -25,7 +25,7 @@ has_head() {
 
 # compare PID: its code with that of its files: 0 the same, 3 not
 compare() {
-	"$RUBY" -e '
+	"$RUBY" --disable=gems -e '
 		File.readlines("/proc/#{ARGV[0]}/maps").each do |line|
 			range, perms, offset, _, _, path = line.split
 			next unless perms.include?("x") && path&.start_with?("/")
@@ -83,7 +83,7 @@ changed() {
 	for how in read probe; do
 		"$SCRY" stacks -q --cpu --engine=bpf --names=$how -r 2000 --force -o "$T/$how.json" -- "$RUBY" "$K/busy.rb" "${SCRY_SOAK:+1}2" "$T/truth"
 	done
-	"$RUBY" "$K/check_busy.rb" "$T/probe.json" "$T/truth" "$T/read.json"
+	"$RUBY" --disable=gems "$K/check_busy.rb" "$T/probe.json" "$T/truth" "$T/read.json"
 }
 
 # has_made N: so many lines of possible.rb's, each for 1200 pieces of code

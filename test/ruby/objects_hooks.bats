@@ -84,7 +84,7 @@ by_hooks() {
 	RUBY
 	"$SCRY" objects --top 0 -o "$T/event.json" -- "$RUBY" --disable=gems "$T/p.rb"
 	"$SCRY" objects --source hooks --top 0 -o "$T/hooks.json" -- "$RUBY" --disable=gems "$T/p.rb"
-	"$RUBY" -rjson -e '
+	"$RUBY" --disable=gems -rjson -e '
 	  a, b = ARGV.map { |f| JSON.parse(File.read(f)) }
 	  rows = [a, b].map { |r| r["rows"].select { |x| x["file"]&.end_with?("p.rb") }.to_h { |x| [[x["line"], x["class"]], x.values_at("allocated", "live")] } }
 	  # a String may be kept by a stale word on the stack

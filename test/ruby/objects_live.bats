@@ -45,7 +45,7 @@ SUMS='rows.select { |x| %w[Text List Table Plain Wide Pair Many].include?(x["cla
 
 @test "live and live bytes by class are those of each_object and memsize_of" {
 	watched counts.rb "$T/truth.json" -- --by class
-	"$RUBY" -rjson -e '
+	"$RUBY" --disable=gems -rjson -e '
 	  truth, report = ARGV.map { |f| JSON.parse(File.read(f)) }
 	  rows = report["rows"].to_h { |r| [r["class"], r] }
 	  bad = truth["live"].reject { |k, (n, bytes)| rows[k]["live"] == n && rows[k]["live_bytes"] == bytes }
@@ -64,7 +64,7 @@ SUMS='rows.select { |x| %w[Text List Table Plain Wide Pair Many].include?(x["cla
 
 @test "bytes of the freed are what they were when they died" {
 	watched counts.rb "$T/truth.json" -- --by class
-	"$RUBY" -rjson -e '
+	"$RUBY" --disable=gems -rjson -e '
 	  truth, report = ARGV.map { |f| JSON.parse(File.read(f)) }
 	  rows = report["rows"].to_h { |r| [r["class"], r] }
 	  # made(0) is in neither account of the program; and what of the dropped still lives is in both.

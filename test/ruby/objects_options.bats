@@ -69,7 +69,7 @@ until_holds() {
 	"$SCRY" report "$T/x.scry" --by class --json >"$T/end.json"
 	# line one is of the later moment
 	json_is "$T/part.json" 'r["data_quality"]["watched_ns"] == r["totals"]["to_ns"] && r["totals"]["to_ns"].between?(1_500_000_000, 2_500_000_000)'
-	"$RUBY" -rjson -e '
+	"$RUBY" --disable=gems -rjson -e '
 	  all, part, last = ARGV.map { |f| JSON.parse(File.read(f)) }
 	  row = ->(r, k) { r["rows"].find { |x| x["class"] == k } || {} }
 	  # From the beginning to the end: all that was made; in a part less; 10 Kept for 90 Lost in each, and

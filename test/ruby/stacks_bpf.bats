@@ -12,7 +12,7 @@ setup() {
 
 processor_shares() {
 	"$SCRY" stacks -q --engine=bpf --cpu -r 5000 --force -o "$T/cpu.json" -- "$RUBY" "$K/shares.rb" "$(share 1 20)" "$T/truth.json" || return 2
-	"$RUBY" "$K/check_shares.rb" "$T/truth.json" - "$T/cpu.json" - || return 2
+	"$RUBY" --disable=gems "$K/check_shares.rb" "$T/truth.json" - "$T/cpu.json" - || return 2
 }
 
 # On a busy machine it runs so little that chance is a point or two.
@@ -21,13 +21,13 @@ processor_shares() {
 	most_hold 2 3 processor_shares
 	json_is "$T/cpu.json" 'r["totals"]["clocked"] == r["totals"]["samples"] && r["totals"]["ticks"] == 0'
 	# What the kernel has counted for all that was run there.
-	spent="$("$RUBY" -rjson -e 'puts JSON.parse(File.read(ARGV[0])).values.sum { |s| s["cpu"] }' "$T/truth.json")"
+	spent="$("$RUBY" --disable=gems -rjson -e 'puts JSON.parse(File.read(ARGV[0])).values.sum { |s| s["cpu"] }' "$T/truth.json")"
 	json_is "$T/cpu.json" "rows.select { |x| x['line'] && x['file'].end_with?('shares.rb') }.sum { |x| x['self_ns'] } / 1e9 > 0.7 * $spent"
 }
 
 lockstep_shares() {
 	"$SCRY" stacks -q --engine=bpf --cpu --force -o "$T/l.json" -- "$RUBY" --disable=gems "$K/lockstep.rb" "$(share 1.2 20)" "$T/truth.json" || return 2
-	"$RUBY" "$K/check_lockstep.rb" "$T/truth.json" "$T/l.json" || return 2
+	"$RUBY" --disable=gems "$K/check_lockstep.rb" "$T/truth.json" "$T/l.json" || return 2
 }
 
 # 30 hundredths of each millisecond are one method's: a clock of a millisecond would meet always the
@@ -42,7 +42,7 @@ shares() {
 	for weight in wall cpu gvl; do
 		"$SCRY" report "--$weight" --force -o "$T/$weight.json" "$T/s.scry" || return 2
 	done
-	"$RUBY" "$K/check_shares.rb" "$T/truth.json" "$T/wall.json" "$T/cpu.json" "$T/gvl.json" >"$T/log" && return 0
+	"$RUBY" --disable=gems "$K/check_shares.rb" "$T/truth.json" "$T/wall.json" "$T/cpu.json" "$T/gvl.json" >"$T/log" && return 0
 	was_late "$T/wall.json" && return 1
 	cat "$T/log"
 	return 3
@@ -56,7 +56,7 @@ shares() {
 # A program that has to share its processor with another one.
 ready() {
 	"$SCRY" stacks -q "$@" --force -o "$T/r.json" -- taskset -c 0 "$RUBY" --disable=gems "$K/ready.rb" "$T/ready" || return 2
-	"$RUBY" "$K/check_ready.rb" "$T/ready" "$T/r.json" || return 2
+	"$RUBY" --disable=gems "$K/check_ready.rb" "$T/ready" "$T/r.json" || return 2
 }
 
 # A virtual machine that stands still for a moment has run, by its own clocks, and no tick has come.
@@ -74,7 +74,7 @@ ready() {
 	while read -ra words; do
 		"${words[@]}" -e 'exit(RUBY_VERSION >= "3.0")' || continue # syntax
 		"$SCRY" stacks -q --engine=bpf --cpu -r "$(share 4000 5000)" --stacks --force -o "$T/p.json" -- "${words[@]}" --disable=gems "$K/possible.rb" "$(share 2 30)" >"$T/out"
-		"$RUBY" "$K/check_possible.rb" "$T/p.json" 200 || { echo "${words[*]}"; return 1; }
+		"$RUBY" --disable=gems "$K/check_possible.rb" "$T/p.json" 200 || { echo "${words[*]}"; return 1; }
 	done < <(rubies)
 }
 
@@ -85,7 +85,7 @@ ready() {
 		start tight "${words[@]}" "$K/tight.rb"
 		wait_for 10 in_file ready "$T/tight.out"
 		"$SCRY" stacks -q --engine=bpf --cpu -r 5000 -d "$(share 1s 30s)" --stacks --force -o "$T/t.json" -p "$PID"
-		"$RUBY" "$K/check_tight.rb" "$T/t.json" 50 || { echo "${words[*]}"; return 1; }
+		"$RUBY" --disable=gems "$K/check_tight.rb" "$T/t.json" 50 || { echo "${words[*]}"; return 1; }
 		kill -KILL "$PID"
 		finish "$PID" 2>/dev/null || true
 	done < <(rubies)
@@ -113,10 +113,10 @@ ready() {
 		wait_for 10 test -e "$T/deep.json"
 		for time in 700ms 5s 20s; do # on a busy machine it runs little
 			"$SCRY" stacks -q --engine=bpf --cpu -d $time --stacks --force -o "$T/d.json" -p "$PID"
-			"$RUBY" "$K/check_deep.rb" "$T/deep.json" "$T/d.json" 0 || { echo "${words[*]}"; return 1; } # no wrong one
-			! "$RUBY" "$K/check_deep.rb" "$T/deep.json" "$T/d.json" 20 || break
+			"$RUBY" --disable=gems "$K/check_deep.rb" "$T/deep.json" "$T/d.json" 0 || { echo "${words[*]}"; return 1; } # no wrong one
+			! "$RUBY" --disable=gems "$K/check_deep.rb" "$T/deep.json" "$T/d.json" 20 || break
 		done
-		"$RUBY" "$K/check_deep.rb" "$T/deep.json" "$T/d.json" 20
+		"$RUBY" --disable=gems "$K/check_deep.rb" "$T/deep.json" "$T/d.json" 20
 		kill -KILL "$PID"
 		finish "$PID" 2>/dev/null || true
 	done < <(rubies)

@@ -14,7 +14,7 @@ gc_share() {
 	local idle=$1
 	shift
 	"$SCRY" stacks -q --stacks --force -o "$T/g.json" -- "$@" "$K/gc.rb" "${SCRY_SOAK:+1}1.5" "$idle" "$T/truth" || return 2
-	"$RUBY" "$K/check_gc.rb" "$T/truth" "$T/g.json" && return 0
+	"$RUBY" --disable=gems "$K/check_gc.rb" "$T/truth" "$T/g.json" && return 0
 	was_late "$T/g.json" && return 1
 	return 3
 }

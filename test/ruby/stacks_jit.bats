@@ -49,7 +49,7 @@ deep() {
 	wait_for 20 test -e "$T/deep.json"
 	for engine in $(engines); do
 		"$SCRY" stacks -q --engine="$engine" "$(busy "$engine")" -d 400ms --stacks --force -o "$T/d.json" -p "$PID"
-		"$RUBY" "$K/check_deep.rb" "$T/deep.json" "$T/d.json" 3 || { echo "$engine: $*"; return 1; }
+		"$RUBY" --disable=gems "$K/check_deep.rb" "$T/deep.json" "$T/d.json" 3 || { echo "$engine: $*"; return 1; }
 	done
 	kill -KILL "$PID"
 	finish "$PID" 2>/dev/null || true
@@ -73,7 +73,7 @@ deep() {
 	while read -ra words; do
 		for engine in $(engines); do
 			"$SCRY" stacks -q --engine="$engine" "$(busy "$engine")" -r 4000 --stacks --force -o "$T/p.json" -- "${words[@]}" "$K/possible.rb" "$(share 0.8 10)" >"$T/out"
-			"$RUBY" "$K/check_possible.rb" "$T/p.json" 20 jit || { echo "$engine: ${words[*]}"; return 1; }
+			"$RUBY" --disable=gems "$K/check_possible.rb" "$T/p.json" 20 jit || { echo "$engine: ${words[*]}"; return 1; }
 		done
 	done < <(jits)
 }
@@ -86,7 +86,7 @@ deep() {
 		wait_for 20 in_file ready "$T/tight.out"
 		for engine in $(engines); do
 			"$SCRY" stacks -q --engine="$engine" "$(busy "$engine")" -r 5000 -d 400ms --stacks --force -o "$T/t.json" -p "$PID"
-			"$RUBY" "$K/check_tight.rb" "$T/t.json" 5 || { echo "$engine: ${words[*]}"; return 1; }
+			"$RUBY" --disable=gems "$K/check_tight.rb" "$T/t.json" 5 || { echo "$engine: ${words[*]}"; return 1; }
 		done
 		kill -KILL "$PID"
 		finish "$PID" 2>/dev/null || true

@@ -15,10 +15,10 @@ setup() {
 		start native "${words[@]}" --disable=gems "$K/native.rb"
 		wait_for 20 in_file "^ready" "$T/native.out"
 		"$SCRY" stacks -q --native --cpu -d 1s --force -o "$T/cpu.folded" -p "$PID"
-		"$RUBY" "$K/check_native.rb" "$T/cpu.folded" cpu || { echo "${words[*]}"; return 1; }
+		"$RUBY" --disable=gems "$K/check_native.rb" "$T/cpu.folded" cpu || { echo "${words[*]}"; return 1; }
 		"$SCRY" stacks -q --native -d 700ms --force -o "$T/wall.scry" -p "$PID"
 		"$SCRY" report --idle --folded "$T/wall.scry" >"$T/wall.folded"
-		"$RUBY" "$K/check_native.rb" "$T/wall.folded" wall || { echo "${words[*]}"; return 1; }
+		"$RUBY" --disable=gems "$K/check_native.rb" "$T/wall.folded" wall || { echo "${words[*]}"; return 1; }
 		"$SCRY" report "$T/wall.scry" >"$T/wall.txt"
 		grep -q '^note: native frames: of [0-9]* stacks that were read [1-9][0-9]* have all, ' "$T/wall.txt"
 		"$SCRY" stacks -q --native -d 100ms --force -o "$T/wall.html" -p "$PID"

@@ -22,7 +22,7 @@ held() {
 		start possible "${words[@]}" --disable=gems "$K/possible.rb" 600
 		wait_for 20 in_file ready "$T/possible.out"
 		wait_for 30 held "$PID"
-		"$RUBY" "$K/check_possible.rb" "$T/p.json" 1 || { echo "${words[*]}"; return 1; }
+		"$RUBY" --disable=gems "$K/check_possible.rb" "$T/p.json" 1 || { echo "${words[*]}"; return 1; }
 		json_is "$T/p.json" 'r["totals"]["repaired"] == 0 && r["totals"]["rejected"] == 0'
 		# It stood still for a tenth of the time at most; the last look may be a long one.
 		json_is "$T/p.json" 't = r["totals"]; t["held_looks"] == t["ticks"] && t["held_threads"] > 0 && t["held_median_ns"] <= t["held_longest_ns"] && (t["held_ns"] - t["held_longest_ns"]) * 10 <= r["data_quality"]["watched_ns"]'
@@ -84,7 +84,7 @@ held() {
 	wait_for 20 in_file "^ready" "$T/native.out"
 	natives() {
 		"$SCRY" stacks -q --native --pause --cpu -r 500 -d "$(share 800ms 10s)" --force -o "$T/cpu.folded" -p "$PID" &&
-			"$RUBY" "$K/check_native.rb" "$T/cpu.folded" cpu
+			"$RUBY" --disable=gems "$K/check_native.rb" "$T/cpu.folded" cpu
 	}
 	wait_for 30 natives
 }

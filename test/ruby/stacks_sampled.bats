@@ -14,7 +14,7 @@ shares() {
 	for weight in wall cpu gvl; do
 		"$SCRY" report "--$weight" --force -o "$T/$weight.json" "$T/s.scry" || return 2
 	done
-	"$RUBY" "$K/check_shares.rb" "$T/truth.json" "$T/wall.json" "$T/cpu.json" "$T/gvl.json" >"$T/log" && return 0
+	"$RUBY" --disable=gems "$K/check_shares.rb" "$T/truth.json" "$T/wall.json" "$T/cpu.json" "$T/gvl.json" >"$T/log" && return 0
 	was_late "$T/wall.json" && return 1
 	cat "$T/log"
 	return 3
@@ -28,7 +28,7 @@ shares() {
 # bursts OPTION...: processor time of threads that wait most of the time, beside their clocks.
 bursts() {
 	"$SCRY" stacks -q --cpu "$@" --force -o "$T/b.json" -- "$RUBY" "$K/burst.rb" "$(share 150 600)" "$T/truth.json" &&
-		"$RUBY" "$K/check_burst.rb" "$T/truth.json" "$T/b.json"
+		"$RUBY" --disable=gems "$K/check_burst.rb" "$T/truth.json" "$T/b.json"
 }
 
 @test "processor time in bursts between looks: to what ran, or unknown, never to the waits between" {
@@ -50,7 +50,7 @@ bursts() {
 	while read -ra words; do
 		"${words[@]}" -e 'exit(RUBY_VERSION >= "3.0")' || continue # syntax
 		"$SCRY" stacks -q --engine=read -r "$(share 4000 5000)" --stacks --force -o "$T/p.json" -- "${words[@]}" --disable=gems "$K/possible.rb" "$(share 2.5 30)" >"$T/out"
-		"$RUBY" "$K/check_possible.rb" "$T/p.json" 200 || { echo "${words[*]}"; return 1; }
+		"$RUBY" --disable=gems "$K/check_possible.rb" "$T/p.json" 200 || { echo "${words[*]}"; return 1; }
 	done < <(rubies)
 }
 
@@ -60,7 +60,7 @@ bursts() {
 		start tight "${words[@]}" "$K/tight.rb"
 		wait_for 10 in_file ready "$T/tight.out"
 		"$SCRY" stacks -q --engine=read -r 5000 -d "$(share 1500ms 30s)" --stacks --force -o "$T/t.json" -p "$PID"
-		"$RUBY" "$K/check_tight.rb" "$T/t.json" 50 || { echo "${words[*]}"; return 1; }
+		"$RUBY" --disable=gems "$K/check_tight.rb" "$T/t.json" 50 || { echo "${words[*]}"; return 1; }
 		kill -KILL "$PID"
 		finish "$PID" 2>/dev/null || true
 	done < <(rubies)
@@ -96,7 +96,7 @@ bursts() {
 	head -1 "$T/at_once.html" | grep -q "^<!DOCTYPE html>"
 	"$SCRY" report -o "$T/t.json" "$T/t.scry"
 	no grep -qE 'https?:|src=|href=' "$T/t.html"
-	"$RUBY" "$K/check_flame.rb" "$T/t.html" "$T/t.json"
+	"$RUBY" --disable=gems "$K/check_flame.rb" "$T/t.html" "$T/t.json"
 	run "$SCRY" report -o "$T/no.html" --json "$T/t.scry"
 	[ "$status" -eq 2 ]
 }
@@ -210,7 +210,7 @@ idle_program='rest = [Thread.new { Thread.current.name = "idle"; Queue.new.pop }
 	"$SCRY" stacks -q -d 500ms -o "$T/i.scry" -p "$PID"
 	"$SCRY" report --idle -o "$T/i.speedscope.json" "$T/i.scry"
 	"$SCRY" report -o "$T/i.json" "$T/i.scry"
-	"$RUBY" -rjson -e '
+	"$RUBY" --disable=gems -rjson -e '
 	  s, r = ARGV.map { |f| JSON.parse(File.read(f)) }
 	  frames = s["shared"]["frames"]
 	  s["profiles"].size == 4 or abort "#{s["profiles"].size} profiles"

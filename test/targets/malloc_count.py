@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """What target_malloc_known says of itself, but out of a recording: malloc_count.py FILE.json MODULE
 reads `scry report --view events --json` and prints the calls that MODULE made; --symbols: those of its
-functions that call themselves so."""
+functions that call themselves so; --order N: before that, N of them one after the other, from the entry
+points on."""
 import collections
 import json
 import sys
@@ -70,7 +71,7 @@ if "--order" in sys.argv:
     for name, bytes_, align, failed in order[begin:begin + int(sys.argv[sys.argv.index("--order") + 1])]:
         shown = 0 if name in ("free", "usable_size") else bytes_
         print("order", name, shown, align, "failed" if failed else "ok")
-elif "--cxx" in sys.argv:
+if "--cxx" in sys.argv:
     print("known new", calls["new"] + calls["new_array"])
     print("known delete", calls["delete"] + calls["delete_array"] + calls["free"])
 else:
