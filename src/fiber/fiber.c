@@ -155,7 +155,7 @@ int scry_fiber_new(const struct scry_fiber_attr *attr, scry_fiber_fn *entry, voi
 
 	if (sched == NULL)
 		return -EPERM;
-	sched->busy = 1;
+	scry_fiber_enter(sched);
 	error = scry_fiber_make(sched, attr, entry, arg, ret_fiber);
 	sched->busy = 0;
 	return error;
@@ -232,13 +232,16 @@ static void end(struct scry_fiber *fiber, void *value, int error)
 	struct scry_fiber_sched *sched = fiber->sched;
 	struct scry_fiber *resumer = fiber->resumer;
 
-	sched->busy = 1;
+	scry_fiber_enter(sched);
 	sched->live--;
 	fiber->value = value;
 	fiber->error = error;
 	set_state(fiber, SCRY_STATE_ENDED);
-	if (fiber->joiner != NULL)
-		scry_fiber_queue(sched, fiber->joiner);
+	if (fiber->joiner != NULL) {
+		scry_fiber_timer_remove(sched, fiber->joiner);
+		if (STATE_OF(fiber->joiner) == SCRY_STATE_WAITING) /* its time may just be over */
+			scry_fiber_queue(sched, fiber->joiner);
+	}
 	if (fiber->is_detached)
 		put_aside(sched, fiber);
 	if (resumer != NULL) {
@@ -287,7 +290,39 @@ int scry_fiber_overflowed(struct scry_stack_overflow *overflow, void *arg)
 	return 1;
 }
 
-int scry_fiber_join(struct scry_fiber *fiber, void **ret_value)
+/* 0: the fiber is one that the caller may join, or detach. */
+static int check_joinable(const struct scry_fiber *fiber)
+{
+	int error = scry_fiber_check(scry_fiber_current->sched, fiber);
+
+	if (error == 0 && (fiber == fiber->sched->main || fiber->is_detached ||
+			   fiber->joiner != NULL || STATE_OF(fiber) == SCRY_STATE_FREE))
+		error = -EINVAL;
+	return error;
+}
+
+/* Until the fiber ends, or the time is over. */
+static int wait_for_end(struct scry_fiber *fiber, int64_t timeout_ns)
+{
+	struct scry_fiber *self = scry_fiber_current;
+	struct scry_fiber_sched *sched = self->sched;
+	int error = 0;
+
+	if (timeout_ns == 0)
+		return -ETIMEDOUT;
+	if (timeout_ns > 0)
+		error = scry_fiber_timer_add(sched, self, scry_fiber_after(timeout_ns));
+	if (error != 0)
+		return error;
+	fiber->joiner = self;
+	set_state(self, SCRY_STATE_WAITING);
+	scry_fiber_go_on(sched);
+	sched->busy = 1;
+	fiber->joiner = NULL;
+	return STATE_OF(fiber) == SCRY_STATE_ENDED ? 0 : -ETIMEDOUT;
+}
+
+int scry_fiber_join_within(struct scry_fiber *fiber, void **ret_value, int64_t timeout_ns)
 {
 	struct scry_fiber_sched *sched = scry_fiber_current->sched;
 	int error = scry_fiber_check(sched, fiber);
@@ -296,21 +331,39 @@ int scry_fiber_join(struct scry_fiber *fiber, void **ret_value)
 		return error;
 	if (fiber == scry_fiber_current || fiber == sched->main)
 		return -EDEADLK;
-	if (fiber->is_detached || fiber->joiner != NULL || STATE_OF(fiber) == SCRY_STATE_FREE)
-		return -EINVAL;
-	sched->busy = 1;
-	if (STATE_OF(fiber) != SCRY_STATE_ENDED) {
-		fiber->joiner = scry_fiber_current;
-		set_state(scry_fiber_current, SCRY_STATE_WAITING);
-		scry_fiber_go_on(sched);
-		sched->busy = 1;
+	error = check_joinable(fiber);
+	if (error != 0)
+		return error;
+	scry_fiber_enter(sched);
+	if (STATE_OF(fiber) != SCRY_STATE_ENDED)
+		error = wait_for_end(fiber, timeout_ns);
+	if (error == 0) {
+		error = fiber->error;
+		if (ret_value != NULL)
+			*ret_value = fiber->value;
+		put_aside(sched, fiber);
 	}
-	error = fiber->error;
-	if (ret_value != NULL)
-		*ret_value = fiber->value;
-	put_aside(sched, fiber);
 	sched->busy = 0;
 	return error;
+}
+
+int scry_fiber_join(struct scry_fiber *fiber, void **ret_value)
+{
+	return scry_fiber_join_within(fiber, ret_value, SCRY_FIBER_FOREVER);
+}
+
+int scry_fiber_detach(struct scry_fiber *fiber)
+{
+	int error = check_joinable(fiber);
+
+	if (error != 0)
+		return error;
+	scry_fiber_enter(fiber->sched);
+	fiber->is_detached = 1;
+	if (STATE_OF(fiber) == SCRY_STATE_ENDED)
+		put_aside(fiber->sched, fiber);
+	fiber->sched->busy = 0;
+	return 0;
 }
 
 int scry_fiber_resume(struct scry_fiber *fiber)
@@ -320,7 +373,7 @@ int scry_fiber_resume(struct scry_fiber *fiber)
 
 	if (error != 0)
 		return error;
-	self->sched->busy = 1;
+	scry_fiber_enter(self->sched);
 	fiber->resumer = self;
 	self->wait_result = 0;
 	set_state(self, SCRY_STATE_RESUMING);
@@ -335,7 +388,7 @@ void scry_fiber_yield(void)
 
 	if (sched == NULL)
 		return;
-	sched->busy = 1;
+	scry_fiber_enter(sched);
 	if (resumer != NULL) {
 		self->resumer = NULL;
 		set_state(resumer, SCRY_STATE_IDLE);
@@ -358,26 +411,43 @@ int scry_fiber_transfer_slow(struct scry_fiber *to)
 		return -EBUSY;
 	if (to == self)
 		return 0;
-	self->sched->busy = 1;
+	scry_fiber_enter(self->sched);
 	scry_fiber_change(self, to);
+	return 0;
+}
+
+int scry_fiber_park_within(int64_t timeout_ns)
+{
+	struct scry_fiber *self = scry_fiber_current;
+	struct scry_fiber_sched *sched = self->sched;
+	int error = 0;
+
+	if (sched == NULL)
+		return -EPERM;
+	if (!self->is_woken) {
+		if (timeout_ns == 0)
+			return -ETIMEDOUT;
+		scry_fiber_enter(sched);
+		if (timeout_ns > 0)
+			error = scry_fiber_timer_add(sched, self, scry_fiber_after(timeout_ns));
+		if (error != 0) {
+			sched->busy = 0;
+			return error;
+		}
+		self->is_parked = 1;
+		scry_fiber_go_on(sched);
+		self->is_parked = 0;
+		if (timeout_ns > 0 && self->timer < 0 && !self->is_woken)
+			return -ETIMEDOUT;
+		scry_fiber_timer_remove(sched, self);
+	}
+	self->is_woken = 0;
 	return 0;
 }
 
 int scry_fiber_park(void)
 {
-	struct scry_fiber *self = scry_fiber_current;
-	struct scry_fiber_sched *sched = self->sched;
-
-	if (sched == NULL)
-		return -EPERM;
-	if (!self->is_woken) {
-		sched->busy = 1;
-		self->is_parked = 1;
-		scry_fiber_go_on(sched);
-		self->is_parked = 0;
-	}
-	self->is_woken = 0;
-	return 0;
+	return scry_fiber_park_within(SCRY_FIBER_FOREVER);
 }
 
 size_t scry_fiber_count(void)

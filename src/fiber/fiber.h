@@ -103,6 +103,20 @@ void scry_fiber_report_free(struct scry_fiber *fiber);
 void scry_fiber_report_emptied(struct scry_fiber *fiber);
 void scry_fiber_report_switch(struct scry_fiber *from, struct scry_fiber *to);
 
+/* Ends the program: see scry_fiber_enter. */
+_Noreturn void scry_fiber_misused(void);
+
+/*
+ * Before what may be neither preempted nor interrupted by another call. The scheduler is at work
+ * already when a signal handler calls the library, or has left it by a jump.
+ */
+static inline void scry_fiber_enter(struct scry_fiber_sched *sched)
+{
+	if (__builtin_expect(sched->busy, 0))
+		scry_fiber_misused();
+	sched->busy = 1;
+}
+
 /* The way from one fiber to another for all of the library. */
 static inline void scry_fiber_change(struct scry_fiber *from, struct scry_fiber *to)
 {

@@ -1,7 +1,8 @@
 /*
  * What a fault was: the overflow of a stack of ours, or somebody else's business. It is an overflow
- * when the address lies in the guard of a stack and the stack pointer within that stack or its
- * guard; the signal's code is not asked, as it differs with the kind of guard. A report is written
+ * when the address lies in the guard of a stack, the stack pointer within that stack or its guard,
+ * and the one not far below the other; the signal's code is not asked, as it differs with the kind
+ * of guard. A report is written
  * without locks or memory of the program: the trick is in mapped_file.c, which maps the file of the
  * code and reads its symbols and unwind tables at that moment.
  *
@@ -22,6 +23,7 @@
 
 #define SIGNAL_STACK (64u << 10)
 #define REPORT_STACK (64u << 10)
+#define REACH (65536 + 32 * 8)
 #define FRAMES 12 /* lines of them */
 #define STEPS 100 /* of the walk, as a recursion is one line */
 
@@ -336,17 +338,29 @@ static void pass_on(int signal, siginfo_t *info, ucontext_t *context, bool is_ba
 		syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), signal, info);
 }
 
+/*
+ * A stack that grows moves its pointer first. The furthest below it that one instruction reaches
+ * (enter) is what the kernel allowed stacks of its own, too. Who goes on in a guard ran nowhere.
+ */
+static bool is_overflow(const siginfo_t *info, const ucontext_t *context, struct hit *ret_hit)
+{
+	uintptr_t sp = context->uc_mcontext.gregs[REG_RSP], address = (uintptr_t)info->si_addr;
+
+	return info->si_code > 0 && find_guard(address, ret_hit) &&
+	       sp >= (uintptr_t)ret_hit->guard &&
+	       sp <= (uintptr_t)ret_hit->guard + ret_hit->pool->stride && sp <= address + REACH &&
+	       (uintptr_t)context->uc_mcontext.gregs[REG_RIP] != address;
+}
+
 static void on_fault(int signal, siginfo_t *info, void *argument)
 {
 	ucontext_t *context = argument;
-	uintptr_t sp = context->uc_mcontext.gregs[REG_RSP];
 	/* the kernel puts the context right above the return address (asm/sigframe.h) */
 	bool is_from_kernel = __builtin_dwarf_cfa() == argument;
 	int error = errno;
 	struct hit hit;
 
-	if (info->si_code > 0 && find_guard((uintptr_t)info->si_addr, &hit) &&
-	    sp >= (uintptr_t)hit.guard && sp <= (uintptr_t)hit.guard + hit.pool->stride) {
+	if (is_overflow(info, context, &hit)) {
 		if (!report(&hit, info, context))
 			sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
 	} else {

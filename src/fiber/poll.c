@@ -238,7 +238,7 @@ int scry_fiber_wait(int fd, int events, int64_t timeout_ns)
 		return -EINVAL;
 	if (timeout_ns == 0)
 		return poll_now(fd, events);
-	sched->busy = 1;
+	scry_fiber_enter(sched);
 	error = wait_on(sched, self, fd, events);
 	if (error == 0 && timeout_ns > 0) {
 		error = scry_fiber_timer_add(sched, self, scry_fiber_after(timeout_ns));
@@ -263,7 +263,7 @@ int scry_fiber_forget(int fd)
 		return -EPERM;
 	if (fd < 0 || (uint32_t)fd >= sched->watch_room)
 		return 0;
-	sched->busy = 1;
+	scry_fiber_enter(sched);
 	reader = sched->watches[fd].reader;
 	writer = sched->watches[fd].writer;
 	if (reader != NULL)

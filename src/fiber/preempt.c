@@ -150,7 +150,7 @@ void scry_preempt_point(void)
 
 	if (sched == NULL || !sched->is_due)
 		return;
-	sched->busy = 1;
+	scry_fiber_enter(sched);
 	sched->is_due = 0;
 	sched->turns = SCRY_TURNS_DUE;
 	scry_fiber_queue(sched, self);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #define TURNS 64	    /* of the queue, after which descriptors are looked at all the same */
 #define TICK_NS 250000000ll /* idle stacks are given back so often */
@@ -38,6 +39,16 @@ void scry_fiber_queue(struct scry_fiber_sched *sched, struct scry_fiber *fiber)
 	sched->tail = fiber;
 }
 
+void scry_fiber_misused(void)
+{
+	static const char said[] = "scry_fiber: a call while the scheduler is at work: by a signal "
+				   "handler, or after one that left the library by a jump\n";
+	ssize_t written = write(STDERR_FILENO, said, sizeof(said) - 1);
+
+	(void)written; /* it ends anyway */
+	abort();
+}
+
 static void release_idle(struct scry_fiber_sched *sched, int64_t now)
 {
 	sched->tick_ns = now;
@@ -54,7 +65,10 @@ static void run_timers(struct scry_fiber_sched *sched, int64_t now)
 
 		scry_fiber_timer_remove(sched, fiber);
 		scry_fiber_poll_cancel(sched, fiber);
-		scry_fiber_queue(sched, fiber);
+		/* a parked one may have been woken, or started, meanwhile */
+		if ((fiber->state & SCRY_STATE_MASK) == SCRY_STATE_WAITING ||
+		    ((fiber->state & SCRY_STATE_MASK) == SCRY_STATE_IDLE && fiber->is_parked))
+			scry_fiber_queue(sched, fiber);
 	}
 }
 
@@ -102,8 +116,10 @@ struct scry_fiber *scry_fiber_next(struct scry_fiber_sched *sched)
 
 	if (++sched->turns >= TURNS || sched->head == NULL) {
 		/* in the child of a fork nobody may be left: as when the last thread returns */
-		if (sched->main == NULL && sched->live == 0)
+		if (sched->main == NULL && sched->live == 0) {
+			sched->busy = 0; /* functions of atexit may call the library */
 			exit(0);
+		}
 		look(sched);
 		while (sched->head == NULL)
 			look(sched);
@@ -136,7 +152,7 @@ int scry_fiber_sleep(int64_t ns)
 		scry_fiber_yield();
 		return 0;
 	}
-	sched->busy = 1;
+	scry_fiber_enter(sched);
 	error = scry_fiber_timer_add(sched, self, scry_fiber_after(ns));
 	if (error == 0) {
 		self->state = SCRY_STATE_WAITING | sched->keep;

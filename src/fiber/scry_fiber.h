@@ -45,8 +45,7 @@ struct scry_stack_overflow;
 typedef void *scry_fiber_fn(void *arg);
 
 enum scry_fiber_flag {
-	SCRY_FIBER_NO_FP =
-		1, /* leave MXCSR and the x87 control word alone: saves some 3 ns a switch */
+	SCRY_FIBER_NO_FP = 1,	 /* leave MXCSR and the x87 control word alone: a bit faster */
 	SCRY_FIBER_MEASURED = 2, /* stacks are measured, for scry_fiber_advise */
 };
 
@@ -55,8 +54,7 @@ struct scry_fiber_sched_attr {
 	unsigned flags;			/* enum scry_fiber_flag */
 	int report_fd;			/* of overflows; 0: standard error, -1: nowhere */
 	size_t size_bytes, guard_bytes; /* as in scry_stack_attr */
-	/* In the signal handler: 1 ends the overflowing fiber alone, and its joiner gets -EOVERFLOW
-	 */
+	/* In the signal handler: 1 ends that fiber alone, and its joiner gets -EOVERFLOW */
 	int (*on_overflow)(struct scry_stack_overflow *overflow, void *arg);
 	void *arg;
 };
@@ -72,8 +70,7 @@ enum scry_fiber_event { SCRY_FIBER_READ = 1, SCRY_FIBER_WRITE = 2 };
 
 #define SCRY_FIBER_FOREVER (-1ll)
 
-/* Gives the calling thread a scheduler. -EEXIST: it has one. The scheduler is for calls of others.
- */
+/* Gives the calling thread a scheduler, which calls of others name. -EEXIST: it has one. */
 int scry_fiber_open(const struct scry_fiber_sched_attr *attr, struct scry_fiber_sched **ret_sched);
 
 /* By the main fiber. -EBUSY: there are fibers that were not joined or did not end. */
@@ -108,6 +105,7 @@ int scry_fiber_transfer(struct scry_fiber *fiber);
 
 /* Idle until somebody wakes this fiber; returns at once when that was done since the last park. */
 int scry_fiber_park(void);
+int scry_fiber_park_within(int64_t timeout_ns); /* -ETIMEDOUT: nobody did */
 
 /* Makes a parked fiber ready; from any thread. The fiber must not end before this wakes it; it may
  * before this returns. Not from a signal handler, as no call of this library is. */
@@ -115,6 +113,9 @@ int scry_fiber_wake(struct scry_fiber *fiber);
 
 /* Waits for the end of a fiber and frees it. -EOVERFLOW: its stack overflowed, and it was ended. */
 int scry_fiber_join(struct scry_fiber *fiber, void **ret_value);
+/* -ETIMEDOUT: it did not end in that time. Join it again, or detach it: its end frees it then. */
+int scry_fiber_join_within(struct scry_fiber *fiber, void **ret_value, int64_t timeout_ns);
+int scry_fiber_detach(struct scry_fiber *fiber);
 
 int scry_fiber_sleep(int64_t ns);
 

@@ -474,6 +474,62 @@ PY
 	json_is "$T/count.json" "rows.sum { |x| x['bytes'] } == r['totals']['bytes'] && r['data_quality']['is_complete']"
 }
 
+@test "uWSGI's ugreen: a context for each request that waits; those that were answered have ended" {
+	local plugins=/usr/lib/uwsgi/plugins
+	[ -e "$plugins/ugreen_plugin.so" ] && [ -e "$plugins/python311_plugin.so" ] || skip "no uwsgi-core with uwsgi-plugin-python3"
+	cat >"$T/app.py" <<'PY'
+import uwsgi
+def application(env, start):
+    uwsgi.async_sleep(100000 if env['PATH_INFO'] == '/wait' else 1)
+    uwsgi.suspend()
+    start('200 OK', [('Content-Type', 'text/plain')])
+    return [b'answered']
+PY
+	start uwsgi uwsgi-core --need-app --die-on-term --plugins-dir "$plugins" --plugin python311,ugreen --ugreen --async 20 \
+		--http-socket 127.0.0.1:0 --wsgi-file "$T/app.py"
+	wait_for 60 in_file "spawned uWSGI worker" "$T/uwsgi.err"
+	cat >"$T/asks.py" <<'PY'
+import os, socket, sys, time
+all = []
+for i in range(12):
+    one = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+    one.sendall(b'GET /%s HTTP/1.0\r\n\r\n' % (b'quick' if i % 4 else b'wait'))
+    all.append(one)
+answered = [one for i, one in enumerate(all) if i % 4 and b'200 OK' in one.recv(1000)]
+print("answered", len(answered), flush=True)
+time.sleep(100000)
+PY
+	local uwsgi=$PID port
+	port=$(sed -n 's/.*bound to TCP address 127.0.0.1:\([0-9]*\).*/\1/p' "$T/uwsgi.err")
+	start asks /usr/bin/python3 "$T/asks.py" "$port"
+	wait_for 60 in_file "^answered 9" "$T/asks.out"
+	PID=$uwsgi
+	# the last ones to wait may not have been read yet
+	wait_for 20 eval 'looks && [ "$(in_state suspended)" = 3 ]'
+	[ "$(in_state ended)" = 9 ]
+	json_is "$T/fibers.json" "rows.all? { |x| x['kind'] == 'ucontext' && x['unguarded'] == 0 && x['size_max_bytes'] == 262144 }"
+	json_is "$T/fibers.json" "x = rows.find { |y| y['state'] == 'suspended' }; x['place'].start_with?('ugreen_plugin.so') && x['frames'].last['name'] == 'async_schedule_to_req_green'"
+	json_is "$T/fibers.json" "rows.find { |y| y['state'] == 'suspended' }['frames'].any? { |x| x['name'] == 'py_uwsgi_suspend' }"
+}
+
+@test "Ruby's async: a fiber for each task that waits" {
+	"$RUBY" -e 'require "async"' 2>/dev/null || skip "no ruby-async for $RUBY"
+	cat >"$T/tasks.rb" <<'RUBY'
+require "async"
+def waits_here(task) = task.sleep(100_000)
+Async do |main|
+  30.times { main.async { |task| waits_here(task) } }
+  5.times { main.async {} } # these have ended
+  puts "pid #{$$}"
+  $stdout.flush
+end
+RUBY
+	listens tasks "$RUBY" "$T/tasks.rb"
+	looks
+	[ "$(in_state suspended)" = 30 ]
+	json_is "$T/fibers.json" "rows.select { |x| x['state'] == 'suspended' }.all? { |x| x['kind'] == 'ruby' && x['frames'].any? { |y| y['method'] == 'Object#waits_here' } }"
+}
+
 @test "gevent has greenlets" {
 	/usr/bin/python3 -c 'import gevent' 2>/dev/null || skip "no python3-gevent"
 	start gevent /usr/bin/python3 -c 'import gevent, os

@@ -216,6 +216,98 @@ static void stray_on_stack(void)
 	on_stack(pool, "worker", write_stray);
 }
 
+/* In a pool's own guard, but far below the stack pointer: no growing stack reaches there. */
+static char *far_below;
+static void write_far_below(void)
+{
+	*(volatile char *)far_below = 1;
+}
+
+static void read_far_below(void)
+{
+	far_below[1] = *(volatile char *)far_below;
+}
+
+static void jump_far_below(void)
+{
+	((void (*)(void))(uintptr_t)far_below)();
+}
+
+/* As deep as a jump into the guard has to be to look like an overflow. */
+static void jump_near(void)
+{
+	volatile char room[240 << 10];
+
+	room[0] = 1;
+	jump_far_below();
+	room[1] = room[0];
+}
+
+static void astray(void (*function)(void))
+{
+	struct scry_stack_pool *pool = watched_pool((struct scry_stack_attr){0});
+	struct scry_stack stack;
+
+	if (scry_stack_get(pool, &stack) != 0)
+		_exit(92);
+	far_below = (char *)stack.low - 8;
+	scry_stack_put(pool, &stack);
+	on_stack(pool, "worker", function);
+}
+
+static void write_astray(void)
+{
+	astray(write_far_below);
+}
+
+static void write_astray_by_mprotect(void)
+{
+	setenv("SCRY_STACK_GUARD", "mprotect", 1);
+	astray(write_far_below);
+}
+
+static void read_astray(void)
+{
+	astray(read_far_below);
+}
+
+static void jump_astray(void)
+{
+	astray(jump_near);
+}
+
+/* From a stack that is none of the pool's. */
+static void from_main_stack(void)
+{
+	struct scry_stack_pool *pool = watched_pool((struct scry_stack_attr){0});
+	struct scry_stack other;
+
+	if (scry_stack_get(pool, &other) != 0)
+		_exit(92);
+	stray = (char *)other.low - 8;
+	write_stray();
+}
+
+static void stray_by_mprotect(void)
+{
+	setenv("SCRY_STACK_GUARD", "mprotect", 1);
+	stray_on_stack();
+}
+
+static void what_goes_astray_into_a_guard_is_not_reported(void **state)
+{
+	static void (*const ways[])(void) = {
+		stray_by_mprotect,	  from_main_stack, write_astray,
+		write_astray_by_mprotect, read_astray,	   jump_astray,
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		assert_true(dies_by(child_status(ways[i]), SIGSEGV));
+		assert_null(strstr(text, "scry_stack: overflow"));
+	}
+}
+
 static void other_faults_are_not_reported(void **state)
 {
 	assert_true(dies_by(child_status(null_on_stack), SIGSEGV));
@@ -431,6 +523,7 @@ int main(void)
 		cmocka_unit_test(a_frame_up_to_the_guard_is_caught_without_probes),
 		cmocka_unit_test(a_larger_frame_is_caught_with_probes_only),
 		cmocka_unit_test(other_faults_are_not_reported),
+		cmocka_unit_test(what_goes_astray_into_a_guard_is_not_reported),
 		cmocka_unit_test(the_programs_handler_and_signal_stack_are_kept),
 		cmocka_unit_test(a_handler_for_once_is_called_once),
 		cmocka_unit_test(handlers_that_call_each_other_end),
