@@ -191,7 +191,7 @@ static bool is_over(const struct scry_ruby_lines *l)
 
 bool scry_ruby_lines_judge(struct scry_ruby_lines *l)
 {
-	int r = l->is_booting ? scry_ruby_validate(l->ruby) : -EAGAIN;
+	int r = l->is_booting ? scry_ruby_validate_once(l->ruby) : -EAGAIN;
 
 	if (!l->is_booting)
 		return false;

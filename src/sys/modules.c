@@ -18,6 +18,7 @@
 #include "sys/debug_file.h"
 #include "sys/dynamic.h"
 #include "sys/elf_memory.h"
+#include "sys/regular.h"
 #include "sys/served.h"
 
 #define MODULES_MAX 512u	     /* open at once; others are not looked into */
@@ -28,6 +29,10 @@
 #define SYMBOL_COMPARED_MAX 64u	     /* of two as long, of the same bytes */
 #define MAPPINGS_MAX 64u	     /* of one object, from its header on */
 #define PATIENCE_NS 4000000ull
+#define KEPT 32u		      /* files, for the programs to come */
+#define KEPT_FILE_MAX (24u << 20)     /* bytes of one */
+#define KEPT_BYTES_MAX (64u << 20)    /* of all */
+#define KEPT_FUNCTIONS_MAX (1u << 17) /* of one */
 
 struct function {
 	uint64_t value, size;
@@ -48,6 +53,7 @@ struct scry_module {
 	struct scry_cfi cfi;
 	struct scry_fdes fdes;
 	bool is_sorted, is_compiled;
+	unsigned int holders; /* besides the first one */
 };
 
 struct place { /* of a mapping */
@@ -223,18 +229,111 @@ static bool stat_mapped(const struct scry_modules *t, const struct scry_map_entr
 	return !m->deleted && stat(path, ret) == 0 && ret->st_ino == m->inode;
 }
 
-static struct scry_module *known_file(const struct scry_modules *t, const struct scry_map_entry *m)
+static bool has_memory(const struct scry_modules *t)
 {
-	struct stat st;
-	const bool is_there = t->count && m->inode && stat_mapped(t, m, &st);
+	return t->mem.fd >= 0 || t->mem.image;
+}
 
+/* Is it what is mapped at `m`? */
+static bool fits(const struct scry_modules *t, const struct scry_module *f,
+		 const struct scry_map_entry *m, uint64_t *ret_bias)
+{
+	return f && f->elf && scry_elf_bias(f->elf, &t->maps, m, ret_bias) == 0 &&
+	       (!has_memory(t) || scry_elf_prove(f->elf, &t->mem, *ret_bias) != SCRY_ELF_OTHER);
+}
+
+static void free_module(struct scry_module *f)
+{
+	if (f->holders--)
+		return;
+	scry_cfi_done(&f->cfi);
+	scry_fde_done(&f->fdes);
+	free(f->functions);
+	scry_elf_close(f->elf);
+	free(f);
+}
+
+/*
+ * Files that were read for a program are given to the next: who starts one after the other starts
+ * the same libraries. Their names are read and sorted once. Each is asked of memory all the same
+ * whether it is what is mapped (fits). In one thread.
+ */
+static struct kept {
+	struct scry_module *module; /* NULL: free */
+	struct stat st;
+	uint64_t used; /* when last, in questions */
+} kept[KEPT];
+static uint64_t questions;
+
+static void drop(struct kept *k)
+{
+	if (k->module)
+		free_module(k->module);
+	*k = (struct kept){0};
+}
+
+static uint64_t kept_bytes(void)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < KEPT; i++)
+		sum += kept[i].module ? (uint64_t)kept[i].st.st_size : 0;
+	return sum;
+}
+
+static struct kept *oldest_kept(void)
+{
+	struct kept *k = &kept[0];
+
+	for (size_t i = 1; i < KEPT; i++)
+		if (!k->module || (kept[i].module && kept[i].used < k->used))
+			k = &kept[i];
+	return k;
+}
+
+static void keep(struct scry_module *f, const struct stat *st)
+{
+	size_t i = 0;
+
+	if (!f->elf || st->st_size > (off_t)KEPT_FILE_MAX)
+		return;
+	while (kept_bytes() + (uint64_t)st->st_size > KEPT_BYTES_MAX)
+		drop(oldest_kept());
+	while (i < KEPT && kept[i].module)
+		i++;
+	if (i == KEPT) {
+		i = (size_t)(oldest_kept() - kept);
+		drop(&kept[i]);
+	}
+	f->holders++;
+	kept[i] = (struct kept){f, *st, ++questions};
+}
+
+static struct kept *kept_file(const struct scry_map_entry *m, const struct stat *st)
+{
+	for (size_t i = 0; i < KEPT; i++) {
+		const struct scry_module *f = kept[i].module;
+
+		if (!f || !is_of(m, f->inode, f->dev_major, f->dev_minor) ||
+		    !scry_regular_is_same(&kept[i].st, st))
+			continue;
+		kept[i].used = ++questions;
+		if (f->count <= KEPT_FUNCTIONS_MAX)
+			return &kept[i];
+		drop(&kept[i]);
+	}
+	return NULL;
+}
+
+static struct scry_module *known_file(const struct scry_modules *t, const struct scry_map_entry *m,
+				      const struct stat *st)
+{
 	for (size_t i = t->count; i-- > 0;) { /* the newest first */
 		struct scry_module *f = t->modules[i];
 
 		if (!f->copied_from && is_of(m, f->inode, f->dev_major, f->dev_minor) &&
-		    (!is_there ||
-		     (st.st_size == f->size && st.st_mtim.tv_sec == f->changed.tv_sec &&
-		      st.st_mtim.tv_nsec == f->changed.tv_nsec)))
+		    (!st || (st->st_size == f->size && st->st_mtim.tv_sec == f->changed.tv_sec &&
+			     st->st_mtim.tv_nsec == f->changed.tv_nsec)))
 			return f;
 	}
 	return NULL;
@@ -262,21 +361,33 @@ static struct scry_module *open_file(struct scry_modules *t, const struct scry_m
 							     : stat_mapped(t, m, &st))) {
 		f->size = st.st_size;
 		f->changed = st.st_mtim;
+		if (!t->space.core)
+			keep(f, &st);
 	}
 	return f;
 }
 
-static bool has_memory(const struct scry_modules *t)
+/* The file that is mapped at `m`: known to this program, to one before, or opened. */
+static struct scry_module *file_of(struct scry_modules *t, const struct scry_map_entry *m)
 {
-	return t->mem.fd >= 0 || t->mem.image;
-}
+	struct kept *k;
+	struct stat st;
+	const bool is_there = stat_mapped(t, m, &st);
+	struct scry_module *f = known_file(t, m, is_there ? &st : NULL);
+	uint64_t bias;
 
-/* Is it what is mapped at `m`? */
-static bool fits(const struct scry_modules *t, const struct scry_module *f,
-		 const struct scry_map_entry *m, uint64_t *ret_bias)
-{
-	return f && f->elf && scry_elf_bias(f->elf, &t->maps, m, ret_bias) == 0 &&
-	       (!has_memory(t) || scry_elf_prove(f->elf, &t->mem, *ret_bias) != SCRY_ELF_OTHER);
+	if (f)
+		return f;
+	k = is_there && t->count < MODULES_MAX ? kept_file(m, &st) : NULL;
+	if (k && !fits(t, k->module, m, &bias)) { /* it was written to */
+		drop(k);
+		k = NULL;
+	}
+	if (!k)
+		return open_file(t, m);
+	k->module->holders++;
+	t->modules[t->count++] = k->module;
+	return k->module;
 }
 
 /* Out of memory, at the mapping of the object's beginning. */
@@ -321,11 +432,8 @@ static struct place resolve(struct scry_modules *t, const struct scry_map_entry 
 {
 	struct place p = {.is_known = true};
 
-	if (m->inode) {
-		p.module = known_file(t, m);
-		if (!p.module)
-			p.module = open_file(t, m);
-	}
+	if (m->inode)
+		p.module = file_of(t, m);
 	if (!fits(t, p.module, m, &p.bias))
 		p.module = m->x ? copy_memory(t, m, &p.bias) : NULL;
 	scry_error_clear();
@@ -382,15 +490,6 @@ struct scry_modules *scry_modules_share(struct scry_modules *t)
 {
 	t->shares++;
 	return t;
-}
-
-static void free_module(struct scry_module *f)
-{
-	scry_cfi_done(&f->cfi);
-	scry_fde_done(&f->fdes);
-	free(f->functions);
-	scry_elf_close(f->elf);
-	free(f);
 }
 
 void scry_modules_free(struct scry_modules *t)

@@ -6,8 +6,15 @@
 #ifndef SCRY_SYS_REGULAR_H
 #define SCRY_SYS_REGULAR_H
 
+#include <stdbool.h>
+
 /* A descriptor to read, or -errno; -ENXIO: it is no regular file, or one of procfs, sysfs or the
  * like. */
 int scry_regular_open(const char *path);
+
+struct stat;
+/* The same file, and unchanged: device, inode, size and the times of its last changes. Times lag
+ * behind while somebody has it mapped to write. */
+bool scry_regular_is_same(const struct stat *a, const struct stat *b);
 
 #endif

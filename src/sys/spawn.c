@@ -6,18 +6,24 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/err.h"
+#include "sys/brk_signal.h"
 #include "sys/elf.h"
 #include "sys/maps.h"
 #include "sys/proc.h"
+#include "sys/regular.h"
 
 #define STATIC_SYSCALLS 32 /* glibc's come to six */
 #define CATCH_NS 50000000ull
@@ -43,12 +49,20 @@ static struct scry_spawn *add(struct scry_spawns *s, const struct scry_spawn *ro
 	return own;
 }
 
+static void end_signal(struct scry_spawn *s)
+{
+	if (s->brk_fd)
+		close(s->brk_fd);
+	s->brk_fd = 0;
+}
+
 static void forget(struct scry_spawns *s, struct scry_spawn *row)
 {
 	size_t i = 0;
 
 	while (i + 1 < s->count && s->rows[i] != row)
 		i++;
+	end_signal(row);
 	scry_tracee_release(&row->t);
 	free(row);
 	s->rows[i] = s->rows[--s->count];
@@ -94,6 +108,31 @@ static void find_irelative(struct scry_spawn *s, struct scry_elf *elf, uint64_t 
 		}
 }
 
+/* Where the loader in mapping `m` says that its list has changed; 0: not known. Looked up once for
+ * a file. */
+static uint64_t find_brk(pid_t pid, const struct scry_map_entry *m)
+{
+	static struct stat known;
+	static uint64_t value;
+	struct scry_elf *elf;
+	struct scry_sym sym;
+	struct stat st;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid, m->start,
+		 m->end);
+	if (m->offset || stat(path, &st) < 0)
+		return 0;
+	if (!scry_regular_is_same(&known, &st)) {
+		if (scry_elf_open_mapped(pid, m, &elf) < 0)
+			return 0;
+		value = scry_elf_symbol(elf, "_dl_debug_state", &sym) == 0 ? sym.value : 0;
+		known = st;
+		scry_elf_close(elf);
+	}
+	return value ? m->start + value : 0;
+}
+
 /* Where the main program's RELRO and the loader lie in the image that was just exec'ed. */
 static void look_at_image(struct scry_spawn *s)
 {
@@ -103,7 +142,7 @@ static void look_at_image(struct scry_spawn *s)
 	uint64_t phdr = 0, base = 0, bias, start, end;
 
 	s->relro_start = s->relro_end = s->loader_start = s->loader_end = 0;
-	s->irelative = s->syscalls = 0;
+	s->irelative = s->syscalls = s->brk = 0;
 	s->is_glibc = s->is_main_done = false;
 	scry_proc_auxv(s->t.pid, AT_PHDR, &phdr);
 	scry_proc_auxv(s->t.pid, AT_BASE, &base);
@@ -126,6 +165,8 @@ static void look_at_image(struct scry_spawn *s)
 	if (m) {
 		s->loader_start = m->start;
 		s->is_glibc = strstr(m->path, "/ld-linux") != NULL;
+		if (s->is_glibc && s->relro_start)
+			s->brk = find_brk(s->t.pid, m);
 		for (size_t i = 0; i < maps.count; i++)
 			if (maps.entries[i].inode == m->inode &&
 			    maps.entries[i].end > s->loader_end)
@@ -166,7 +207,63 @@ static bool is_relocated(struct scry_spawn *s, uint64_t ip)
 static void resume(struct scry_spawn *s, int signal)
 {
 	s->t.stopped = false;
-	ptrace(s->starting ? PTRACE_SYSCALL : PTRACE_CONT, s->t.tid, 0, signal);
+	ptrace(s->starting && !s->brk_fd ? PTRACE_SYSCALL : PTRACE_CONT, s->t.tid, 0, signal);
+}
+
+static void stand_still(struct scry_spawn *s)
+{
+	s->starting = false;
+	s->t.group_stopped = false;
+	s->t.stopped_at_ns = scry_now_ns();
+}
+
+/* The loader takes the right to write from the main program's RELRO when all is relocated. */
+static bool was_relocated(const struct scry_spawn *row)
+{
+	const struct scry_map_entry *m;
+	struct scry_maps maps;
+	bool r = true;
+
+	if (scry_maps_read(row->t.pid, &maps) < 0)
+		return true;
+	m = row->relro_start ? scry_maps_at(&maps, row->relro_start) : NULL;
+	if (m)
+		r = !m->w;
+	scry_maps_done(&maps);
+	return r;
+}
+
+/* Until then nothing that it does is looked at. */
+static void ask_for_signal(struct scry_spawn *s)
+{
+	int fd = s->brk ? scry_brk_signal_open(s->t.tid, s->brk) : -ENOENT;
+
+	s->brk_fd = fd > 0 ? fd : 0;
+	s->brks = 0;
+}
+
+/* It stands before that signal. The loader comes there when it begins to load, and when all is
+ * relocated; in between, too, where there are auditors: then its calls are looked at. */
+static bool is_at_brk(struct scry_spawn *s, int signal)
+{
+	struct iovec iov = {.iov_base = &s->t.regs, .iov_len = sizeof(s->t.regs)};
+
+	return s->brk_fd && signal == SCRY_BRK_SIGNAL &&
+	       ptrace(PTRACE_GETREGSET, s->t.tid, NT_PRSTATUS, &iov) == 0 &&
+	       s->t.regs.rip == s->brk;
+}
+
+static bool at_brk(struct scry_spawn *s)
+{
+	if (s->brks++) {
+		end_signal(s);
+		if (was_relocated(s)) {
+			stand_still(s);
+			return true;
+		}
+	}
+	resume(s, 0);
+	return false;
 }
 
 /* Is the moment there? Else it goes on. */
@@ -183,9 +280,7 @@ static bool at_syscall(struct scry_spawn *s)
 	} else if (info.op == PTRACE_SYSCALL_INFO_EXIT &&
 		   is_relocated(s, info.instruction_pointer) &&
 		   ptrace(PTRACE_GETREGSET, s->t.tid, NT_PRSTATUS, &iov) == 0) {
-		s->starting = false;
-		s->t.group_stopped = false;
-		s->t.stopped_at_ns = scry_now_ns();
+		stand_still(s);
 		return true;
 	}
 	resume(s, 0);
@@ -217,7 +312,9 @@ static bool take(struct scry_spawns *s, struct scry_spawn *row, int status)
 	if (event == PTRACE_EVENT_EXEC) {
 		row->t.pid = row->t.tid;
 		row->starting = true;
+		end_signal(row);
 		look_at_image(row);
+		ask_for_signal(row);
 		resume(row, 0);
 	} else if (event == PTRACE_EVENT_STOP && WSTOPSIG(status) != SIGTRAP) {
 		row->t.stopped = false;
@@ -231,6 +328,8 @@ static bool take(struct scry_spawns *s, struct scry_spawn *row, int status)
 		resume(row, 0);
 	} else if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
 		return at_syscall(row);
+	} else if (!event && is_at_brk(row, WSTOPSIG(status))) {
+		return at_brk(row);
 	} else {
 		scry_tracee_mend_signal(row->t.tid);
 		resume(row, event ? 0 : WSTOPSIG(status));
@@ -281,22 +380,6 @@ bool scry_spawns_is_starting(const struct scry_spawns *s)
 static struct scry_spawn *row_of(struct scry_tracee *t)
 {
 	return (struct scry_spawn *)((char *)t - offsetof(struct scry_spawn, t));
-}
-
-/* The loader takes the right to write from the main program's RELRO when all is relocated. */
-static bool was_relocated(const struct scry_spawn *row)
-{
-	const struct scry_map_entry *m;
-	struct scry_maps maps;
-	bool r = true;
-
-	if (scry_maps_read(row->t.pid, &maps) < 0)
-		return true;
-	m = row->relro_start ? scry_maps_at(&maps, row->relro_start) : NULL;
-	if (m)
-		r = !m->w;
-	scry_maps_done(&maps);
-	return r;
 }
 
 int scry_spawns_catch(struct scry_spawns *s, pid_t pid, struct scry_tracee **ret)

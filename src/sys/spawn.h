@@ -2,13 +2,17 @@
  * Following programs that are being started, up to the moment when everything is relocated and no
  * constructor has run.
  *
- * Only syscall stops are used, never a breakpoint: if we die, the kernel lets the program go and
- * nothing of ours is in it. The moment is the return of the loader's mprotect that makes the main
- * program's RELRO read-only: the main program is relocated last. In glibc the loader relocates
- * itself once more after that, and then makes its own RELRO read-only (elf/rtld.c, dl_main): it is
- * that return, or, should there be none, that of its munmap of ld.so.cache or of libc's early
- * getrlimit, which come later and before constructors too. Without RELRO it is the first syscall
- * made from outside the loader; in a static program the first syscall of all.
+ * Only stops are used that end with us, never an int3: if we die, the kernel lets the program go
+ * and nothing of ours is in it. By syscall stops the moment is the return of the loader's mprotect
+ * that makes the main program's RELRO read-only: the main program is relocated last. In glibc the
+ * loader relocates itself once more after that, and then makes its own RELRO read-only (elf/rtld.c,
+ * dl_main): it is that return, or, should there be none, that of its munmap of ld.so.cache or of
+ * libc's early getrlimit, which come later and before constructors too. Without RELRO it is the
+ * first syscall made from outside the loader; in a static program the first syscall of all.
+ *
+ * Where it can be had, a program of glibc is not stopped at its syscalls, but where its loader says
+ * that all is loaded and relocated (sys/brk_signal, `_dl_debug_state`): after its own RELRO, before
+ * that munmap.
  *
  * A set of them: with `follows` the processes and threads that a followed one makes are followed
  * too, from their first instruction (PTRACE_O_TRACEFORK and its brothers), until they are let go.
@@ -33,8 +37,11 @@ struct scry_spawn { /* one followed thread */
 	uint64_t irelative, irelative_was;
 	uint32_t syscalls;	     /* since the image began */
 	bool is_glibc, is_main_done; /* done: the main program's RELRO is read-only */
-	uint64_t nr, arg;	     /* of the syscall that runs */
-	uint64_t since_ns;	     /* it was kept, or made by one that is followed; 0: neither */
+	int brk_fd;		     /* it is waited for at `brk` (sys/brk_signal); 0: it is not */
+	uint64_t brk;
+	uint32_t brks;	   /* so often it came there */
+	uint64_t nr, arg;  /* of the syscall that runs */
+	uint64_t since_ns; /* it was kept, or made by one that is followed; 0: neither */
 	bool is_vforked;
 	bool is_ready; /* its image stands still, and step has not handed it out yet */
 };

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "sys/regular.h"
 #include "sys/text_decode.h"
 
 struct shared {
@@ -18,17 +19,6 @@ struct shared {
 
 static struct shared rows[SCRY_TEXT_SHARED];
 static uint64_t now;
-
-static bool is_same_time(struct timespec a, struct timespec b)
-{
-	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
-}
-
-static bool is_same_file(const struct stat *a, const struct stat *b)
-{
-	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
-	       is_same_time(a->st_mtim, b->st_mtim) && is_same_time(a->st_ctim, b->st_ctim);
-}
 
 static void drop(struct shared *row)
 {
@@ -103,7 +93,7 @@ int scry_text_share(struct scry_elf *elf, struct scry_text **ret)
 	if (fstat(scry_elf_fd(elf), &st) < 0)
 		return scry_text_read(elf, ret);
 	for (size_t i = 0; i < SCRY_TEXT_SHARED; i++) {
-		if (!rows[i].text || !is_same_file(&rows[i].st, &st))
+		if (!rows[i].text || !scry_regular_is_same(&rows[i].st, &st))
 			continue;
 		if (!scry_image_is_same(&rows[i].text->image, elf)) {
 			drop(&rows[i]);

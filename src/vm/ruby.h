@@ -83,8 +83,7 @@ int scry_ruby_open(pid_t pid, enum scry_ruby_need need, struct scry_ruby **ret);
 int scry_ruby_open_core(const struct scry_core *core, struct scry_ruby **ret);
 void scry_ruby_free(struct scry_ruby *ruby);
 
-/*
- * The Ruby of a fork child of `parent`'s process: the same module and layout, learned once. Nothing
+/* The Ruby of a fork child of `parent`'s process: the same module and layout, learned once. Nothing
  * can be read of it until it is bound, as soon as it is known which process that is. 0 or -errno.
  */
 int scry_ruby_like(const struct scry_ruby *parent, struct scry_ruby **ret);
@@ -93,6 +92,8 @@ int scry_ruby_bind(struct scry_ruby *ruby, pid_t pid);
 /* Checks the layout on the live target, read-only, about 1 ms. 0, -EAGAIN not booted, -ESRCH gone,
  * -ENOTSUP with the reason. Of a VM that is being taken down it may say any of these. */
 int scry_ruby_validate(struct scry_ruby *ruby);
+/* The same for who asks again soon: -EAGAIN at the first look. */
+int scry_ruby_validate_once(struct scry_ruby *ruby);
 
 /* Run-time address of an exported symbol of the Ruby module, 0 when it has none. */
 uint64_t scry_ruby_symbol(const struct scry_ruby *ruby, const char *name);

@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/err.h"
+#include "sys/proc.h"
 #include "vm/ruby_iseq.h"
 #include "vm/ruby_infer.h"
 
@@ -230,7 +232,22 @@ static bool is_gone(const struct scry_ruby *ruby)
 	return !ruby->core && at && scry_mem_read(&ruby->mem, at, &byte, 1) != 0;
 }
 
-int scry_ruby_validate(struct scry_ruby *ruby)
+/* Nothing changes there between two looks: its one thread is held by us, as in its start. */
+static bool is_held(const struct scry_ruby *ruby)
+{
+	struct scry_proc_stat st;
+	pid_t *tids = NULL;
+	bool is;
+
+	if (ruby->core || scry_proc_stat(ruby->pid, &st) < 0 || st.state != 't' ||
+	    scry_proc_tracer(ruby->pid, ruby->pid) != getpid())
+		return false;
+	is = scry_proc_tasks(ruby->pid, &tids) == 1;
+	free(tids);
+	return is;
+}
+
+static int validate(struct scry_ruby *ruby, bool waits)
 {
 	struct scry_ruby_check check = {.item = "live threads", .how = "the running target"};
 	struct timespec pause = {0, 200000};
@@ -240,7 +257,8 @@ int scry_ruby_validate(struct scry_ruby *ruby)
 	for (int i = 0; i < TRIES; i++) {
 		tally = (struct tally){0};
 		err = judge(ruby, &tally);
-		if (err != -ENOTSUP && err != -EAGAIN)
+		if ((err != -ENOTSUP && err != -EAGAIN) || (err == -EAGAIN && !waits) ||
+		    (i == 0 && is_held(ruby)) || is_gone(ruby))
 			break;
 		nanosleep(&pause, NULL);
 	}
@@ -264,4 +282,14 @@ int scry_ruby_validate(struct scry_ruby *ruby)
 		return scry_fail(err, "the learned layout does not fit process %d: %s",
 				 (int)ruby->pid, tally.why);
 	return err;
+}
+
+int scry_ruby_validate(struct scry_ruby *ruby)
+{
+	return validate(ruby, true);
+}
+
+int scry_ruby_validate_once(struct scry_ruby *ruby)
+{
+	return validate(ruby, false);
 }

@@ -1,6 +1,6 @@
 /*
  * sys/modules on this process: an object that is mapped twice; one whose file is not what memory
- * has; one whose file was written anew; the vDSO.
+ * has; one whose file was written anew; files that were read before; the vDSO.
  */
 #include "sys/modules.h"
 
@@ -189,6 +189,62 @@ static void test_written_anew(void **state)
 			     before);
 	assert_name(t, dlsym(work, "work_call"), "work_call");
 	scry_modules_free(t);
+	dlclose(work);
+	unlink(path);
+}
+
+static const struct scry_elf *libc_of(struct scry_modules *t)
+{
+	uint64_t bias;
+	struct scry_module *m = scry_modules_at(t, (uintptr_t)dlsym(RTLD_DEFAULT, "malloc"), &bias);
+
+	return m ? scry_module_elf(m) : NULL;
+}
+
+/* The next program that has the same library gets what was read of it; the names are right there,
+ * and when the first one is over. */
+static void test_kept(void **state)
+{
+	struct scry_modules *one = scry_modules_new(getpid()), *two = scry_modules_new(getpid());
+
+	(void)state;
+	assert_non_null(libc_of(one));
+	assert_ptr_equal(libc_of(one), libc_of(two));
+	scry_modules_free(one);
+	assert_name(two, dlsym(RTLD_DEFAULT, "getenv"), "getenv");
+	scry_modules_free(two);
+	one = scry_modules_new(getpid());
+	assert_name(one, dlsym(RTLD_DEFAULT, "getenv"), "getenv");
+	scry_modules_free(one);
+}
+
+/* What was kept of a file is asked of each program's memory. */
+static void test_kept_is_proven(void **state)
+{
+	struct scry_modules *t;
+	const uint8_t *id;
+	uint8_t *at, byte;
+	uint64_t bias;
+	void *work, *function;
+
+	(void)state;
+	copy_work();
+	work = dlopen(path, RTLD_NOW);
+	function = dlsym(work, "work_call");
+	t = scry_modules_new(getpid());
+	assert_name(t, function, "work_call");
+	scry_modules_free(t);
+	at = build_id(function);
+	byte = (uint8_t) ~*at;
+	write_memory(at, byte);
+	t = scry_modules_new(getpid());
+	assert_true(
+		scry_elf_build_id(scry_module_elf(scry_modules_at(t, (uintptr_t)function, &bias)),
+				  &id) >= 16);
+	assert_int_equal(*id, byte);
+	assert_name(t, function, "work_call");
+	scry_modules_free(t);
+	write_memory(at, (uint8_t)~byte);
 	dlclose(work);
 	unlink(path);
 }
@@ -382,6 +438,8 @@ int main(void)
 		cmocka_unit_test(test_twice),
 		cmocka_unit_test(test_other_file),
 		cmocka_unit_test(test_written_anew),
+		cmocka_unit_test(test_kept),
+		cmocka_unit_test(test_kept_is_proven),
 		cmocka_unit_test(test_vdso),
 		cmocka_unit_test(test_vdso_of_the_dead),
 		cmocka_unit_test(test_copy_of_holes),

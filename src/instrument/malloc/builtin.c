@@ -4,8 +4,10 @@
 #include <elf.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/err.h"
+#include "sys/regular.h"
 
 #define RODATA_MAX (64u << 20) /* bytes of a file that are searched */
 
@@ -35,6 +37,20 @@ static int look(const struct scry_sym *sym, void *arg)
 	return 0;
 }
 
+/* Files in which there is none, for the programs to come. It is said in a note: the times of a
+ * file's changes are proof enough. */
+#define KNOWN 64u
+static struct stat known[KNOWN];
+static size_t known_next;
+
+static bool is_known(const struct stat *st)
+{
+	for (size_t i = 0; i < KNOWN; i++)
+		if (scry_regular_is_same(&known[i], st))
+			return true;
+	return false;
+}
+
 static bool says(struct scry_elf *elf)
 {
 	const uint8_t *bytes;
@@ -62,13 +78,18 @@ void scry_malloc_builtin_find(struct scry_hooks *h, const char *serving,
 	for (size_t i = 0; i < h->objects.count && !*ret->module; i++) {
 		const struct scry_object *o = &h->objects.objects[i];
 		struct search s = {ret, path_of(h, i)};
+		struct stat st;
 
 		if (o->is_vdso || o->is_loader || !strcmp(s.module, serving) ||
 		    scry_linkmap_open(&h->objects, i) < 0)
 			continue;
+		if (fstat(scry_elf_fd(o->elf), &st) < 0 || is_known(&st))
+			continue;
 		scry_elf_each_symbol(o->elf, look, &s);
 		if (!*ret->module && says(o->elf))
 			snprintf(ret->module, sizeof(ret->module), "%s", s.module);
+		if (!*ret->module)
+			known[known_next++ % KNOWN] = st;
 	}
 	scry_error_clear();
 }
