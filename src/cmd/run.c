@@ -132,12 +132,13 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 	r = scry_output_recording(&f.output, opts->output, opts->force, &f.front.rec_fd);
 	if (r < 0)
 		return opts->command ? SCRY_EXIT_OWN : scry_front_status(r);
+	opts->gives_back = opts->is_live && f.output.out;
 	r = scry_front_start(&f.front);
 	if (r < 0) {
 		scry_output_close(&f.output, r);
 		return opts->command ? SCRY_EXIT_OWN : scry_front_status(r);
 	}
-	if (opts->is_live && f.output.out)
+	if (opts->gives_back)
 		f.live_result = show_live(&f, f.output.out, report);
 	program = scry_front_wait(&f.front);
 	r = scry_output_close(&f.output, show(&f, report));

@@ -148,23 +148,40 @@ static int put_back(struct scry_inject *inj, size_t first, size_t n,
 	return r;
 }
 
+/* What is left alone now is looked at once more. */
+static void forget_left(struct scry_undo_report *report)
+{
+	report->entries -= report->foreign + report->failed;
+	report->foreign = report->failed = 0;
+}
+
 /* While nobody can map or unmap. The last of [first, first + *n), as many as there is time for:
- * *n are left. One that fails does not keep the others. */
+ * *n are left. -ESTALE: of some the file was mapped anew since it was asked. One that fails does
+ * not keep the others. */
 static int undo_stopped(struct scry_inject *inj, const struct scry_stw *w, size_t first, size_t *n,
 			struct scry_undo_report *report)
 {
+	struct scry_undo_report now = {0};
+	bool has_failed = false, is_open = false;
 	int r = is_inside(inj, w, first, *n) ? -EAGAIN : read_maps(inj);
-	bool has_failed = false;
 
 	if (r < 0)
 		return r;
+	inj->edit.is_stopped = true;
 	do {
 		size_t piece = *n < PIECE ? *n : PIECE;
 
 		*n -= piece;
-		r = put_back(inj, first + *n, piece, report);
+		r = put_back(inj, first + *n, piece, &now);
+		is_open |= r == -EAGAIN;
 		has_failed |= r < 0;
 	} while (*n && !scry_stw_is_late(w));
+	inj->edit.is_stopped = false;
+	if (is_open)
+		forget_left(&now);
+	scry_undo_add(report, &now);
+	if (is_open)
+		return -ESTALE;
 	return has_failed && r == 0 ? -EBUSY : r;
 }
 
@@ -178,13 +195,23 @@ static int undo_unwritten(struct scry_inject *inj, size_t first, size_t n,
 	if (r == 0)
 		r = put_back(inj, first, n, &now);
 	if (r == -EBUSY) {
-		now.entries -= now.foreign + now.failed; /* looked at once more, when all stand */
-		now.foreign = now.failed = 0;
+		forget_left(&now);
 		scry_error_clear();
 		r = -EAGAIN;
 	}
 	scry_undo_add(report, &now);
 	return r;
+}
+
+static int fail_tries(const struct scry_inject *inj, int r)
+{
+	if (r == -ESTALE)
+		return scry_fail(-EBUSY,
+				 "changed files of process %d are mapped anew all the time; fix: "
+				 "try again",
+				 inj->proc->pid);
+	return scry_fail(-EBUSY, "a thread of process %d is inside changed code; fix: try again",
+			 inj->proc->pid);
 }
 
 static int undo_batch(struct scry_inject *inj, size_t first, size_t n,
@@ -193,7 +220,7 @@ static int undo_batch(struct scry_inject *inj, size_t first, size_t n,
 	struct scry_stw w;
 	int r = undo_unwritten(inj, first, n, report);
 
-	for (int i = 0; i < UNDO_TRIES && r == -EAGAIN; i++) {
+	for (int i = 0; i < UNDO_TRIES && (r == -EAGAIN || r == -ESTALE); i++) {
 		size_t left = n;
 
 		if (i)
@@ -211,11 +238,7 @@ static int undo_batch(struct scry_inject *inj, size_t first, size_t n,
 			r = -EAGAIN;
 		}
 	}
-	return r == -EAGAIN ? scry_fail(-EBUSY,
-					"a thread of process %d is inside changed code; fix: try "
-					"again",
-					inj->proc->pid)
-			    : r;
+	return r == -EAGAIN || r == -ESTALE ? fail_tries(inj, r) : r;
 }
 
 int scry_inject_undo(struct scry_inject *inj, size_t first, size_t n, struct scry_undo_report *ret)

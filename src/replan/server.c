@@ -488,18 +488,63 @@ static _Noreturn void keep(struct keeper *k, pid_t parent)
 	_exit(0);
 }
 
+/* --- the guardian --------------------------------------------------------------------------- */
+
+/* What the keeper leaves when it is killed becomes the guardian's, which has nothing else to do: in
+ * a session of its own, so that who kills our group does not meet it. */
+static _Noreturn void guard(struct keeper *k, pid_t parent)
+{
+	siginfo_t ended;
+	int signal_, status = 0, err;
+	pid_t pid;
+
+	setsid();
+	sigemptyset(&k->waited);
+	sigaddset(&k->waited, SIGTERM);
+	sigaddset(&k->waited, SIGCHLD);
+	prctl(PR_SET_NAME, "scry-guardian");
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		_exit(1);
+	parent = getpid();
+	pid = fork();
+	if (pid == 0)
+		keep(k, parent);
+	if (pid < 0) {
+		tell(k, scry_fail(-errno, "cannot start a process: %s", strerror(errno)));
+		_exit(0);
+	}
+	for (ended.si_pid = 0; !ended.si_pid;) {
+		signal_ = sigwaitinfo(&k->waited, NULL);
+		if (signal_ > 0 && signal_ != SIGCHLD)
+			kill(pid, SIGTERM);
+		if (waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT) < 0)
+			break;
+	}
+	waitpid(pid, &status, 0);
+	if (!status)
+		_exit(0);
+	err = kill_all(k);
+	if (!err)
+		err = scry_fail(-ECHILD, "the process that ends the server was itself killed: the "
+					 "server was killed, too");
+	tell(k, err);
+	_exit(0);
+}
+
 static volatile sig_atomic_t stopped; /* by this signal */
-static volatile pid_t keeper_pid;
+static volatile pid_t guardian_pid;
 
 static void on_signal(int sig)
 {
 	stopped = sig;
-	if (keeper_pid > 0)
-		kill(keeper_pid, SIGTERM);
+	if (guardian_pid > 0)
+		kill(guardian_pid, SIGTERM);
 }
 
-/* Signals are passed on, so that the keeper has ended the server before we end. */
-static int wait_for_keeper(pid_t pid, const sigset_t *before)
+/* Signals are passed on, so that the keeper has ended the server before the guardian and we end. */
+static int wait_for_guardian(pid_t pid, const sigset_t *before)
 {
 	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 	const struct sigaction ours = {.sa_handler = on_signal};
@@ -507,7 +552,7 @@ static int wait_for_keeper(pid_t pid, const sigset_t *before)
 	siginfo_t ended;
 	int status = 0;
 
-	keeper_pid = pid;
+	guardian_pid = pid;
 	for (int i = 0; i < 3; i++) {
 		sigaction(signals[i], NULL, &old[i]);
 		if (signals[i] != SIGHUP || old[i].sa_handler != SIG_IGN) /* nohup */
@@ -516,7 +561,7 @@ static int wait_for_keeper(pid_t pid, const sigset_t *before)
 	sigprocmask(SIG_SETMASK, before, NULL);
 	while (waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR)
 		;
-	keeper_pid = 0; /* before its id can become another's */
+	guardian_pid = 0; /* before its id can become another's */
 	waitpid(pid, &status, 0);
 	for (int i = 0; i < 3; i++)
 		sigaction(signals[i], &old[i], NULL);
@@ -543,18 +588,19 @@ static int run_once(const struct scry_malloc_server *server,
 	fflush(NULL);
 	pid = fork();
 	if (pid == 0)
-		keep(&k, parent);
+		guard(&k, parent);
 	if (pid < 0) {
 		err = scry_fail(-errno, "cannot start a process: %s", strerror(errno));
 		sigprocmask(SIG_SETMASK, &k.before, NULL);
 		goto out;
 	}
-	status = wait_for_keeper(pid, &k.before);
+	status = wait_for_guardian(pid, &k.before);
 	*ret_run = told->run;
-	err = stopped && told->err != -EBUSY ? -EINTR : told->err;
+	err = stopped && told->err != -EBUSY && told->err != -ECHILD ? -EINTR : told->err;
 	if (status)
-		err = scry_fail(-ECHILD, "the process that ends the server was itself killed: what "
-					 "became a daemon may still run");
+		err = scry_fail(-ECHILD,
+				"the process that guards the server was itself killed: if the "
+				"one below it was, too, what became a daemon may still run");
 	else if (err == -EINTR && stopped)
 		scry_fail(err, "stopped by signal %d; the server was ended", (int)stopped);
 	else if (err)

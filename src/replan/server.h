@@ -3,8 +3,9 @@
  *
  * A keeper of its own starts it and is the parent of whatever it leaves behind (a subreaper), so
  * that daemons and workers are found and ended, too: at the end, when something fails, and when who
- * asked is interrupted or killed. Only if the keeper itself is killed (SIGKILL), what has made
- * itself a daemon stays.
+ * asked is interrupted or killed. Its parent is a guardian in a session of its own, the next
+ * subreaper: it kills what is left when the keeper itself is killed (SIGKILL). Only if both are,
+ * what has made itself a daemon stays.
  */
 #ifndef SCRY_REPLAN_SERVER_H
 #define SCRY_REPLAN_SERVER_H
@@ -30,8 +31,8 @@ struct scry_malloc_server_run {
 };
 
 /* One run. 0; -EINTR: a signal said stop; -EINVAL and others with a sentence: nothing was measured.
- * Nothing of the server is left then, but with -EBUSY (some of it cannot be killed) and -ECHILD
- * (the keeper was killed). */
+ * Nothing of the server is left then, but with -EBUSY (some of it cannot be killed), and perhaps
+ * with -ECHILD (keeper or guardian were killed; the sentence says what became of it). */
 int scry_malloc_server_run(struct scry_malloc_server *server,
 			   const struct scry_malloc_allocator *allocator,
 			   struct scry_malloc_server_run *ret_run);

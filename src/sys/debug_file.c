@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "sys/regular.h"
+#include "sys/served.h"
 
 #define ROOT "/usr/lib/debug"
 
@@ -23,7 +24,7 @@ bool scry_debug_file_is_trusted(int fd)
 
 static int open_trusted(const char *path)
 {
-	int fd = scry_regular_open(path);
+	int fd = scry_served_path_answers(path) ? scry_regular_open(path) : -1;
 
 	if (fd >= 0 && !scry_debug_file_is_trusted(fd)) {
 		close(fd);

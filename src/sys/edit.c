@@ -313,14 +313,17 @@ struct seen {
 	uint64_t start;
 	struct scry_elf *elf; /* NULL: it cannot be opened */
 	uint64_t bias;
-	size_t looks; /* of under() */
+	size_t looks;	/* of under() */
+	size_t unasked; /* questions to files that were not asked */
+	size_t left;	/* entries that are left alone for that */
 };
 
 static void look_at(const struct scry_edit *e, const struct scry_maps *maps,
 		    const struct scry_map_entry *m, struct seen *seen)
 {
 	scry_elf_close(seen->elf);
-	*seen = (struct seen){.start = m->start, .looks = seen->looks};
+	seen->start = m->start;
+	seen->elf = NULL;
 	if (scry_elf_open_mapped(e->mem->pid, m, &seen->elf) < 0)
 		seen->elf = NULL;
 	else if (scry_elf_bias(seen->elf, maps, m, &seen->bias) < 0) {
@@ -364,32 +367,48 @@ static const struct scry_edit_known *known(const struct scry_edit *e, const stru
 		       : NULL;
 }
 
-/* Are the old bytes of a TEXT entry those of the file that is mapped there? */
+/* Are the old bytes of an entry those of the file that is mapped there? */
 static bool is_files_bytes(const struct scry_edit *e, const struct scry_maps *maps,
 			   const struct scry_journal_entry *j, struct seen *seen)
 {
 	const struct scry_edit_known *k = known(e, maps, j);
+	const struct scry_map_entry *m = scry_maps_at(maps, j->address);
 	unsigned char file[SCRY_EDIT_MAX];
 
 	if (k)
 		return k->is_files;
+	if (e->is_stopped) {
+		seen->unasked += m && m->inode && m->inode == j->inode;
+		return false;
+	}
 	return files_bytes(e, maps, j->address, j->size, j->inode, seen, file) &&
 	       !memcmp(file, j->old, j->size);
 }
 
+/* What an entry was put over is asked for, too. */
+static size_t recall_from(const struct scry_edit *e, size_t first, size_t n)
+{
+	bool has = false;
+
+	for (size_t i = first; i < first + n && !has; i++)
+		has = e->entries[i].is_over;
+	return has ? 0 : first;
+}
+
 void scry_edit_recall(struct scry_edit *e, const struct scry_maps *maps, size_t first, size_t n)
 {
-	struct scry_edit_known *rows = calloc(n + 1, sizeof(*rows));
+	const size_t from = recall_from(e, first, n), count = first + n - from;
+	struct scry_edit_known *rows = calloc(count + 1, sizeof(*rows));
 	struct seen seen = {0};
 
 	free(e->known);
 	e->known = NULL;
 	e->known_count = 0;
-	for (size_t i = 0; rows && i < n; i++) {
-		const struct scry_journal_entry *j = &e->entries[first + i];
+	for (size_t i = 0; rows && i < count; i++) {
+		const struct scry_journal_entry *j = &e->entries[from + i];
 		const struct scry_map_entry *m = scry_maps_at(maps, j->address);
 
-		if (is_text(j, SCRY_EDIT_APPLIED) && m)
+		if (j->kind != SCRY_EDIT_SLOT && j->state != SCRY_EDIT_UNDONE && m)
 			rows[i] = (struct scry_edit_known){
 				.address = j->address,
 				.base = base_of(m),
@@ -397,8 +416,8 @@ void scry_edit_recall(struct scry_edit *e, const struct scry_maps *maps, size_t 
 	}
 	scry_elf_close(seen.elf);
 	e->known = rows;
-	e->known_first = first;
-	e->known_count = rows ? n : 0;
+	e->known_first = from;
+	e->known_count = rows ? count : 0;
 }
 
 /*
@@ -500,6 +519,7 @@ static void undo_entry(struct scry_edit *e, const struct scry_maps *maps,
 		       struct scry_journal_entry *j, struct seen *seen,
 		       struct scry_undo_report *report)
 {
+	const size_t unasked = seen->unasked;
 	unsigned char now[SCRY_EDIT_MAX];
 
 	if (j->state == SCRY_EDIT_UNDONE)
@@ -518,7 +538,12 @@ static void undo_entry(struct scry_edit *e, const struct scry_maps *maps,
 		if (!is_ours(j, now) ||
 		    (j->kind != SCRY_EDIT_SLOT && !has_moved(maps, j) &&
 		     !is_explained(e, maps, j, seen) && !is_files_bytes(e, maps, j, seen))) {
-			report->foreign++;
+			if (seen->unasked > unasked) {
+				report->entries--; /* another undo looks at it */
+				seen->left++;
+			} else {
+				report->foreign++;
+			}
 			return;
 		}
 		if (scry_edit_poke(e->mem->fd, j->address, j->old, j->size) < 0 ||
@@ -603,6 +628,8 @@ int scry_edit_undo_some(struct scry_edit *e, const struct scry_maps *maps, size_
 	}
 	scry_elf_close(seen.elf);
 	r = write_entries(e, first, n);
+	if (seen.left)
+		return -EAGAIN;
 	if (ret->foreign || ret->failed)
 		return fail_undo(e, ret);
 	return r < 0 || first + n < e->count ? r : write_count(e, first);

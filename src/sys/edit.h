@@ -25,7 +25,8 @@ struct scry_edit {
 	uint64_t bytes_changed;
 	struct scry_edit_known *known; /* scry_edit_recall; owned */
 	size_t known_first, known_count;
-	uint8_t set; /* the caller's: whose changes are planned now */
+	uint8_t set;	 /* the caller's: whose changes are planned now */
+	bool is_stopped; /* the caller's: all threads stand, so no file is asked */
 };
 
 struct scry_undo_report {
@@ -77,7 +78,9 @@ int scry_edit_change(struct scry_edit *e, const struct scry_change *change);
  * Puts journalled changes back, newest first: all, or those of entries [first, first + n). Trusts
  * no entry blindly: the current bytes must be ours, and for TEXT the old bytes must be those of the
  * mapped file, or what an earlier entry has put there. One that a later one stands over, which is
- * not among them, is left for then. Returns 0 when nothing else of ours is left in them.
+ * not among them, is left for then. Returns 0 when nothing else of ours is left in them; -EAGAIN:
+ * for some a file would have to be asked, and e->is_stopped: they are as they were, and not
+ * counted, and there is no sentence.
  */
 int scry_edit_undo(struct scry_edit *e, const struct scry_maps *maps, struct scry_undo_report *ret);
 int scry_edit_undo_some(struct scry_edit *e, const struct scry_maps *maps, size_t first, size_t n,
@@ -85,7 +88,7 @@ int scry_edit_undo_some(struct scry_edit *e, const struct scry_maps *maps, size_
 /*
  * What an undo of entries [first, first + n) has to know of files, while all run: a file's server
  * may be the very program that stands still then. Without it, and where something else is mapped
- * there by then, the undo itself reads them.
+ * there by then, the undo itself asks them, unless all are stopped.
  */
 void scry_edit_recall(struct scry_edit *e, const struct scry_maps *maps, size_t first, size_t n);
 /* The newest entry of another set that stands and touches [start, end), or NULL. */

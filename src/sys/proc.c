@@ -263,6 +263,27 @@ pid_t scry_proc_tracer(pid_t pid, pid_t tid)
 	return tracer;
 }
 
+pid_t scry_proc_traced_by(pid_t tracer)
+{
+	DIR *dir = opendir("/proc");
+	struct dirent *entry;
+	pid_t found = 0;
+
+	while (dir && !found && (entry = readdir(dir))) {
+		const pid_t pid = (pid_t)atoi(entry->d_name);
+		pid_t *tids = NULL;
+		const ssize_t n = pid > 0 ? scry_proc_tasks(pid, &tids) : -1;
+
+		for (ssize_t i = 0; i < n && !found; i++)
+			found = scry_proc_tracer(pid, tids[i]) == tracer ? pid : 0;
+		if (n >= 0)
+			free(tids);
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
 bool scry_proc_share_memory(pid_t a, pid_t b)
 {
 	return a > 0 && b > 0 && syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0) == 0;

@@ -126,6 +126,8 @@ bool scry_proc_task_is_worker(pid_t pid, pid_t tid);
 
 /* Who traces thread `tid`; 0: nobody, or gone. */
 pid_t scry_proc_tracer(pid_t pid, pid_t tid);
+/* A process of which `tracer` traces a thread; 0: none. Looks at all threads of all. */
+pid_t scry_proc_traced_by(pid_t tracer);
 
 /* Have we this capability (CAP_* of linux/capability.h), whatever namespace it holds in? */
 bool scry_proc_can(int capability);

@@ -5,12 +5,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/openat2.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -245,6 +247,40 @@ static uint64_t hash_of(const char *path, const char *end)
 	return hash & ~(1ull << 63);
 }
 
+static bool is_root_kernels(void)
+{
+	struct scry_mounts mounts;
+	struct statx st;
+	bool is;
+
+	/* the kernel knows the device; nobody is asked */
+	if (statx(AT_FDCWD, "/", AT_STATX_DONT_SYNC, 0, &st) < 0)
+		return false;
+	scry_mounts_read(getpid(), &mounts);
+	is = scry_mounts_kind(&mounts, st.stx_dev_major, st.stx_dev_minor) != SCRY_MOUNT_UNKNOWN;
+	scry_mounts_done(&mounts);
+	return is;
+}
+
+/* Is all that the path leads through, or would, our root's file system, and that a kernel's own?
+ * Without links and other mounts on the way nobody else is met: such a file needs no child. */
+static bool is_roots(const char *path)
+{
+	static _Atomic int kind; /* 1: a kernel's own, -1: not; 0: not looked at yet */
+	const struct open_how how = {.flags = O_PATH | O_CLOEXEC,
+				     .resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS};
+	int fd;
+
+	if (!kind)
+		kind = is_root_kernels() ? 1 : -1;
+	if (kind < 0 || path[0] != '/')
+		return false;
+	fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0 || errno == ENOENT || errno == ENOTDIR;
+}
+
 /* A file may be a link to another server's, or a mount by itself: that it answers says nothing of
  * others beside it, but where it does not they are not asked either. */
 bool scry_served_path_answers(const char *path)
@@ -256,6 +292,8 @@ bool scry_served_path_answers(const char *path)
 
 	if (is_known(folder, &is_one) || is_known(file, &is_one))
 		return is_one;
+	if (is_roots(path))
+		return true;
 	if (are_too_many())
 		return false;
 	is_one = do_answer(paths);

@@ -27,6 +27,7 @@
 
 #define STATIC_SYSCALLS 32 /* glibc's come to six */
 #define CATCH_NS 50000000ull
+#define SIGNALS_MAX 32 /* of who was kept: a program that runs another one gets fewer */
 
 static struct scry_spawn *add(struct scry_spawns *s, const struct scry_spawn *row)
 {
@@ -288,19 +289,34 @@ static bool at_syscall(struct scry_spawn *s)
 }
 
 /* A process or thread that `parent` made: it is ours already, and will stop by itself. */
-static void add_child(struct scry_spawns *s, pid_t parent, bool is_vforked)
+static void add_child(struct scry_spawns *s, const struct scry_spawn *parent, bool is_vforked)
 {
-	struct scry_spawn row = {
-		.t.seized = true, .since_ns = scry_now_ns(), .is_vforked = is_vforked};
+	struct scry_spawn row = {.t.seized = true,
+				 .since_ns = scry_now_ns(),
+				 .is_kept = parent->is_kept,
+				 .is_vforked = is_vforked};
 	unsigned long tid = 0;
 
-	if (ptrace(PTRACE_GETEVENTMSG, parent, 0, &tid) < 0 || !tid)
+	if (ptrace(PTRACE_GETEVENTMSG, parent->t.tid, 0, &tid) < 0 || !tid)
 		return;
 	row.t.tid = row.t.pid = (pid_t)tid; /* of a thread the process is named when it execs */
 	if (!add(s, &row)) {
 		s->refused++;
 		scry_tracee_release(&row.t);
 	}
+}
+
+/* A signal on its way. With one too many the thread goes on alone. */
+static void pass_signal(struct scry_spawns *s, struct scry_spawn *row, int signal)
+{
+	scry_tracee_mend_signal(row->t.tid);
+	row->signals += row->is_kept && signal != SIGCHLD;
+	if (row->signals <= SIGNALS_MAX) {
+		resume(row, signal);
+		return;
+	}
+	row->t.signal = signal;
+	forget(s, row);
 }
 
 /* One status. True: its image stands still. */
@@ -322,17 +338,17 @@ static bool take(struct scry_spawns *s, struct scry_spawn *row, int status)
 		       0); /* job control: stays stopped until continued */
 	} else if (event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK ||
 		   event == PTRACE_EVENT_CLONE) {
-		add_child(s, row->t.tid, event == PTRACE_EVENT_VFORK);
-		if (row->since_ns) /* who starts others is followed for longer */
+		add_child(s, row, event == PTRACE_EVENT_VFORK);
+		if (row->since_ns) { /* who starts others is followed for longer */
 			row->since_ns = scry_now_ns();
+			row->signals = 0;
+		}
 		resume(row, 0);
 	} else if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
 		return at_syscall(row);
-	} else if (!event && is_at_brk(row, WSTOPSIG(status))) {
-		return at_brk(row);
 	} else {
 		scry_tracee_mend_signal(row->t.tid);
-		resume(row, event ? 0 : WSTOPSIG(status));
+		resume(row, 0);
 	}
 	return false;
 }
@@ -352,8 +368,14 @@ void scry_spawns_pass(struct scry_spawns *s)
 		if (r < 0 || WIFEXITED(status) || WIFSIGNALED(status)) {
 			row->t.seized = row->t.stopped = false;
 			forget(s, row);
-		} else {
+		} else if (status >> 16 || WSTOPSIG(status) == (SIGTRAP | 0x80)) {
 			row->is_ready = take(s, row, status);
+		} else if (is_at_brk(row, WSTOPSIG(status))) {
+			row->t.stopped = true;
+			row->is_ready = at_brk(row);
+		} else {
+			row->t.stopped = true;
+			pass_signal(s, row, WSTOPSIG(status));
 		}
 	}
 }
@@ -419,6 +441,8 @@ void scry_spawns_go_on(struct scry_spawns *s, struct scry_tracee *t)
 void scry_spawns_keep(struct scry_spawns *s, struct scry_tracee *t)
 {
 	row_of(t)->since_ns = scry_now_ns();
+	row_of(t)->is_kept = true;
+	row_of(t)->signals = 0;
 	if (s->follows) /* of its processes, not of its threads: others may want to hold those */
 		scry_tracee_options(t, PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK);
 	scry_spawns_go_on(s, t);

@@ -42,6 +42,8 @@ struct scry_spawn { /* one followed thread */
 	uint32_t brks;	   /* so often it came there */
 	uint64_t nr, arg;  /* of the syscall that runs */
 	uint64_t since_ns; /* it was kept, or made by one that is followed; 0: neither */
+	bool is_kept;	   /* that, or one of its */
+	uint32_t signals;  /* that have stopped it since then */
 	bool is_vforked;
 	bool is_ready; /* its image stands still, and step has not handed it out yet */
 };
@@ -78,7 +80,9 @@ bool scry_spawns_is_starting(const struct scry_spawns *s);
 /* After step: not what was looked for; it goes on to the next exec, followed. */
 void scry_spawns_go_on(struct scry_spawns *s, struct scry_tracee *t);
 /* After step: it goes on, and step says when it has become another program; with `follows` the
- * processes that it makes too. */
+ * processes that it makes too. Each signal stops it, which takes some 30 us, and as long as we are
+ * stopped ourselves: from the 33rd on it goes on alone. SIGCHLD does not count, as a child takes
+ * longer than that. */
 void scry_spawns_keep(struct scry_spawns *s, struct scry_tracee *t);
 /* Was it made by vfork, so that nothing but its parent's image ran before its own? */
 bool scry_spawn_is_vforked(const struct scry_tracee *t);

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "sys/become.h"
 #include "sys/inherited.h"
+#include "sys/proc.h"
 #include "watch/news.h"
 #include "watch/preload.h"
 #include "watch/signals.h"
@@ -182,6 +183,24 @@ void scry_front_stop(struct scry_front *f)
 	f->is_stopping = true;
 }
 
+/* Stopped (SIGSTOP) while it traces anybody: who is held, or gets a signal, would stand for as long
+ * as it does. */
+static void wake_keeper(const struct scry_front *f)
+{
+	siginfo_t info = {0};
+	pid_t held;
+
+	if (waitid(P_PID, (id_t)f->keeper, &info, WSTOPPED | WNOHANG) < 0 || !info.si_pid)
+		return;
+	held = scry_proc_traced_by(f->keeper);
+	if (!held)
+		return;
+	scry_log_say("scry-keeper (process %d) was stopped while it traced process %d, which would "
+		     "be stopped with it: it goes on",
+		     f->keeper, held);
+	kill(f->keeper, SIGCONT);
+}
+
 /* One turn; false: the keeper has ended. ^C is passed on as an order; a program that was started
  * gets its own from the tty, unless it has ended and only its children are still watched. */
 bool scry_front_turn(struct scry_front *f, int timeout_ms)
@@ -194,6 +213,7 @@ bool scry_front_turn(struct scry_front *f, int timeout_ms)
 		scry_front_program = 0; /* its children are still watched: signals are for us */
 	if (scry_front_interrupts && (!f->opts->command || has_program_ended(f)))
 		scry_front_stop(f);
+	wake_keeper(f);
 	if (poll(&p, 1, timeout_ms) > 0 && !take_news(f))
 		f->is_gone = true;
 	return !f->is_gone;

@@ -34,7 +34,7 @@ struct scry_watch_opts {
 	const char *output, *user; /* user: of the program that is started; NULL: scry's */
 	bool raw, force, dry_run, wait;
 	bool preload;		  /* -- CMD: nobody is entered, see watch/preload.h */
-	bool is_live;		  /* the report is shown while the watch goes on */
+	bool is_live, gives_back; /* it is shown while it is recorded; and then given back */
 	const char *command_line; /* scry's own, for the recording */
 	void *instrument_opts;
 	/* of further instruments, on the same processes, each with a section of the recording. In

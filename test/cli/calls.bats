@@ -293,15 +293,18 @@ for i in range(1000):
 	scry_ends 0 calls -x work_call@libwork* -o "$T/x.scry" -- /usr/bin/python3 -c '
 import ctypes, os, signal, subprocess, sys, time
 work = ctypes.CDLL(sys.argv[1])
-keeper = int(subprocess.check_output(["pgrep", "-P", str(os.getppid()), "scry-keeper"]))
+front = os.getppid() # which would wake a keeper that traces this program
+keeper = int(subprocess.check_output(["pgrep", "-P", str(front), "scry-keeper"]))
 # should this program not live to do it
-other = subprocess.Popen(["sh", "-c", "sleep 5; kill -CONT %d" % keeper], start_new_session=True)
+other = subprocess.Popen(["sh", "-c", "sleep 5; kill -CONT %d %d" % (keeper, front)], start_new_session=True)
+os.kill(front, signal.SIGSTOP)
 os.kill(keeper, signal.SIGSTOP)
 try:
     lib = ctypes.CDLL(sys.argv[2])
     assert lib.throwing_through(work.work_through) == len("thirteen")
 finally:
     os.kill(keeper, signal.SIGCONT)
+    os.kill(front, signal.SIGCONT)
 for i in range(200):
     time.sleep(0.01)
     assert lib.throwing_through(work.work_through) == len("thirteen")

@@ -302,3 +302,27 @@ RUBY
 	exec 8>&-
 	finish "$PID"
 }
+
+@test "a keeper that is stopped while it traces a program is woken: the program's signals pass" {
+	cat >"$T/answers.py" <<'END'
+import os, signal
+signal.signal(signal.SIGUSR1, lambda *a: print("got it", flush=True))
+print("pid", os.getpid(), flush=True)
+while True:
+    signal.pause()
+END
+	start scry "$SCRY" calls --engine=breakpoint -x getenv --force -o "$T/x.scry" -- /usr/bin/python3 "$T/answers.py"
+	scry=$PID
+	wait_for 20 in_file "^pid" "$T/scry.out"
+	program=$(sed -n 's/^pid //p' "$T/scry.out")
+	keeper=$(keeper_of "$scry")
+	HELD=$keeper
+	grep -q "^TracerPid:[[:space:]]*$keeper$" "/proc/$program/status"
+	kill -STOP "$keeper"
+	kill -USR1 "$program"
+	wait_for 20 in_file "got it" "$T/scry.out"
+	grep -q "was stopped while it traced process $program" "$T/scry.err"
+	kill -KILL "$program"
+	ended "$scry"
+	[ "$status" -eq 137 ]
+}

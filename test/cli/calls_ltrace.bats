@@ -313,6 +313,57 @@ EOC
 	grep -q "signals have no lines: .* found no room" "$T/scry.err" || [ "$unshown" -eq 5000 ]
 }
 
+# recorded KEEPER: bytes of its recording that are in memory.
+recorded() {
+	local fd blocks=0
+	for fd in /proc/"$1"/fd/*; do
+		case "$(readlink "$fd")" in "/memfd:scry (deleted)") blocks=$(stat -Lc %b "$fd") ;; esac
+	done
+	echo $((blocks * 512))
+}
+
+raised() {
+	[ -s "$T/storm.out" ] && [ "$(tail -1 "$T/storm.out")" -gt "$1" ]
+}
+
+@test "a storm of signals that nobody shows: memory ends at its limit, and what is dropped is in line one" {
+	need_root "the tracepoint signal_deliver"
+	cat >"$T/storm.c" <<'EOC'
+#include <signal.h>
+#include <stdio.h>
+static volatile sig_atomic_t ends;
+static void on(int s) { if (s == SIGTERM) ends = 1; }
+int main(void) {
+	signal(SIGUSR1, on); signal(SIGTERM, on);
+	for (long n = 0; !ends;) {
+		for (int i = 0; i < 20000 && !ends; i++) raise(SIGUSR1);
+		printf("%ld\n", n += 20000); fflush(stdout);
+	}
+}
+EOC
+	cc -O1 -o "$T/storm" "$T/storm.c"
+	start storm "$T/storm"
+	storm=$PID
+	start scry "$SCRY" calls -x getenv --memory 1M -o "$T/x.txt" -p "$storm"
+	scry=$PID
+	wait_for 20 hooked "$storm"
+	keeper=$(keeper_of "$scry")
+	kill -STOP "$scry" # it shows nothing
+	HELD=$scry
+	wait_for 60 raised 0
+	wait_for 100 raised $(($(tail -1 "$T/storm.out") + 160000)) # 4 MB, if all are kept
+	[ "$(recorded "$keeper")" -gt 0 ]
+	[ "$(recorded "$keeper")" -lt $((3 << 20)) ]
+	kill -CONT "$scry"
+	kill -INT "$scry"
+	finish "$scry"
+	kill -TERM "$storm"
+	finish "$storm"
+	cat "$T/scry.err" "$T/scry.out"
+	tail -5 "$T/x.txt"
+	cat "$T/scry.err" "$T/x.txt" | grep -q "signals of all processes that found no room"
+}
+
 @test "signals of others have no lines, and who may not see them reads why" {
 	need_root "becoming somebody who may not"
 	command -v setpriv >/dev/null || skip "no setpriv"

@@ -131,6 +131,37 @@ ends_by() {
 	done
 }
 
+# kills WHO...: of front, keeper and guardian, while the load runs, at once.
+kills() {
+	local front guardian keeper who pids=
+	rm -f "$T/s/pid" "$T/s/all" "$T/s/loaded"
+	LOAD="touch $T/s/loaded; sleep 1000"
+	start scry "$SCRY" malloc compare --with glibc --start "$START" --ready "$READY" --load "$LOAD"
+	front=$PID
+	wait_for 20 test -e "$T/s/loaded"
+	guardian=$(pgrep -P "$front" -x scry-guardian)
+	keeper=$(pgrep -P "$guardian")
+	for who in "$@"; do
+		pids+=" ${!who}"
+	done
+	# shellcheck disable=SC2086
+	kill -KILL $pids
+	ended "$front"
+	wait_for 20 none_left
+}
+
+@test "compare: whoever of scry's processes is killed, alone or with another, a daemon does not stay" {
+	START+=" daemon"
+	kills keeper
+	[ "$status" -ne 0 ]
+	grep -q "the process that ends the server was itself killed: the server was killed, too" "$T/scry.err"
+	kills front keeper
+	kills guardian
+	[ "$status" -ne 0 ]
+	grep -q "the process that guards the server was itself killed" "$T/scry.err"
+	kills front guardian
+}
+
 # on_terminal ARGS...: what scry says on one, a line for each that it shows.
 on_terminal() {
 	/usr/bin/python3 - "$@" <<'END'

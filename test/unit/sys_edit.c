@@ -278,6 +278,62 @@ static void test_torn(void **state)
 	scry_maps_done(&maps);
 }
 
+/* One byte of code at `at`, and again over that by another set. */
+static void change_code(uint8_t *code, enum scry_edit_kind kind, bool is_over,
+			const struct scry_map_entry *mapping)
+{
+	const uint8_t old = *code, fresh = (uint8_t)(old + 1);
+	const struct scry_change c = {.addr = at(code),
+				      .size = 1,
+				      .kind = kind,
+				      .old = &old,
+				      .new_ = &fresh,
+				      .mapping = mapping,
+				      .is_over = is_over};
+
+	assert_int_equal(scry_edit_change(&t.edit, &c), 0);
+}
+
+/* While all threads stand no file is asked: what was not asked before is left for another stop. */
+static void test_stopped(void **state)
+{
+	static uint8_t code[] = {0x55, 0x48, 0x89, 0xe5, 0x53, 0xc3};
+	struct scry_undo_report report;
+	struct scry_maps maps;
+	const struct scry_map_entry *m;
+
+	(void)state;
+	assert_int_equal(scry_maps_read(getpid(), &maps), 0);
+	m = scry_maps_at(&maps, at(code));
+	change_code(&code[0], SCRY_EDIT_TEXT, false, m);
+	change_code(&code[1], SCRY_EDIT_PAD, false, m);
+	change_code(&code[2], SCRY_EDIT_TEXT, false, m);
+	t.edit.set = 1;
+	change_code(&code[2], SCRY_EDIT_TEXT, true, m);
+	t.edit.is_stopped = true;
+	assert_int_equal(scry_edit_undo_some(&t.edit, &maps, 0, 3, &report), -EAGAIN);
+	assert_int_equal(report.entries + report.foreign + report.failed, 0);
+	assert_int_equal(scry_edit_undo_some(&t.edit, &maps, 3, 1, &report), -EAGAIN);
+	assert_int_equal(report.entries + report.foreign + report.failed, 0);
+	assert_int_equal(scry_edit_standing(&t.edit), 4);
+	assert_int_equal(code[0], 0x56);
+	t.edit.is_stopped = false;
+	scry_edit_recall(&t.edit, &maps, 3, 1); /* what it stands over is asked for, too */
+	t.edit.is_stopped = true;
+	assert_int_equal(scry_edit_undo_some(&t.edit, &maps, 3, 1, &report), 0);
+	assert_int_equal(report.restored, 1);
+	t.edit.is_stopped = false;
+	scry_edit_recall(&t.edit, &maps, 0, 3);
+	t.edit.is_stopped = true;
+	assert_int_equal(scry_edit_undo_some(&t.edit, &maps, 0, 3, &report), 0);
+	assert_int_equal(report.restored, 3);
+	assert_int_equal(code[0], 0x55);
+	assert_int_equal(code[1], 0x48);
+	assert_int_equal(code[2], 0x89);
+	expect_journal(0, 0);
+	scry_maps_done(&maps);
+}
+
 /* A file's page is changed and unmapped, and something else comes there that holds the very bytes
  * we wrote: it is not ours to put back. */
 static void test_unmapped(void **state)
@@ -407,6 +463,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_is_there, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_across_pages, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_torn, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_stopped, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_unmapped, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_mapped_still, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_forged, setup, teardown),

@@ -16,6 +16,8 @@
 
 #include <cmocka.h>
 
+#include "sys/debug_file.h"
+
 #define DEAD 8 /* served.c asks no more while so many do not answer */
 
 static char top[] = "/tmp/scry-served-XXXXXX", links[] = "/tmp/scry-links-XXXXXX";
@@ -101,6 +103,36 @@ static void beside(void **state)
 	unlink(bad);
 }
 
+/* A stripped program says where its debug information is: in a file that does not answer. */
+static void debug_file(void **state)
+{
+	char name[256], debug[300], program[300];
+	struct scry_elf *elf;
+	double begin;
+
+	(void)state;
+	if (!has_mount) {
+		print_message("no mount of FUSE can be made here\n");
+		skip();
+	}
+	assert_int_equal(scry_elf_open_path("/bin/true", &elf), 0);
+	if (!scry_elf_debuglink(elf, name, sizeof(name))) {
+		print_message("/bin/true names no debug file here\n");
+		scry_elf_close(elf);
+		skip();
+	}
+	snprintf(debug, sizeof(debug), "%s/%s", links, name);
+	snprintf(program, sizeof(program), "%s/true", links);
+	assert_int_equal(symlink(file, debug), 0);
+	alarm(30); /* who opens it waits for ever */
+	begin = now_s();
+	scry_debug_file_lend(elf, program);
+	assert_true(now_s() - begin < 5);
+	alarm(0);
+	unlink(debug);
+	scry_elf_close(elf);
+}
+
 static void dead(void **state)
 {
 	struct scry_map_entry maps[100];
@@ -162,10 +194,8 @@ static void many(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(answers),
-		cmocka_unit_test(beside),
-		cmocka_unit_test(dead),
-		cmocka_unit_test(many),
+		cmocka_unit_test(answers), cmocka_unit_test(beside), cmocka_unit_test(debug_file),
+		cmocka_unit_test(dead),	   cmocka_unit_test(many),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

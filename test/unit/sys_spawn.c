@@ -1,6 +1,6 @@
 /*
  * sys/spawn: what befalls a program in its start: a signal that comes while its image stands still,
- * its end between two of our looks, one that nobody handles.
+ * its end between two of our looks, one that nobody handles; many of them later.
  */
 #include "sys/spawn.h"
 
@@ -244,12 +244,51 @@ static void test_waits_are_whole(void **state)
 	waitpid(pid, NULL, 0);
 }
 
+static void send(struct scry_spawns *s, pid_t pid, int signal, int times)
+{
+	for (int i = 0; i < times; i++) {
+		kill(pid, signal);
+		for (int tries = 0; scry_proc_task_state(pid, pid) != 'S' && tries < 5000;
+		     tries++) {
+			assert_null(scry_spawns_step(s));
+			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		}
+	}
+}
+
+/* Who is kept is stopped for so many signals and no more. */
+static void test_signals_of_who_is_kept(void **state)
+{
+	struct scry_spawns s = {0};
+	pid_t pid = start(&s);
+	struct scry_tracee *t = image_of(&s);
+
+	(void)state;
+	assert_non_null(t);
+	scry_spawns_keep(&s, t);
+	while (scry_proc_task_state(pid, pid) != 'S') /* it sleeps */
+		assert_null(scry_spawns_step(&s));
+	send(&s, pid, SIGCHLD, 100);
+	send(&s, pid, SIGWINCH, 32);
+	assert_true(scry_spawns_has(&s, pid));
+	assert_int_equal(scry_proc_traced_by(getpid()), pid);
+	send(&s, pid, SIGWINCH, 1);
+	assert_false(scry_spawns_has(&s, pid));
+	assert_int_equal(scry_proc_traced_by(getpid()), 0);
+	send(&s, pid, SIGWINCH, 1);
+	assert_int_equal(scry_proc_task_state(pid, pid), 'S');
+	scry_spawns_done(&s);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_signal_while_held), cmocka_unit_test(test_stops_are_few),
 		cmocka_unit_test(test_signal_of_others),  cmocka_unit_test(test_killed_in_a_stop),
 		cmocka_unit_test(test_waits_are_whole),
+		cmocka_unit_test(test_signals_of_who_is_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -288,7 +288,7 @@ static int enter(struct scry_watch *w)
  * has come after: threads that call wait, and what finds no room at last is counted. */
 static bool is_ahead(const struct scry_watch *w, struct scry_calls_watch *t)
 {
-	if (!w->opts->is_live || w->opts->output || w->ended_ns || w->target_gone)
+	if (!w->opts->gives_back || w->ended_ns || w->target_gone)
 		return false;
 	if (scry_now_ns() >= t->size_ns) {
 		t->size_ns = scry_now_ns() + SIZE_NS;

@@ -26,6 +26,7 @@ struct scry_calls_signals {
 	struct scry_signal *early; /* of those, before anybody watches them; in order */
 	size_t early_count;
 	uint64_t unshown; /* that gave way to others there */
+	uint64_t crowded; /* of those that are watched: what waits fills the limit of memory */
 };
 
 /* A child that has none yet gets its root's. */
@@ -102,10 +103,12 @@ static void note_missing(struct scry_watch *w, const struct scry_calls_signals *
 		scry_watch_note(w,
 				"%llu signal%s of children that were not yet watched ha%s no line",
 				unshown, unshown == 1 ? "" : "s", unshown == 1 ? "s" : "ve");
-	if (lost)
-		scry_watch_note(w,
-				"some signals have no lines: %llu, of all processes, found no room",
-				lost);
+	scry_watch_lost(w, s->crowded, "signals that found no room");
+	if (!lost)
+		return;
+	scry_watch_lost_some(w, "signals of all processes that found no room");
+	scry_watch_note(w, "some signals have no lines: %llu, of all processes, found no room",
+			lost);
 }
 
 void scry_calls_signals_close(struct scry_calls_watch *t)
@@ -158,12 +161,15 @@ static const struct scry_calls_watch *watch_of(const struct scry_calls_watch *ta
 	return t->calls && (!t->watch->is_over || t == taker) ? t : NULL;
 }
 
+/* Where what waits fills the limit of memory it is dropped: the room is for calls. */
 static bool tell(const struct scry_calls_watch *taker, const struct scry_signal *signal)
 {
 	const struct scry_calls_watch *t = watch_of(taker, signal->pid);
 
-	if (t && scry_calls_signal(t->calls, tid_inside(t, signal->tid), signal->tsc,
-				   signal->number) < 0)
+	if (t && scry_stream_bytes(scry_calls_stream(t->calls)) > t->watch->opts->memory)
+		signals_of(taker)->crowded++;
+	else if (t && scry_calls_signal(t->calls, tid_inside(t, signal->tid), signal->tsc,
+					signal->number) < 0)
 		scry_error_clear(); /* no memory: the calls say so */
 	return t != NULL;
 }
