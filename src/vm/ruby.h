@@ -85,7 +85,7 @@ void scry_ruby_free(struct scry_ruby *ruby);
 
 /* The Ruby of a fork child of `parent`'s process: the same module and layout, learned once. Nothing
  * can be read of it until it is bound, as soon as it is known which process that is. 0 or -errno.
- */
+ * */
 int scry_ruby_like(const struct scry_ruby *parent, struct scry_ruby **ret);
 int scry_ruby_bind(struct scry_ruby *ruby, pid_t pid);
 
