@@ -133,10 +133,10 @@ struct scry_patch_return {
  * for the stack and registers. Each takes 3.5 KiB of the stack while it runs, none in between.
  *
  * What is kept has room for 1,024 calls at a time, by where their stacks are: with more, or after
- * calls that were left by longjmp, some are not known (is_known 0). A call is told from another in
+ * calls that were left by longjmp, some are not known (is_known 0). A call differs from another in
  * the same place of a stack (of coroutines that copy theirs) by the registers that a call leaves
  * alone: rbx, rbp, r12 to r15. Where these are the same, too, or the function does not leave them
- * alone, nobody can tell.
+ * alone, it is not known.
  *
  * The return address lies on the stack changed meanwhile. So it is refused where somebody looks at
  * it (setjmp and its kind, functions whose code is seen to read it, libunwind, Go, Java, greenlet

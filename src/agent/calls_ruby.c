@@ -52,13 +52,14 @@ static int look(struct scry_agent_thread *t, struct stack *s)
 	return s->count != 0;
 }
 
-/* What a frame's pc is told as. */
+/* What a frame's pc is emitted as. */
 static inline uint64_t word_of(const struct stack *s, uint64_t at, uint64_t pc)
 {
 	return at == s->cfp ? pc | SCRY_MALLOC_LINE_TOP : pc;
 }
 
-/* 1: it is told, and stays true for this generation; 0: its code could not be read; -1: no room. */
+/* 1: it is emitted, and stays true for this generation; 0: its code could not be read; -1: no room.
+ */
 static int emit_line(struct scry_agent_thread *t, const struct stack *s, uint64_t pc, uint64_t iseq)
 {
 	uint64_t *w = scry_thread_buffer_reserve(t, SCRY_CALL_RUBY_LINE_HEAD + DEF_WORDS_MAX);

@@ -26,7 +26,7 @@ struct scry_agent_ruby_calls {
 } SCRY_OWN_PAGES;
 extern struct scry_agent_ruby_calls scry_agent_ruby_calls SCRY_SHARED;
 
-/* Tells which stack calls, before scry_call_entered does the rest. */
+/* Reports which stack calls, before scry_call_entered does the rest. */
 void scry_call_ruby(const uint64_t *slot);
 /* A block is about to be freed. */
 void scry_call_ruby_freed(uint64_t address);

@@ -4,7 +4,7 @@
  * singletons.
  *
  * Up to 3.1 the name lies in the class's ivar table under a hidden id, in 3.2 in an array at a
- * place that the class's shape tells, later in a field; the layout says which. Plain loads, every
+ * place that the class's shape gives, later in a field; the layout says which. Plain loads, every
  * pointer checked for shape, every loop bounded; 0 bytes mean: not known.
  */
 #include "agent/code.h"

@@ -9,7 +9,7 @@
  * garbage, with no pointer to us.
  *
  * Pages are walked by rb_objspace_each_objects_without_setup, which is there up to Ruby 3.3; for
- * later ones see pages.c. If not all moves can be told, the keeper is told that.
+ * later ones see pages.c. If not all moves can be emitted, the keeper learns that.
  */
 #include "agent/load.h"
 #include "agent/objects.h"

@@ -25,7 +25,7 @@
 struct read { /* that waits for its turn */
 	struct scry_call_part *part;
 	uint64_t address;
-	uint32_t limit;	 /* bytes that are told at most */
+	uint32_t limit;	 /* bytes that are recorded at most */
 	uint32_t bytes;	 /* that are read */
 	uint8_t op;	 /* + 1; 0: none */
 	uint8_t kind;	 /* enum scry_part_kind */

@@ -11,9 +11,9 @@
  * to 4.0 (vm_trace.c), where it also serves the older call from signal handlers.
  * rb_postponed_job_trigger sets the bit and flags the thread. Triggers of a bit that is set already
  * are one run, and a run that has begun in one thread while the bit is set again in another cannot
- * be told from one that has not. Nobody could then say whether a job is pending. So ours is
- * triggered only when none is: as many run as were triggered. A thread that is to be flagged while
- * ours is pending triggers a function that does nothing and never goes away (job_wake,
+ * be distinguished from one that has not. Nothing could then say whether a job is pending. So ours
+ * is triggered only when none is: as many run as were triggered. A thread that is to be flagged
+ * while ours is pending triggers a function that does nothing and never goes away (job_wake,
  * rb_during_gc): its safepoint runs all bits, ours too.
  *
  * What is left in the table points at memory of ours that may be gone. Nobody triggers it, for

@@ -56,7 +56,7 @@ static uint32_t add_start(uint64_t start)
 	return 0;
 }
 
-static struct scry_agent_emitted *told_of(uint64_t iseq)
+static struct scry_agent_emitted *emitted_of(uint64_t iseq)
 {
 	struct scry_agent_lines *l = &scry_agent_lines;
 
@@ -110,7 +110,7 @@ static int read_anew(struct scry_agent_emitted *t, const struct scry_agent_place
 uint32_t scry_lines_describe(struct scry_line_text *emitted, uint64_t pc, uint64_t iseq)
 {
 	struct scry_agent_place place = {.pc = pc & ~SCRY_MALLOC_LINE_TOP, .iseq = iseq};
-	struct scry_agent_emitted *t = told_of(iseq);
+	struct scry_agent_emitted *t = emitted_of(iseq);
 	int is_right = 1;
 
 	emitted->def = (struct scry_ring_def){0};
@@ -165,8 +165,8 @@ static void add_code(uint32_t i, uint64_t start)
 					      __ATOMIC_RELAXED));
 }
 
-/* A new code, and what it means: told before anybody can find it. 0: there is none left, or no room
- * to tell it. */
+/* A new code, and what it means: emitted before any thread can find it. 0: there is none left, or
+ * no room to emit it. */
 static uint32_t emit_line(struct scry_agent_thread *t, uint64_t address,
 			  const struct scry_line *line)
 {

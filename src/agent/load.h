@@ -35,7 +35,7 @@ static inline uint32_t load32(uint64_t address)
 	return *(const volatile uint32_t *)address;
 }
 
-/* An object or a block of memory, as far as a pointer can tell: aligned, in user space, no
+/* An object or a block of memory, as far as a pointer can show: aligned, in user space, no
  * immediate. */
 static inline int is_pointer(uint64_t value)
 {

@@ -90,7 +90,8 @@ static inline uint32_t caller_slot(uint64_t address)
 }
 _Static_assert(SCRY_MALLOC_CALLERS == 1u << 15, "the shift above");
 
-/* Its record comes before its first use: who finds one that is not told yet tells it himself. */
+/* Its record comes before its first use: a thread that finds one that is not emitted yet emits it
+ * itself. */
 static int emit_caller(thread *t, uint64_t *slot, uint64_t address)
 {
 	uint64_t *w = scry_thread_buffer_reserve(t, 2), had = address;
@@ -100,14 +101,14 @@ static int emit_caller(thread *t, uint64_t *slot, uint64_t address)
 	w[0] = word0(SCRY_MALLOC_OP_CALLER, 0, (uint64_t)(slot - scry_agent_callers.at));
 	w[1] = address;
 	scry_thread_buffer_publish(t, w + 2);
-	__atomic_compare_exchange_n(slot, &had, address | SCRY_CALLER_TOLD, 0, __ATOMIC_RELEASE,
+	__atomic_compare_exchange_n(slot, &had, address | SCRY_CALLER_EMITTED, 0, __ATOMIC_RELEASE,
 				    __ATOMIC_RELAXED);
 	return 1;
 }
 
 /*
  * glibc's threads, when they end, free what their caches hold once more (tcache_thread_shutdown):
- * blocks that the program has given back already. It is told by the call, which is one to free
+ * blocks that the program has given back already. It is known by the call, which is one to free
  * itself; all others in libc go through its PLT, so that free may be interposed.
  */
 static int is_itself(uint64_t address)
@@ -141,7 +142,7 @@ static __attribute__((noinline)) uint64_t find_caller(thread *t, uint64_t found)
 						    __ATOMIC_ACQUIRE);
 		if (!have || have == address)
 			return emit_caller(t, slot, address) ? code : 0;
-		if (have == (address | SCRY_CALLER_TOLD))
+		if (have == (address | SCRY_CALLER_EMITTED))
 			return code;
 	}
 	return 0;
@@ -152,12 +153,12 @@ static inline uint64_t caller_code(thread *t, uint64_t address)
 {
 	uint32_t code = caller_slot(address);
 
-	if (likely(scry_agent_callers.at[code] == (address | SCRY_CALLER_TOLD)))
+	if (likely(scry_agent_callers.at[code] == (address | SCRY_CALLER_EMITTED)))
 		return code;
 	return find_caller(t, address);
 }
 
-/* A stack: told before its first use, as callers are. */
+/* A stack: emitted before its first use, as callers are. */
 static __attribute__((cold)) int emit_stack(thread *t, uint32_t id, const uint64_t *frames,
 					    uint32_t count)
 {

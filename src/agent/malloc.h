@@ -28,7 +28,7 @@ struct scry_agent_malloc {	 /* the host writes all but `is_other`, `pid` */
 
 /* A set of return addresses. The top bits: its CALLER record is published; the allocator calls its
  * own function there. */
-#define SCRY_CALLER_TOLD (1ull << 63)
+#define SCRY_CALLER_EMITTED (1ull << 63)
 #define SCRY_CALLER_ITSELF (1ull << 62)
 #define SCRY_CALLER_PROBES 32u
 struct scry_agent_callers {

@@ -216,7 +216,7 @@ static void say_pid_in(struct scry_control *c, uint32_t pid)
 	__atomic_store_n(&c->child_pid, pid, __ATOMIC_RELEASE);
 }
 
-/* Where channels record, whose events are told by pid. */
+/* Where channels record, whose events are emitted by pid. */
 void scry_thread_buffer_say_pid(void)
 {
 	uint32_t pid;

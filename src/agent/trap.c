@@ -1,6 +1,6 @@
 /*
  * SIGTRAP, when a breakpoint was met and no keeper traces any more: it was killed. The thread goes
- * on in the copy of the instruction, as it would have been told to, so the program lives on,
+ * on in the copy of the instruction, as a tracer would have had it do, so the program lives on,
  * slower, until `scry undo` puts the bytes back. While a keeper traces, this never runs.
  *
  * A SIGTRAP that has nothing to do with us ends the process, as it would have without us.

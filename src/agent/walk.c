@@ -17,7 +17,7 @@ struct scry_agent_walks scry_agent_walks SCRY_WIPED;
 
 #define USES_BP 1u
 #define USES_BX 2u
-#define TOLD 1ull
+#define EMITTED 1ull
 
 /* In tests under a sanitizer: words between variables are read as any others. */
 #define READS_STACK __attribute__((no_sanitize("address")))
@@ -255,10 +255,11 @@ static uint64_t hash_of(const uint64_t *frames, uint32_t count)
 		hash ^= hash >> 29;
 	}
 	hash *= 0xff51afd7ed558ccdull;
-	return (hash ^ hash >> 32) & ~TOLD ? (hash ^ hash >> 32) & ~TOLD : 2;
+	return (hash ^ hash >> 32) & ~EMITTED ? (hash ^ hash >> 32) & ~EMITTED : 2;
 }
 
-/* Its number. Who finds one that is not told tells it, so it is told before its first use. */
+/* Its number. A thread that finds one that is not emitted emits it, so it is emitted before its
+ * first use. */
 static __attribute__((noinline, cold)) uint32_t stack_number(thread *t, const uint64_t *frames,
 							     uint32_t count, scry_walk_report *emit)
 {
@@ -269,7 +270,7 @@ static __attribute__((noinline, cold)) uint32_t stack_number(thread *t, const ui
 		uint64_t *slot = &scry_agent_walks.stacks[at];
 		uint64_t have = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
 
-		if (have == (hash | TOLD))
+		if (have == (hash | EMITTED))
 			return at + 1;
 		if (!have)
 			__atomic_compare_exchange_n(slot, &have, hash, 0, __ATOMIC_ACQ_REL,
@@ -279,7 +280,7 @@ static __attribute__((noinline, cold)) uint32_t stack_number(thread *t, const ui
 		if (!emit(t, at + 1, frames, count))
 			return 0;
 		have = hash;
-		if (__atomic_compare_exchange_n(slot, &have, hash | TOLD, 0, __ATOMIC_RELEASE,
+		if (__atomic_compare_exchange_n(slot, &have, hash | EMITTED, 0, __ATOMIC_RELEASE,
 						__ATOMIC_RELAXED))
 			__atomic_fetch_add(&scry_agent_walks.count, 1, __ATOMIC_RELAXED);
 		return at + 1;

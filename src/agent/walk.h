@@ -1,7 +1,7 @@
 /*
  * The callers: the native stack of this thread, as a number.
  *
- *   id = scry_walk_stack(t, &from, tell);
+ *   id = scry_walk_stack(t, &from, emit);
  *
  * A new stack is emitted by `emit`: a number, return addresses from the innermost on
  * (wire/unwind.h: SCRY_UNWIND_EXACT), 0 at its end where what lies below is not known. Numbers hold
@@ -48,7 +48,7 @@ struct scry_walker {
 	uint64_t copy[SCRY_WALK_COPY];
 };
 
-struct scry_walk_rule { /* written without a lock: `check` tells whether both are of one writer */
+struct scry_walk_rule { /* written without a lock: `check` shows whether both are of one writer */
 	uint64_t check, rule;
 };
 

@@ -44,7 +44,7 @@ static bool has_no_reader(FILE *out)
 	return p.fd >= 0 && poll(&p, 1, 0) > 0 && p.revents & POLLERR;
 }
 
-/* Why a write failed that stdio made when it was full, and has told nobody of: it is tried again,
+/* Why a write failed that stdio made when it was full, and has not reported: it is tried again,
  * with a byte for a file that is not kept. */
 static int reason_of(FILE *out)
 {

@@ -6,7 +6,7 @@
  * than SCRY_JSON_DEPTH levels) is a bug of the caller and asserted. Strings are bytes: what is not
  * valid UTF-8 becomes U+FFFD, one for each maximal bad part, as the Unicode standard advises;
  * characters that are tricky to show (base/text.h) are escaped, as JSON is looked at on terminals
- * too. Write errors are remembered by the stream; scry_json_done tells.
+ * too. Write errors are remembered by the stream; scry_json_done returns them.
  */
 #ifndef SCRY_BASE_JSON_H
 #define SCRY_BASE_JSON_H

@@ -67,7 +67,7 @@ static void log_write(const char *line, size_t len)
 {
 	ssize_t done = write(STDERR_FILENO, line, len);
 
-	(void)done; /* nobody is left to be told */
+	(void)done; /* there is nothing left to report to */
 }
 
 static void log_line(const char *color, const char *fmt, va_list ap)

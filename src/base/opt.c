@@ -274,7 +274,8 @@ int scry_opt_has_arg(const struct scry_opt *row)
 	return opt_is_maybe(row) ? -1 : opt_has_arg(row);
 }
 
-/* What getopt needs. "+": stop at the first non-option; ":": tell a missing argument apart. */
+/* What getopt needs. "+": stop at the first non-option; ":": a missing argument is an error of its
+ * own. */
 static void opt_fill(const struct scry_opt *rows, size_t count, char *shorts, struct option *longs)
 {
 	size_t i;

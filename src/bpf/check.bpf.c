@@ -1,6 +1,6 @@
 /*
- * The smallest program: tells through a ring that it ran, in which thread, and with which number it
- * was attached. By it is found out what the kernel allows (probe/bpf: scry_bpf_check), and the
+ * The smallest program: reports through a ring that it ran, in which thread, and with which number
+ * it was attached. By it is found out what the kernel allows (probe/bpf: scry_bpf_check), and the
  * loader is tested.
  */
 #include <linux/bpf.h>

@@ -1,5 +1,5 @@
 /*
- * In the kernel: a Ruby's code comes into being, and its name is told. See wire/iseq_event.h.
+ * In the kernel: a Ruby's code comes into being, and its name is reported. See wire/iseq_event.h.
  *
  * Attached to the entry of rb_iseq_insns_info_encode_positions of each process, or to the next push
  * there: the argument is still in rdi. Nothing is followed but pointers of the learned layout, no

@@ -86,7 +86,7 @@ static __always_inline void find_place(struct scry_syscalls_slot *slot,
  * The number -1 at a return is that of rt_sigreturn, which leaves none, or the call's own: there is
  * no such call, and ENOSYS is its result. That may also have been in ax before a signal; then the
  * stack is where it was when the signal came. The same of two handlers within each other is not
- * told of the outer one.
+ * reported of the outer one.
  */
 static __always_inline bool is_none(struct scry_syscalls_slot *slot,
 				    const struct pt_regs___kernel *regs, struct entered *e,

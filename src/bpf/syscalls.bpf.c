@@ -335,7 +335,7 @@ static __attribute__((noinline)) int emit_stack(const struct scry_syscalls_key *
 	return emit_lines(key, weight);
 }
 
-/* Of all calls that have failed so since the last one that was told. */
+/* Of all calls that have failed so since the last one that was reported. */
 static void emit_path(struct scry_syscalls_sum *s, __u64 at, __u32 kind)
 {
 	struct scry_syscalls_path *r;
@@ -486,8 +486,8 @@ static __attribute__((noinline)) int sample_first(const struct scry_syscalls_key
 }
 
 /*
- * A call that a tracer has skipped returns with the number of rt_sigreturn, and is none. It is told
- * where it was seen to begin; else what a traced thread returns from with it is not known.
+ * A call that a tracer has skipped returns with the number of rt_sigreturn, and is none. It is
+ * known where it was seen to begin; else what a traced thread returns from with it is not known.
  */
 static __always_inline bool is_skipped(struct scry_syscalls_slot *slot, struct task_struct *task)
 {

@@ -13,7 +13,7 @@ void scry_doctor_line(const char *item, bool ok, const char *text, const char *f
 /* There is another way where it does not work: why it does not. */
 void scry_doctor_optional(const char *item, bool ok, const char *text);
 
-/* Which engine `scry stacks` takes, and who tells it the names of code, on this machine, or for
+/* Which engine `scry stacks` takes, and what gives it the names of code, on this machine, or for
  * this Ruby; NULL: none. Nothing is attached. */
 void scry_doctor_engines(const struct scry_ruby *ruby);
 

@@ -233,7 +233,7 @@ static int find_cycles(struct scry_dump *d, const struct scry_ruby_thread_index 
 	return 0;
 }
 
-/* What the first that waits for an object was told holds for all that do. */
+/* What was found for the first that waits for an object holds for all that do. */
 static int find_owners(struct scry_dump *d, const struct scry_ruby_thread_index *index)
 {
 	struct scry_map firsts; /* by object: index + 1 */

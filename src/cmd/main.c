@@ -180,7 +180,7 @@ int main(int argc, char **argv)
 	if (status && *scry_error())
 		scry_log_error("%s", scry_error());
 	if (fflush(stdout) == 0 || status ||
-	    errno == EPIPE) /* who read has left: not ours to tell */
+	    errno == EPIPE) /* the reader has left: nothing to report */
 		return status;
 	scry_log_error("cannot write to standard output: %s", strerror(errno));
 	return 1;

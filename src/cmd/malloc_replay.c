@@ -422,7 +422,7 @@ static void report_notes(struct replay_job *j)
 				 (unsigned long long)(j->rows[0].rss_peak.median >> 20));
 }
 
-/* What differs by itself can be foretold no closer than that. */
+/* What differs by itself cannot be predicted closer than that. */
 static void report_spread(struct replay_job *j, uint32_t at, const struct scry_replay_spread *s,
 			  const char *whose)
 {

@@ -26,7 +26,7 @@ struct servers_job {
 	struct scry_malloc_allocators allocators;
 	struct scry_malloc_progress progress;
 	struct scry_replay_row rows[SCRY_MALLOC_ALLOCATORS_MAX];
-	bool is_told[SCRY_MALLOC_ALLOCATORS_MAX], is_out[SCRY_MALLOC_ALLOCATORS_MAX];
+	bool is_reported[SCRY_MALLOC_ALLOCATORS_MAX], is_out[SCRY_MALLOC_ALLOCATORS_MAX];
 	struct scry_malloc_notes notes;
 };
 
@@ -39,7 +39,7 @@ int scry_malloc_servers_check(const struct scry_malloc_servers *s, bool has_comm
 {
 	if (has_command)
 		return scry_fail(-EINVAL, "a server is started by --start, and a program that "
-					  "ends stands behind --; fix: one of them");
+					  "ends follows --; fix: give one of them");
 	if (!s->start || !s->ready || !s->load)
 		return scry_fail(-EINVAL,
 				 "a server needs --start CMD, --ready CMD, which succeeds "
@@ -88,18 +88,18 @@ static int run(struct servers_job *j, uint32_t at)
 	if (err)
 		return err;
 	judge_served(j, at, &run);
-	if (run.was_killed && !j->is_told[at])
+	if (run.was_killed && !j->is_reported[at])
 		scry_malloc_note(
 			&j->notes,
 			"under %s the server did not end within 10 s of %s%s, and was killed",
 			j->allocators.rows[at].label, j->server.stop ? "--stop" : "SIGTERM",
 			run.has_stop_failed ? ", which failed" : "");
-	else if (run.has_stop_failed && !j->is_told[at])
+	else if (run.has_stop_failed && !j->is_reported[at])
 		scry_malloc_note(
 			&j->notes,
 			"under %s --stop failed, though the server ended; -v shows what it prints",
 			j->allocators.rows[at].label);
-	j->is_told[at] |= run.was_killed || run.has_stop_failed;
+	j->is_reported[at] |= run.was_killed || run.has_stop_failed;
 	add(&row->real_cpu_ns, run.cpu_ns);
 	add(&row->real_wall_ns, run.load_ns);
 	add(&row->real_rss, run.rss_peak);

@@ -128,7 +128,7 @@ int scry_outside_start(struct scry_outside *o, bool gated)
 		return scry_fail(-errno, "cannot make a pipe: %s", strerror(errno));
 	}
 	fflush(NULL);
-	signal(SIGCHLD, SIG_DFL); /* ignored, the end of a child is told to nobody */
+	signal(SIGCHLD, SIG_DFL); /* ignored, the end of a child is not reported */
 	o->child = fork();
 	if (o->child < 0) {
 		o->child = 0;

@@ -155,7 +155,7 @@ static int settle_depths(struct record *r)
 	if (r->malloc.depth == UINT64_MAX)
 		r->malloc.depth = DEPTH_DEFAULT;
 	if (r->is_wanted[LOCKS] && !r->malloc.depth && r->depth == NOT_GIVEN)
-		r->depth = DEPTH_DEFAULT; /* as scry locks has it: places are what it tells */
+		r->depth = DEPTH_DEFAULT; /* as scry locks has it: places are what it shows */
 	if (r->depth == NOT_GIVEN)
 		r->depth = 0;
 	if (r->malloc.depth && r->depth)

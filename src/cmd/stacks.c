@@ -259,7 +259,7 @@ static int look(struct stacks *s)
 	}
 }
 
-/* Lets what runs tell, by the clocks. Until the watch is over: 0 or -errno. */
+/* Lets what runs report itself, by the clocks. Until the watch is over: 0 or -errno. */
 static int listen(struct stacks *s)
 {
 	int err = 0;
@@ -274,9 +274,9 @@ static int listen(struct stacks *s)
 /* --- the engine ------------------------------------------------------------------------------- */
 
 /*
- * By eBPF where it can be: it alone tells running from ready while a thread is either, as the
- * kernel counts late for who reads. But not where two samplers at that rate would cost the program
- * more than one; native frames of threads that run are its alone.
+ * By eBPF where it can be: it alone distinguishes running from ready while a thread is either, as
+ * the kernel counts late for who reads. But not where two samplers at that rate would cost the
+ * program more than one; native frames of threads that run are its alone.
  */
 static bool wants_clock(const struct stacks *s)
 {

@@ -39,7 +39,7 @@ struct undo_opts {
 #define UNDO_ROWS 5 /* with -f and --wait, which undo has and list has not */
 #define LIST_ROWS 3
 #define LOOK_NS 100000000
-#define TRY_EVERY 20 /* looks, where only a try tells */
+#define TRY_EVERY 20 /* looks, where only a try shows it */
 
 static int parse(struct undo_opts *o, int argc, char **argv, const char *usage, size_t count)
 {

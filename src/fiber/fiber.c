@@ -36,7 +36,7 @@ static void set_state(struct scry_fiber *fiber, uint32_t state)
 /* Somebody watches, and wants to know of stacks. */
 static bool is_watched(const struct scry_fiber_sched *sched)
 {
-	return sched->is_on_valgrind || (sched->keep & SCRY_KEEP_TOLD) != 0;
+	return sched->is_on_valgrind || (sched->keep & SCRY_KEEP_NOTIFIED) != 0;
 }
 
 /* The pool of a size: made when it is first wanted. */
@@ -256,7 +256,7 @@ static void end(struct scry_fiber *fiber, void *value, int error)
 
 void scry_fiber_main(struct scry_fiber *fiber)
 {
-	if (fiber->state & SCRY_KEEP_TOLD)
+	if (fiber->state & SCRY_KEEP_NOTIFIED)
 		scry_fiber_report_begin(fiber);
 	end(fiber, fiber->entry(fiber->arg), 0);
 }

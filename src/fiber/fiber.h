@@ -94,7 +94,7 @@ void scry_fiber_put_spare(struct scry_fiber_sched *sched);
 /* 0: the fiber is of this scheduler. */
 int scry_fiber_check(const struct scry_fiber_sched *sched, const struct scry_fiber *fiber);
 
-/* Tools that watch, and are to be told of stacks and switches; each does nothing where there is
+/* Tools that watch, and are to be notified of stacks and switches; each does nothing where there is
  * none. watchers.c */
 int scry_fiber_report_open(struct scry_fiber_sched *sched, struct scry_fiber *main);
 void scry_fiber_report_new(struct scry_fiber *fiber);
@@ -120,7 +120,7 @@ static inline void scry_fiber_enter(struct scry_fiber_sched *sched)
 /* The way from one fiber to another for all of the library. */
 static inline void scry_fiber_change(struct scry_fiber *from, struct scry_fiber *to)
 {
-	if (__builtin_expect(to->state & SCRY_KEEP_TOLD, 0))
+	if (__builtin_expect(to->state & SCRY_KEEP_NOTIFIED, 0))
 		scry_fiber_report_switch(from, to);
 	else
 		scry_fiber_switch(from, to);

@@ -1,8 +1,8 @@
 /*
  * Descriptors that fibers wait for, by epoll. Each wait arms the descriptor once (EPOLLONESHOT), as
- * poll(2) would: what is ready already is told at once, whatever was read before. An event carries
- * the number that its arming had: what an earlier file of the same number, kept open by a
- * duplicate, tells later is dropped.
+ * poll(2) would: what is ready already is reported at once, whatever was read before. An event
+ * carries the number that its arming had: what an earlier file of the same number, kept open by a
+ * duplicate, reports later is dropped.
  */
 #include "fiber/fiber.h"
 

@@ -24,7 +24,7 @@
 #define SCRY_STATE_MASK 0xff
 #define SCRY_KEEP_FP 0x100
 #define SCRY_KEEP_CXA 0x200
-#define SCRY_KEEP_TOLD 0x400 /* a sanitizer wants to be told */
+#define SCRY_KEEP_NOTIFIED 0x400 /* a sanitizer wants to be notified */
 #define SCRY_TAG_SHIFT 16
 
 #endif

@@ -81,7 +81,7 @@ scry_fiber_transfer:
 	mov SCRY_FIBER_STATE(%rdx), %ecx
 	cmp SCRY_FIBER_STATE(%rdi), %ecx
 	jne 3f
-	test $((SCRY_KEEP_CXA | SCRY_KEEP_TOLD) >> 8), %ch
+	test $((SCRY_KEEP_CXA | SCRY_KEEP_NOTIFIED) >> 8), %ch
 	jnz 2f
 	test $(SCRY_KEEP_FP >> 8), %ch
 	jz 1f
@@ -91,7 +91,7 @@ scry_fiber_transfer:
 1:	.cfi_remember_state
 	exchange 0, 0
 	.cfi_restore_state
-2:	test $(SCRY_KEEP_TOLD >> 8), %ch
+2:	test $(SCRY_KEEP_NOTIFIED >> 8), %ch
 	jnz 3f
 	mov SCRY_FIBER_SCHED(%rdi), %r8
 	test $(SCRY_KEEP_FP >> 8), %ch

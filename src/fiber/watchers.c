@@ -1,8 +1,8 @@
 /*
- * What tools that watch a program have to be told of stacks: AddressSanitizer and ThreadSanitizer
+ * What tools that watch a program have to know of stacks: AddressSanitizer and ThreadSanitizer
  * when the program was built with one (their functions are there then, whether or not this library
  * was built so), valgrind when it runs under it and its header was there. Where none is, a switch
- * goes by without a look: SCRY_KEEP_TOLD is not in the fibers' state.
+ * goes by without a look: SCRY_KEEP_NOTIFIED is not in the fibers' state.
  */
 #include "fiber/fiber.h"
 
@@ -38,7 +38,7 @@ int scry_fiber_report_open(struct scry_fiber_sched *sched, struct scry_fiber *ma
 		main->tsan = __tsan_get_current_fiber();
 	if (__sanitizer_start_switch_fiber == NULL && __tsan_create_fiber == NULL)
 		return 0;
-	sched->keep |= SCRY_KEEP_TOLD;
+	sched->keep |= SCRY_KEEP_NOTIFIED;
 	error = pthread_getattr_np(pthread_self(), &attr);
 	if (error != 0)
 		return -error;

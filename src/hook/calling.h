@@ -19,7 +19,8 @@ struct scry_calling { /* of a watch; all zero at first */
 
 /* After the user's functions are wanted: prctl and syscall, where there are any, each by its entry.
  * Where the user has hooked that himself it is his, and the look in /proc is all there is; but
- * calls that are told one by one are guarded by it (agent/shadow.c). 0 or -errno with a sentence.
+ * calls that are recorded one by one are guarded by it (agent/shadow.c). 0 or -errno with a
+ * sentence.
  */
 int scry_calling_want(struct scry_hooks *h);
 

@@ -5,7 +5,7 @@
  *   alone      entry -> stub -> copy of the displaced instructions -> function
  *   chained    entry -> stub of the second -> stub of the first -> copy -> function
  *
- * Both were planned on the bytes of the file. What is there already the journal tells; the second's
+ * Both were planned on the bytes of the file. What is there already the journal says; the second's
  * change expects the first's bytes and is undone before it (sys/edit). So either may leave before
  * the other: whose change is covered stays, and its handler passes through. What both want in ways
  * that do not fit is a row refused, with the reason.

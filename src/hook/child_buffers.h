@@ -2,9 +2,9 @@
  * The host's end of the child buffers: the pool of one entered process and all its fork
  * descendants.
  *
- * Life: open (map it) -> tell (the agent knows of it) -> follow -> watch the claims: find the owner
- * of each taken child buffer, read the child buffer, free it when the owner is gone -> follow 0 ->
- * close. What is read here any process of the family can write: indices are ours, words are
+ * Life: open (map it) -> announce (the agent knows of it) -> follow -> watch the claims: find the
+ * owner of each taken child buffer, read the child buffer, free it when the owner is gone -> follow
+ * 0 -> close. What is read here any process of the family can write: indices are ours, words are
  * checked.
  */
 #ifndef SCRY_HOOK_CHILD_BUFFERS_H
@@ -49,7 +49,7 @@ uint32_t scry_pool_bound(struct scry_pool *p, uint32_t instruments, uint64_t lef
 /* The child buffer of instrument `number` in the set of `child_buffer`. */
 uint32_t scry_pool_child_buffer(const struct scry_pool *p, uint32_t child_buffer, uint32_t number);
 
-/* Tells the agent: from now on it can give a child its frames. Before the hook is on. */
+/* Informs the agent: from now on it can give a child its frames. Before the hook is on. */
 int scry_pool_announce(struct scry_pool *p, struct scry_inject *inj,
 		       const struct scry_agent_frames *frames);
 

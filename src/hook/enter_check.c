@@ -23,7 +23,7 @@ static bool is_secure(const struct scry_proc *proc)
 	return scry_proc_auxv(proc->pid, 23, &secure) == 0 && secure;
 }
 
-/* All its memory lies below 4 GiB, its stack too. What the kernel tells of it has other sizes. */
+/* All its memory lies below 4 GiB, its stack too. What the kernel shows of it has other sizes. */
 static bool is_32_bit(pid_t pid)
 {
 	struct scry_maps maps = {0};
@@ -94,7 +94,8 @@ static bool waits_for_vfork(pid_t pid, pid_t tid)
 	return now.nr == SYS_vfork || now.nr == SYS_clone || now.nr == SYS_clone3;
 }
 
-/* Does a thread wait for the child of its vfork? Then it does not stop, which is told elsewhere. */
+/* Does a thread wait for the child of its vfork? Then it does not stop, which is reported
+ * elsewhere. */
 static bool is_in_vfork(pid_t pid)
 {
 	bool is_waiting = false;

@@ -4,7 +4,7 @@
  * processor.
  *
  * For recordings that may not have holes. Who finds no room waits for a keeper that lives
- * (wire/thread_buffers.h): as long as the keeper is late, each of its ticks is also told to
+ * (wire/thread_buffers.h): as long as the keeper is late, each of its ticks is also reported to
  * those that wait. Both end `patience` after the keeper was last here: one that hangs for good
  * holds nobody. One that is stopped or killed has none either, as no thread of it runs.
  *

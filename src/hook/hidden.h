@@ -22,7 +22,7 @@ int scry_hidden_find(struct scry_inject *inj, struct scry_stw *found, uint64_t b
 
 /*
  * Before the first change of a watch: does the process have such frames? Looks at up to 1 GiB while
- * all run, a third of a nanosecond a byte; only where frames are found a stop tells which of them
+ * all run, a third of a nanosecond a byte; only where frames are found a stop shows which of them
  * are seen or dead. Then inj->hides is set: each stop for a change looks everywhere. -EBUSY,
  * -ESRCH, -EPERM of that stop.
  */

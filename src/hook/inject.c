@@ -129,8 +129,8 @@ static int map_first(struct scry_inject *inj, struct place *at, const struct scr
 	return r == -EAGAIN ? -EALREADY : r;
 }
 
-/* What a watch told the agent of child buffers is over: children are not followed, and this process
- * records by `control`, its own page. */
+/* What a watch has set up in the agent for child buffers is over: children are not followed, and
+ * this process records by `control`, its own page. */
 static int forget_child_buffers(struct scry_inject *inj, uint64_t control)
 {
 	const struct scry_claim none = {0};
@@ -431,7 +431,7 @@ static int fill_control(struct scry_inject *inj)
 	return r;
 }
 
-/* An agent whose scry died a moment ago may still record: it is told to stop, and let finish its
+/* An agent whose scry died a moment ago may still record: it is stopped, and may finish its
  * event. */
 static int quiet(struct scry_inject *inj)
 {

@@ -32,7 +32,7 @@ struct scry_inject {
 	struct scry_gadgets gadgets;
 	struct scry_agent_source source;
 	struct scry_agent_header header; /* of the agent in the target */
-	const char *purpose;		 /* set by the caller: what other users are told */
+	const char *purpose;		 /* set by the caller: what other users read */
 	bool only_adopt;		 /* set by the caller: do not map a new agent */
 	uint32_t parts;			 /* likewise: enum scry_agent_part beside the core */
 	bool adopted, removed_part;	 /* it was there before; an incomplete one was taken out */
@@ -123,7 +123,7 @@ int scry_inject_follow(struct scry_inject *inj, const struct scry_inject *root, 
 int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol);
 /* Run-time address of an exported symbol of the agent. */
 uint64_t scry_inject_symbol(const struct scry_inject *inj, const char *name);
-/* Tells the agent which watch is on from its next event on, 0: none. 0; -errno: it is gone. */
+/* Informs the agent which watch is on from its next event on, 0: none. 0; -errno: it is gone. */
 int scry_inject_want(struct scry_inject *inj, uint32_t watch);
 /* The agent's accounts. 0, or -ESRCH / -EFAULT: the target is gone or has exec'ed. */
 int scry_inject_state(const struct scry_inject *inj, struct scry_agent_state *ret);

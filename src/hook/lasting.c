@@ -89,7 +89,7 @@ static bool may_hold_head(const struct scry_map_entry *m)
  * written: no page that is not there is brought in to look for one, as its server may be the
  * program itself, or nobody. The kernel makes one mapping of a patch and of the program's own code
  * beside it, so all pages are looked at; but for closed ones, which are reserved by the terabyte,
- * and where it cannot be told what is there: the first. */
+ * and where it is not known what is there: the first. */
 static void next_pages(const struct scry_written *written, const struct scry_map_entry *m,
 		       uint64_t at, uint64_t *ret, uint64_t *ret_end)
 {

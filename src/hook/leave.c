@@ -428,7 +428,7 @@ struct leaving {
 	uint64_t *ret_left;
 	enum hidden known, wanted; /* wanted: that is all that is missing for unmapping it */
 	bool is_last, inside;
-	bool is_unknowable;	   /* looking again will not tell */
+	bool is_unknowable;	   /* looking again will not show it */
 	struct scry_tracee *stood; /* the threads, in the stop that left open who is hidden */
 	size_t stood_count;
 };

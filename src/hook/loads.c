@@ -54,8 +54,8 @@ static long futex(uint32_t *word, int op, uint32_t value, const struct timespec 
 	return syscall(SYS_futex, word, op, value, timeout, NULL, 0);
 }
 
-/* A poll cannot wait for a word: this thread does. And it tells those who wait that we live, while
- * something large is planned. */
+/* A poll cannot wait for a word: this thread does. And it shows the threads that wait that we live,
+ * while something large is planned. */
 static void *listen_to(void *arg)
 {
 	struct scry_loads *l = arg;

@@ -44,7 +44,7 @@ int scry_loads_follow(struct scry_hooks *h, struct scry_inject *inj, struct scry
 /* Is all on that can be? Else turns are still needed. */
 bool scry_loads_is_settled(const struct scry_hooks *h);
 
-/* Is every object that the loader has told of hooked, or told of as a failure? */
+/* Is every object that the loader has reported hooked, or reported as a failure? */
 bool scry_loads_has_seen_all(const struct scry_hooks *h);
 
 /* Readable when a thread waits; -1: not followed. */

@@ -28,9 +28,9 @@ uint32_t scry_shadow_room(const struct scry_hooks *h);
 /* After scry_shadow_refuse has failed: because of an unwinder that cannot be hooked? */
 bool scry_shadow_lacks(const struct scry_hooks *h);
 
-/* After start, before follow: calls are told one by one (wire/call_ring.h), into thread buffers,
- * with so many bytes of a string (SCRY_CALL_TEXT_MAX at most); *ret_stats has then one row, the
- * sum. */
+/* After start, before follow: calls are recorded one by one (wire/call_ring.h), into thread
+ * buffers, with so many bytes of a string (SCRY_CALL_TEXT_MAX at most); *ret_stats has then one
+ * row, the sum. */
 int scry_shadow_record(struct scry_inject *inj, uint32_t string_max);
 /* Where errno is, from the thread pointer: for plans that ask for it. 0 or -errno with a sentence.
  */

@@ -36,7 +36,7 @@ struct scry_stub {
 	uint64_t at;	/* where it will run */
 	uint64_t state_page, counter; /* COUNT: two words within reach */
 	uint64_t literal; /* else: a word within reach that holds the handler's address */
-	uint32_t cookie;  /* CALL: what the handler is told, below 2^31 */
+	uint32_t cookie;  /* CALL: what the handler gets, below 2^31 */
 	/* where it goes on */
 	uint64_t function;		      /* without a window: its entry */
 	const struct scry_x86_code *code;     /* else the function ... */

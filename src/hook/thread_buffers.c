@@ -69,7 +69,7 @@ struct scry_thread_buffers {
 	struct scry_map by_who;		  /* hash of pointer and birth -> row */
 	uint64_t last_tsc, watermark;
 	uint64_t whole_tsc; /* the last look in which all was taken */
-	uint64_t life_ns;   /* when those who wait were last told that we are there */
+	uint64_t life_ns;   /* when the threads that wait last saw that we are there */
 	uint64_t looked_ns;
 	uint64_t turn_ns;      /* when the turn was taken away */
 	uint64_t taken_ns;     /* the last look */

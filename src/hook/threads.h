@@ -47,7 +47,7 @@ int scry_threads_start_table(struct scry_inject *inj, const struct scry_channel 
 
 /* For scry_thread_buffers_ask, `inj` its argument: the tid of a thread that began when it was not
  * known yet where threads keep theirs, as in a static program before its libc is up. What is found
- * the agent uses from now on. 0: it cannot be told. */
+ * the agent uses from now on. 0: it is not known. */
 uint32_t scry_threads_tid(void *inj, uint64_t pointer);
 
 /* From now on they record; or no more. 0 or -errno: the target is gone. The second: in no channel.

@@ -40,7 +40,7 @@
 #define LAST_TURNS 50
 #define LOCK_BITS 20 /* above them the number of the program that the pid runs */
 #define LOCKS_MAX ((1u << LOCK_BITS) - 1)
-#define SEARCHES_MAX 1024 /* of symbols, some 0.1 ms each; others are told by their object */
+#define SEARCHES_MAX 1024 /* of symbols, some 0.1 ms each; others are named by their object */
 #define NESTED_MAX 8	  /* waits of one thread: in signal handlers */
 #define ETIMEDOUT_ 110
 #define EOWNERDEAD_ 130 /* it has the mutex */
@@ -109,7 +109,7 @@ static const struct waiting *waiting_of(const char *symbol)
 	return NULL;
 }
 
-/* Of a mutex these words are told too; the function reads them itself. */
+/* Of a mutex these words are recorded, too; the function reads them itself. */
 static int add_plan(struct locks *l, const struct waiting *waiting)
 {
 	const struct scry_call_plan plan = {.entry = 1};
@@ -121,7 +121,7 @@ static int add_plan(struct locks *l, const struct waiting *waiting)
 	return scry_call_plans_add(&l->plans, waiting->is_condition ? NULL : &plan, &mutex);
 }
 
-/* What the stubs tell the agent. */
+/* What the stubs give to the agent. */
 static int number_all(struct locks *l, struct scry_hooks *h)
 {
 	for (size_t i = 0; i < h->count; i++) {
@@ -206,7 +206,7 @@ static int want(struct scry_hooks *h, void *arg)
 	if (!h->objects.is_static)
 		r = check_libc(h);
 	if (r == 0)
-		r = scry_shadow_check(h); /* a stripped one has no names to tell by */
+		r = scry_shadow_check(h); /* a stripped one has no names to know it by */
 	if (r == 0 && h->objects.is_static)
 		r = check_libc(h);
 	h->waits = !h->objects.is_static;
@@ -470,7 +470,7 @@ static int take(struct locks *l, const struct scry_stream_thread *thread,
 	return r;
 }
 
-/* All are told, whatever becomes of one. */
+/* All are reported, whatever becomes of one. */
 static ssize_t give(void *arg, struct scry_stream_thread *thread,
 		    const struct scry_stream_record *records, size_t count)
 {

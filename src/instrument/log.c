@@ -32,7 +32,7 @@ struct log {
 	uint64_t bad;
 };
 
-/* What the stubs tell the agent. */
+/* What the stubs give to the agent. */
 static int number_all(struct log *l, struct scry_hooks *h)
 {
 	for (size_t i = 0; i < h->count; i++) {
@@ -109,7 +109,7 @@ static int write_entry(struct log *l, const struct scry_stream_thread *thread,
 				   offsetof(struct scry_ev_entry, arg1) + 8 * ev.args);
 }
 
-/* All are told, whatever becomes of one. */
+/* All are reported, whatever becomes of one. */
 static ssize_t give(void *arg, struct scry_stream_thread *thread,
 		    const struct scry_stream_record *records, size_t count)
 {

@@ -110,7 +110,7 @@ void scry_ruby_lines_check(struct scry_ruby_lines *l, const struct scry_hooks *h
 		}
 }
 
-/* What the agent knows of the VM. Who records its objects has told it more: only where threads keep
+/* What the agent knows of the VM. A watch of objects has given it more: only where threads keep
  * their execution context is added then. */
 static int give_vm(const struct scry_ruby_lines *l, const struct scry_inject *inj)
 {

@@ -3,7 +3,7 @@
  * Ruby, on while its layout holds. Whatever is in the way leaves the lines out, says why, and never
  * ends a recording.
  *
- * Life: plan; a hook is wanted on `down`; check, once hooks are planned; tell, before one is on;
+ * Life: plan; a hook is wanted on `down`; check, once hooks are planned; report, before one is on;
  * judge, now and then; done.
  */
 #ifndef SCRY_INSTRUMENT_RUBY_LINES_H

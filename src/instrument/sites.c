@@ -55,7 +55,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Is there `mov $number,%eax; syscall`, as far as bytes tell? */
+/* Is there `mov $number,%eax; syscall`, as far as bytes show? */
 static bool has_form(const uint8_t *code, uint32_t number)
 {
 	return code[0] == 0xb8 && !memcmp(code + 1, &number, 4) && code[5] == 0x0f &&

@@ -33,7 +33,7 @@ struct times {
 	struct scry_loading_look look;
 };
 
-/* What the stubs tell the agent. */
+/* What the stubs give to the agent. */
 static int number_all(struct times *t, struct scry_hooks *h)
 {
 	for (size_t i = 0; i < h->count; i++) {

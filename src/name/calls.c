@@ -17,7 +17,7 @@ struct open_call {
 	uint32_t function;
 	uint32_t below; /* index + 1 of the call that ended in a tail call to it; or next free */
 	uint32_t part_words;
-	uint64_t *parts; /* of its return, told before it; owned */
+	uint64_t *parts; /* of its return, emitted before it; owned */
 };
 
 struct scry_calls {
@@ -127,7 +127,7 @@ static size_t record_words(const struct scry_calls *c, const uint64_t *words, si
 	return n <= count ? n : 0;
 }
 
-/* Records that are told by their first word alone: their size, or 0: it is none, or not whole. */
+/* Records that are known by their first word alone: their size, or 0: it is none, or not whole. */
 static size_t special_words(const uint64_t *words, size_t count)
 {
 	size_t n = words[0] == SCRY_CALL_TIME	  ? 2
@@ -153,7 +153,7 @@ static bool is_definition(uint64_t word)
 	return word >= SCRY_CALL_STACK && word <= SCRY_CALL_RUBY_STACK;
 }
 
-/* What is told once, before the first record that needs it. */
+/* What is emitted once, before the first record that needs it. */
 static void define(struct scry_calls *c, const uint64_t *words, size_t count)
 {
 	int r = -EINVAL;
@@ -200,7 +200,7 @@ static void scan(void *arg, struct scry_stream_scan *scan)
 int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, size_t count)
 {
 	return scry_stream_add(c->stream,
-			       &(struct scry_stream_words){.thread = SCRY_STREAM_TOLD(tid),
+			       &(struct scry_stream_words){.thread = SCRY_STREAM_BESIDE(tid),
 							   .tid = tid,
 							   .has_ended = true,
 							   .words = words,
@@ -212,7 +212,7 @@ int scry_calls_signal(struct scry_calls *c, uint32_t tid, uint64_t tsc, uint32_t
 	const uint64_t words[SCRY_CALL_SIGNAL_WORDS] = {SCRY_CALL_SIGNAL, tsc, number};
 
 	return scry_stream_add(
-		c->stream, &(struct scry_stream_words){.thread = SCRY_STREAM_TOLD(SIGNALS | tid),
+		c->stream, &(struct scry_stream_words){.thread = SCRY_STREAM_BESIDE(SIGNALS | tid),
 						       .tid = tid,
 						       .has_ended = true,
 						       .words = words,
@@ -416,7 +416,7 @@ static int write_alone(struct scry_calls *c, const struct emitted *rec, uint64_t
 	return r ? r : scry_writer_payload(c->opts.writer, &head, &ev, sizeof(ev));
 }
 
-/* Who makes the call that is told next. */
+/* What makes the call that is emitted next. */
 static int write_called(struct scry_calls *c, const struct emitted *rec, uint64_t call)
 {
 	const struct scry_event head = {.time_ns = scry_stream_time(c->stream, rec->tsc),

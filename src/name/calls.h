@@ -44,7 +44,7 @@ struct scry_calls_opts {
 	uint32_t first_function;
 	const struct scry_calls_tids *tids; /* only of these; borrowed; NULL: of all */
 	bool is_child;			    /* calls of its parent return in it, too */
-	/* before the first call of a function is written; NULL: they are told already */
+	/* before the first call of a function is written; NULL: they are emitted already */
 	int (*meet)(void *arg, uint32_t function);
 	void *meet_arg;
 };
@@ -63,14 +63,14 @@ void scry_calls_stacks(struct scry_calls *c, struct scry_native_stacks *stacks,
 /* The threads' words come by it; the clock is its. */
 struct scry_stream *scry_calls_stream(struct scry_calls *c);
 
-/* Whole records that somebody else tells of a thread, in its order. */
+/* Whole records that another source has of a thread, in its order. */
 int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, size_t count);
 
-/* A signal that was delivered, in order beside what anybody else tells of the thread. */
+/* A signal that was delivered, in order beside what other sources have of the thread. */
 int scry_calls_signal(struct scry_calls *c, uint32_t tid, uint64_t tsc, uint32_t number);
 
-/* A call that something else than the agent has seen, as if a thread had told it: its entry, with
- * `count` values, or its return from the call that stands on the slot. */
+/* A call that something else than the agent has seen, as if a thread had emitted it: its entry,
+ * with `count` values, or its return from the call that stands on the slot. */
 struct scry_calls_event {
 	uint64_t tsc, slot;
 	uint32_t tid, function;
@@ -91,7 +91,7 @@ struct scry_calls_stats {
 	uint64_t left;	  /* by longjmp or an exception */
 	uint64_t open;	  /* have neither returned nor been left */
 	uint64_t alone;	  /* whose return is not followed */
-	uint64_t strange; /* returns of calls that were not told */
+	uint64_t strange; /* returns of calls that were not emitted */
 	uint64_t bad;	  /* runs of words that made no sense */
 };
 void scry_calls_stats(const struct scry_calls *c, struct scry_calls_stats *ret);

@@ -202,7 +202,7 @@ static void take_stack(struct scry_fibers *f, const struct candidate *c, size_t 
 		if (!scry_fiber_may_judge(&f->budget))
 			continue;
 		at = take_one(f, &c[i], &add);
-		/* states are in the order of what they tell */
+		/* states are in the order of how much they say */
 		if (add.state > best.state ||
 		    (add.state == best.state && fits.pc == at.pc && fits.sp == at.sp))
 			continue;

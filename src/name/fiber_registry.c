@@ -156,7 +156,8 @@ static void walk(struct reader *k, uint64_t sp, struct scry_fiber_add *add)
 	}
 }
 
-/* Is it a stack of the pool's size that no other fiber has, between guards where these are told? */
+/* Is it a stack of the pool's size that no other fiber has, between guards where these are known?
+ */
 static bool is_stack(struct reader *k, const struct scry_fiber_bounds *b)
 {
 	const struct scry_fiber_area *area = scry_fiber_area_at(&k->f->marks, b->low);

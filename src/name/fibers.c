@@ -45,7 +45,7 @@ static struct scry_fiber_group *group_of(struct scry_fibers *f, const struct scr
 }
 
 /* The lowest page of [low, top) that has contents, 0: none; and how much of it is in memory. False:
- * the pages cannot be told. */
+ * the pages are not known. */
 static bool lowest_page(const struct scry_fibers *f, struct scry_fiber_bounds of,
 			uint64_t *ret_lowest, uint64_t *ret_there)
 {
@@ -115,7 +115,7 @@ static void measure(const struct scry_fibers *f, const struct scry_fiber_add *ad
 		to->has_guard = true;
 		to->guard_bytes = area->guard_bytes;
 	}
-	/* a core does not tell guards that are marks within a mapping */
+	/* a core does not show guards that are marks within a mapping */
 	to->knows_guard = to->has_guard || !f->space.core;
 	measure_use(f, add, area, to);
 }

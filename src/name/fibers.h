@@ -40,7 +40,7 @@ enum scry_fiber_state {
 	SCRY_FIBER_RUNNING,
 	SCRY_FIBER_CHANGED, /* it ran while it was read */
 	SCRY_FIBER_ENDED,   /* its function has returned; its stack is there still */
-	SCRY_FIBER_UNKNOWN, /* what it does cannot be told */
+	SCRY_FIBER_UNKNOWN, /* what it does is not known */
 	SCRY_FIBER_STATES,
 };
 
@@ -90,7 +90,7 @@ struct scry_fibers_sums {
 	uint64_t several;   /* stacks with more than one context that may be theirs */
 	uint64_t unled;	    /* stacks with contexts that nobody leads to: not fibers */
 	uint64_t freed;	    /* contexts, or their stacks, that were given back to malloc: as well */
-	uint64_t unchecked; /* fibers of which this cannot be told */
+	uint64_t unchecked; /* fibers of which this is not known */
 	uint64_t unlisted;  /* beyond SCRY_FIBERS_MAX: in their groups, not in `all` */
 	uint64_t lost;	    /* no memory, or no room in the groups */
 	uint64_t bad;	    /* of a registry, or of a Ruby's: did not make sense */

@@ -40,7 +40,7 @@ struct scry_glibc_arenas {
 	bool is_late;		 /* the deadline passed: what was found until then is here */
 	uint32_t arenas, broken; /* seen; of those, not read to their end */
 	uint32_t tcaches; /* found; a thread that never freed a small block has an empty one, which
-			     cannot be told from a block */
+			     looks like a block */
 	uint64_t cached, cached_bytes;	     /* chunks in them and in fastbins: free */
 	uint64_t system_bytes, walked_bytes; /* of the arenas: as libc counts, as read */
 	uint64_t mapped, mapped_bytes;	     /* blocks that are mappings, as libc counts: 0, 0 when

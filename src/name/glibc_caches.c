@@ -2,7 +2,7 @@
  * Chunks that glibc keeps for the next call: they look used. See glibc_arenas.h.
  *
  * Since 2.32 a link is stored as (its own address >> 12) ^ the next one (PROTECT_PTR). Which way it
- * is, the first tcache tells whose lists end the one way only. The lowest bit of a row's size marks
+ * is, the first tcache shows which lists end the one way only. The lowest bit of a row's size marks
  * it as cached: sizes are 8 more than a multiple of 16.
  */
 #include "name/glibc_heap.h"

@@ -35,15 +35,15 @@ struct scry_malloc {
 	struct scry_malloc_memory memory;
 	struct scry_stream *stream;
 	uint32_t numbers;
-	uint64_t newest; /* stamp that was told last */
+	uint64_t newest; /* stamp that was emitted last */
 	bool is_last;	 /* nothing will come that could be waited for */
-	bool is_waiting; /* for a fork to be done: nothing after it is told */
+	bool is_waiting; /* for a fork to be done: nothing after it is emitted */
 	bool has_failed;
 	uint64_t written; /* calls that are in the recording */
 	size_t due;	  /* so much pending is written */
 };
 
-/* The writer counts what it has no room for, and so the calls are told on. */
+/* The writer counts what it has no room for, and so the calls are emitted all the same. */
 static int unless_full(int r)
 {
 	if (r == 0 || r == -ENOMEM)
@@ -217,7 +217,7 @@ static void born(void *arg, struct scry_stream_thread *thread)
 	read_name(arg, thread);
 }
 
-/* A code may be used by another thread before this one's next record is told: so callers are
+/* A code may be used by another thread before this one's next record is emitted: so callers are
  * defined as soon as they are here. */
 static int define(struct scry_malloc *m, const uint64_t *record, size_t size)
 {
@@ -317,7 +317,7 @@ static bool find_forked(const struct scry_malloc *m, const uint64_t *words, cons
 	return false;
 }
 
-/* What is told now, the child has too: so it is known who that is before one goes on. */
+/* What is emitted now, the child has too: so it is known who that is before one goes on. */
 static int emit_fork(struct scry_malloc *m, const struct scry_stream_thread *thread,
 		     const struct scry_stream_record *rec)
 {

@@ -101,7 +101,7 @@ struct scry_malloc_stats {
 	uint64_t blocks, blocks_max; /* that live, and at most */
 	uint64_t unknown;	     /* ends of blocks that are not known */
 	uint64_t mended;	     /* beginnings where a block still lived */
-	uint64_t late;		     /* calls that came after later ones had been told */
+	uint64_t late;		     /* calls that came after later ones had been emitted */
 	uint64_t unreturned;	     /* reallocs that never returned: their blocks live on */
 	uint64_t bad;		     /* words that make no sense */
 	uint64_t callers, threads;

@@ -22,7 +22,7 @@ struct place {
 	char *module;
 	const char *symbol; /* of the file */
 	bool is_looked;
-	bool is_late; /* it was told before its line was known to be true */
+	bool is_late; /* it was emitted before its line was known to be true */
 	uint64_t pc, iseq;
 	char *path, *label; /* where a VM ran code */
 	uint32_t line;
@@ -42,7 +42,7 @@ struct scry_malloc_callers {
 	bool is_proven, has_late;
 	struct scry_modules *native;
 	bool is_parents;	 /* native is */
-	uint64_t objects_hash;	 /* of those whose builds were told */
+	uint64_t objects_hash;	 /* of objects whose builds were emitted */
 	struct scry_map objects; /* strings of their paths */
 	struct scry_native_stacks *stacks;
 };

@@ -40,7 +40,7 @@ int scry_malloc_callers_line(struct scry_malloc_callers *c, uint64_t code, const
 			     size_t count);
 
 /* The Ruby that ran those lines, borrowed until the end; NULL: give them up. Until it is known that
- * its layout holds, places are told as native ones, and again when it is. */
+ * its layout holds, places are emitted as native ones, and again when it is. */
 void scry_malloc_callers_ruby(struct scry_malloc_callers *c, const struct scry_ruby *ruby,
 			      bool is_proven);
 
@@ -55,11 +55,11 @@ uint32_t scry_malloc_callers_id(struct scry_malloc_callers *c, uint32_t code, ui
  * else a read of /proc/PID/maps. */
 void scry_malloc_callers_look(struct scry_malloc_callers *c);
 
-/* Writes CALLER events for the ids not told yet. 0, or the error of a write. */
+/* Writes CALLER events for the ids not emitted yet. 0, or the error of a write. */
 int scry_malloc_callers_report(struct scry_malloc_callers *c, struct scry_writer *w);
 
 uint64_t scry_malloc_callers_count(const struct scry_malloc_callers *c);
-/* Told without an address: used before they were defined. */
+/* Emitted without an address: used before they were defined. */
 uint64_t scry_malloc_callers_unnamed(const struct scry_malloc_callers *c);
 /* Places that are lines, and of those the ones whose code could not be read. */
 uint64_t scry_malloc_callers_lines(const struct scry_malloc_callers *c, uint64_t *ret_gone);

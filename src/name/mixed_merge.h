@@ -24,7 +24,7 @@ struct scry_woven {
 
 enum scry_mixed_merge {
 	SCRY_MIXED_MERGE_EXACT,
-	SCRY_MIXED_MERGE_APART, /* they do not fit, or cannot be told: native frames come first */
+	SCRY_MIXED_MERGE_APART, /* they do not fit, or are not known: native frames come first */
 };
 
 struct scry_mixed_merger { /* what does not change from stack to stack */

@@ -1,6 +1,6 @@
 /*
- * Native stacks: numbers that an agent gave (agent/walk.h) -> a tree of frames, each told once, as
- * STACK events with the names of their code.
+ * Native stacks: numbers that an agent gave (agent/walk.h) -> a tree of frames, each emitted once,
+ * as STACK events with the names of their code.
  *
  * One thread. What comes in is hostile: any content gives some tree, within limits.
  */

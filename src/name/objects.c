@@ -67,7 +67,7 @@ static uint32_t slot_number(struct scry_objects *o, uint32_t bytes)
 	return i;
 }
 
-/* Where slots differ in size, that of an object must have been told with its birth. */
+/* Where slots differ in size, that of an object must have been emitted with its birth. */
 static bool has_slot(const struct scry_objects *o, uint32_t number)
 {
 	return number || !o->ruby || !o->ruby->layout.slots_differ;

@@ -7,7 +7,7 @@
  * the same type, both allocate at one pc; then the depth of the value stack tells them apart,
  * because each stands on its own operands: the earlier one lower if it takes none, higher if it
  * takes two or more. That is known only when both were seen, so lines are settled at the end.
- * Taking one, it cannot be told.
+ * Taking one, it is not known.
  */
 #include "name/places.h"
 

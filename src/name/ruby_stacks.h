@@ -1,6 +1,6 @@
 /*
- * Ruby stacks of calls: what an agent tells of them (wire/call_ring.h) -> STACK events, each frame
- * told once.
+ * Ruby stacks of calls: what an agent emits (wire/call_ring.h) -> STACK events, each frame
+ * emitted once.
  *
  * Lines are known by pc and generation, stacks by numbers; of both only the newest are kept, as
  * both go out of use: what is asked for later than that is not known. C functions' frames have no

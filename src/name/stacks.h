@@ -32,7 +32,8 @@ struct scry_stack_code { /* what a frame that has a `code` is called */
 
 struct scry_stacks {
 	struct scry_intern frames; /* struct scry_stack_frame -> number, from 1 */
-	uint32_t *nodes;   /* what the agent's nodes mean now; 0: nothing; NULL: it has told none */
+	uint32_t
+		*nodes; /* what the agent's nodes mean now; 0: nothing; NULL: it has emitted none */
 	uint32_t *written; /* STACK ids of frames by number; 0: not written */
 	size_t written_cap;
 	struct scry_stack_code (*name_code)(const void *arg, uint32_t code);
@@ -47,7 +48,8 @@ void scry_stacks_done(struct scry_stacks *s);
  */
 void scry_stacks_define(struct scry_stacks *s, uint32_t node, struct scry_stack_frame frame);
 
-/* The number of the frame that node `node` means; 0: the agent has told none. Any node is legal. */
+/* The number of the frame that node `node` means; 0: the agent has emitted none. Any node is legal.
+ */
 uint32_t scry_stacks_node(const struct scry_stacks *s, uint32_t node);
 
 /* The number of a frame whose parent is a frame number, not a node. 0 at the limit. */

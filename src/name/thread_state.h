@@ -12,8 +12,8 @@
 #include "wire/payload_stacks.h"
 
 /*
- * The state between two readings of its task. On a processor or only ready to be is told by what of
- * both has grown more since `before`; where nothing has grown it is on one, as the kernel counts
+ * The state between two readings of its task. On a processor or only ready to be is known by what
+ * of both has grown more since `before`; where nothing has grown it is on one, as the kernel counts
  * late there.
  */
 enum scry_thread_state scry_thread_state(const struct scry_task_now *before,

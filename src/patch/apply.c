@@ -279,7 +279,7 @@ static int want(struct scry_patch_file *f, size_t i)
 	return 0;
 }
 
-/* Which scry_shadow_refuse tells of functions that are known by name. */
+/* Which scry_shadow_refuse gives of functions that are known by name. */
 static bool asks_its_caller(struct scry_patch_file *f, const struct scry_hook *row)
 {
 	const ssize_t object = scry_linkmap_at(&f->hooks.objects, row->address);

@@ -11,7 +11,7 @@
  *   calls                              what entry handlers keep for their return, by slot
  *
  * `calls` is only that: an entry that was taken by another call (of a thread that left by longjmp,
- * or of too many at once) costs its own call what it kept, and the handler is told. Two calls may
+ * or of too many at once) costs its own call what it kept, and the handler learns it. Two calls may
  * have one slot at a time, where coroutines copy their stacks to one place and away: an entry is a
  * call's only if rbx, rbp and r12 to r15 are as they were, too. All thunks are tried for a new
  * return address; where none is free the return is not followed, and counted.

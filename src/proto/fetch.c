@@ -16,7 +16,7 @@ struct fetching {
 
 struct wanted {
 	uint64_t address;
-	uint64_t limit; /* bytes that are told at most */
+	uint64_t limit; /* bytes that are recorded at most */
 	bool is_text;	/* it ends at a NUL */
 	bool is_cut;	/* there are more than `limit`, if no NUL comes before */
 	uint16_t kind, flags;

@@ -47,7 +47,7 @@ int scry_protos_add_typedef(struct scry_protos *p, const struct scry_typedef *t)
 
 /*
  * One line, NUL-terminated. 0; -EINVAL: *ret_why says what makes no sense; -ENOMEM. An import is
- * told in *ret_import, a string of the set, else NULL.
+ * reported in *ret_import, a string of the set, else NULL.
  */
 int scry_protos_line(struct scry_protos *p, const char *line, const char **ret_why,
 		     const char **ret_import);
@@ -55,7 +55,7 @@ int scry_protos_line(struct scry_protos *p, const char *line, const char **ret_w
 /* The typedef of that name, + 1, if it only declares a struct; else 0. */
 uint32_t scry_protos_forward(const struct scry_protos *p, const char *name);
 /* A file may replace what one before it has defined, but its own only where that declares. What is
- * told of in a recording comes from several files, and may hold both. */
+ * reported in a recording comes from several files, and may hold both. */
 bool scry_protos_is_defined_twice(const struct scry_protos *p, const char *name);
 
 #endif

@@ -11,7 +11,7 @@
 #define SCRY_ARRAY_SHOWN 4u /* elements of an array, and structs within structs of their kind */
 
 struct scry_plan {
-	uint32_t args;	   /* integer registers that are told */
+	uint32_t args;	   /* integer registers that are recorded */
 	bool is_needed;	   /* false: those are all */
 	bool is_unsure;	   /* memory is read that the function may not read */
 	uint32_t left_out; /* what found no room in the plan */

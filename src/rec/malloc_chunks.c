@@ -82,7 +82,7 @@ static int chunks_new(struct scry_malloc_chunks *m, struct scry_malloc_state *st
 	if (!scry_malloc_unpack_parent(chunk, payload, &parent, &total))
 		return scry_malloc_unpack_new(&state->unpack);
 	from = chunks_find(m, &parent);
-	if (!from && !total) /* one that made no call before it forked, and is not told of */
+	if (!from && !total) /* one that made no call before it forked, and is not reported */
 		return scry_malloc_unpack_new(&state->unpack);
 	if (!from || !from->unpack || scry_malloc_unpack_total(from->unpack) != total)
 		return -EINVAL;

@@ -66,7 +66,7 @@ void scry_malloc_kinds_done(struct scry_malloc_kinds *k);
 /* Forgets kinds and guesses, keeps the memory. The threads' codes are forgotten too. */
 void scry_malloc_kinds_forget(struct scry_malloc_kinds *k, struct scry_malloc_blocks *b);
 
-/* The code of a kind put before; 0: it was not. Only where scry_malloc_kinds_put was told to
+/* The code of a kind put before; 0: it was not. Only where scry_malloc_kinds_put was asked to
  * `find`. */
 uint32_t scry_malloc_kinds_find(const struct scry_malloc_kinds *k,
 				const struct scry_malloc_kind *kind);

@@ -31,8 +31,8 @@ struct scry_malloc_text_sums {
 
 /*
  * Writes the part of recording `fd` that has most calls (rec/malloc_part.h), of process `pid` or of
- * all when it is 0; what others did is left out. A recording that is not whole is told as one that
- * lost calls. 0 or -errno with a sentence; *ret is to be given back in both cases.
+ * all when it is 0; what others did is left out. A recording that is not whole is written as one
+ * that lost calls. 0 or -errno with a sentence; *ret is to be given back in both cases.
  */
 int scry_malloc_text_write(int fd, uint32_t pid, FILE *out, struct scry_malloc_text_sums *ret);
 

@@ -197,7 +197,7 @@ static bool is_reported(uint16_t type)
 	       type == SCRY_EVENT_MEMORY || type == SCRY_EVENT_ALLOCATOR;
 }
 
-/* The process of an event that is told; 0: it is none. */
+/* The process of an event that has one; 0: it has none. */
 static uint32_t process_of(const struct scry_event *event)
 {
 	const struct scry_event_kind *kind = scry_event_kind(event->type);
@@ -230,7 +230,7 @@ static void put_lacks(const struct text_out *t, bool has_end, struct scry_buf *l
 	fputc('\n', t->out);
 }
 
-/* The totals of its process. Where that ran several programs, an end of each tells. */
+/* The totals of its process. Where that ran several programs, an end of each has them. */
 static bool is_end(const struct scry_malloc_part *part, const struct scry_event *event)
 {
 	const struct scry_ev_totals *totals = (const void *)(event + 1);
@@ -262,7 +262,7 @@ static int write_part(struct text_out *t, struct scry_malloc_part *part, struct 
 	return 0;
 }
 
-/* It is told before the first call, if at all. */
+/* It is written before the first call, if at all. */
 static int find_began(int fd, uint64_t *ret_ns)
 {
 	const struct scry_event *event;

@@ -28,7 +28,7 @@ struct scry_malloc_unpack {
 	uint64_t *sizes; /* by block, of those that live: bytes asked for << 16 | what more there is
 			  */
 	uint32_t sizes_cap;
-	uint32_t inherited; /* blocks of the parent that are to be told lie from here ... */
+	uint32_t inherited; /* blocks of the parent that are to be given lie from here ... */
 	uint32_t inherited_end;
 	struct scry_malloc_kinds kinds;
 	struct column columns[SCRY_MALLOC_COLUMNS];
@@ -392,7 +392,7 @@ static int unpack_call(struct scry_malloc_unpack *u, struct scry_ev_malloc *ret_
 	return 0;
 }
 
-/* The next block that a fork child has of its parent; false: all are told. */
+/* The next block that a fork child has of its parent; false: those were all. */
 static bool inherits(struct scry_malloc_unpack *u, struct scry_ev_malloc *ret_call)
 {
 	uint64_t size;

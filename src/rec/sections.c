@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SESSION_WITHIN 64 /* events from the beginning: the session is the first thing told */
+#define SESSION_WITHIN 64 /* events from the beginning: the session is the first event */
 
 static int name_of(int fd, uint32_t section, char *ret)
 {

@@ -206,7 +206,7 @@ int scry_writer_flush(struct scry_writer *w)
 	return writer_stop(w, err);
 }
 
-/* After the end of writing: count, and keep the few events that the tail should still tell. */
+/* After the end of writing: count, and keep the few events that the tail should still have. */
 static void writer_lose(struct scry_writer *w, const struct scry_event *head, const void *payload,
 			size_t bytes)
 {
@@ -442,7 +442,7 @@ static void writer_last_words(struct scry_writer *w)
 	for (i = 0; i < w->kept_count; i++)
 		scry_writer_event(w, &w->kept[i].head);
 	if (scry_writer_flush(w))
-		scry_error_clear();  /* the first failure was told already */
+		scry_error_clear();  /* the first failure was reported already */
 	w->first->stopped = stopped; /* other sections have last words, too */
 }
 

@@ -42,7 +42,7 @@ enum pace { PACE_TIME, PACE_BYTES, PACES };
 struct stream {
 	uint32_t block, word;  /* where the next word goes; block NONE: not in this window yet */
 	struct list free;      /* those it freed in this window */
-	uint64_t at_us;	       /* the latest time that it was told to wait for */
+	uint64_t at_us;	       /* the latest time that it has waited for */
 	uint32_t epoch[PACES]; /* + 1: the last one it has words in; 0: none in this window */
 	uint32_t spawns;       /* words that begin threads, in this window, up to its last word */
 	uint32_t thread;       /* index */
@@ -87,7 +87,8 @@ struct scry_malloc_feed {
 		uint64_t share_count; /* the look that `share` is of: feed_touch.c */
 		int64_t share;
 	} sample;
-	bool is_told_touched; /* the recording says how much of a block was touched when it ends */
+	bool is_touch_recorded; /* the recording says how much of a block was touched when it ends
+				 */
 	struct scry_map shares; /* number of the call -> touched, of big blocks: feed_touch.h */
 	uint64_t passes;
 	struct stream streams[SCRY_REPLAY_STREAMS];

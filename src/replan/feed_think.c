@@ -1,7 +1,7 @@
 /*
  * What threads do between their calls (THINK, wire/replay.h): see feed_own.h.
  *
- * A recording tells when calls were made, each some 64 calls or 100 us; what lies between two calls
+ * A recording says when calls were made, each some 64 calls or 100 us; what lies between two calls
  * of a thread is its work, or that it waited or had no processor. The sum tells them apart: gaps
  * are cut at the length at which all of them together are the CPU time that the program took, as
  * the kernel counted it. Who waited for a block or a place in a queue waits in the replay anyway.
@@ -11,9 +11,9 @@
  */
 #include "replan/feed_own.h"
 
-#define CALL_NS 35	    /* unless told: its recording (bench/malloc.md) and the allocator */
-#define LEAST_NS 2000	    /* a word for less would cost more than it is worth */
-#define DEBT_NS 50000	    /* calls that were faster than that */
+#define CALL_NS 35    /* unless it is given: its recording (bench/malloc.md) and the allocator */
+#define LEAST_NS 2000 /* a word for less would cost more than it is worth */
+#define DEBT_NS 50000 /* calls that were faster than that */
 #define GAP_MAX_US 1000000u /* in longer ones nobody works without memory */
 
 _Static_assert(GAP_MAX_US *UINT64_C(1000) + LEAST_NS <= SCRY_REPLAY_THINK_MAX, "one word");

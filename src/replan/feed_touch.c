@@ -3,7 +3,7 @@
  *
  * Recordings of older builds say it when a block ends (TOUCHED). Else nothing is said: a table of
  * 200 MiB of which a program uses six would become 200 in a replay. But what all that were there
- * for a while have resident together can be told when somebody has looked at the program's memory:
+ * for a while have resident together is known when the program's memory was looked at:
  * its anonymous memory then, less what else lived. That is asked when one of them ends, and at the
  * end of the first pass of those that never do. What the program had besides malloc's makes it too
  * much, never too little; and more than all it cannot be.
@@ -32,7 +32,7 @@ void scry_malloc_feed_touched(struct scry_malloc_feed *f, const struct scry_ev_m
 	struct block *b = e->block < f->block_cap ? &f->blocks[e->block] : NULL;
 	uint64_t share;
 
-	f->is_told_touched = true;
+	f->is_touch_recorded = true;
 	if (!b || !b->slot || !b->begun || !b->size)
 		return;
 	share = e->usable >= b->size
@@ -68,7 +68,7 @@ void scry_malloc_feed_sample(struct scry_malloc_feed *f)
 				  .live_bytes = f->stats.live_bytes};
 }
 
-/* One that was there for two looks, or before the recording, whose calls tell of it first: so there
+/* One that was there for two looks, or before the recording, whose calls show it first: so there
  * was time to touch it. */
 static bool is_never(const struct scry_malloc_feed *f, const struct block *b)
 {
@@ -107,7 +107,7 @@ void scry_malloc_feed_ends(struct scry_malloc_feed *f, const struct block *b)
 {
 	struct feed_sample *s = &f->sample;
 
-	if (!f->is_first || f->is_told_touched || !is_never(f, b))
+	if (!f->is_first || f->is_touch_recorded || !is_never(f, b))
 		return;
 	if (s->share_count != s->count)
 		s->share = share_by_look(f);

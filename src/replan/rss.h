@@ -26,7 +26,7 @@ uint64_t scry_malloc_rss_now(const struct scry_malloc_rss *rss);
  */
 uint64_t scry_malloc_rss_kept(const struct scry_malloc_rss *rss);
 
-/* What all processes can still have; a GiB where the kernel does not tell. */
+/* What all processes can still have; a GiB where the kernel does not say. */
 uint64_t scry_malloc_rss_available(void);
 
 #endif

@@ -109,7 +109,7 @@ static uint64_t sample(struct run *r)
 }
 
 /* How it died, when nobody ended it. */
-static int told_end(struct run *r)
+static int reported_end(struct run *r)
 {
 	char why[sizeof(r->head->why)];
 	const char *label = r->allocator->label;
@@ -174,7 +174,7 @@ static int turn(struct run *r, enum scry_replay_turn what)
 		syscall(SYS_futex, word, FUTEX_WAIT, value, &every, NULL, 0);
 		if (__atomic_load_n(word, __ATOMIC_ACQUIRE) == SCRY_TURN_FEEDER)
 			break;
-		err = has_ended(r) ? told_end(r) : watch(r);
+		err = has_ended(r) ? reported_end(r) : watch(r);
 	}
 	return err;
 }
@@ -303,7 +303,7 @@ int scry_malloc_run(struct scry_malloc_feed *feed, const struct scry_malloc_allo
 	scry_malloc_rss_close(&r.rss);
 	take_results(&r);
 	if (!err && r.status)
-		err = told_end(&r);
+		err = reported_end(&r);
 	return err ? err : is_whole(&r);
 }
 

@@ -33,7 +33,7 @@
 #define LEFT_LOOKS 100 /* 1 ms each */
 #define LIBC "libc.so.6"
 
-struct told { /* by the keeper, in memory that both have */
+struct outcome { /* by the keeper, in memory that both have */
 	int err;
 	char sentence[768];
 	struct scry_malloc_server_run run;
@@ -42,7 +42,7 @@ struct told { /* by the keeper, in memory that both have */
 struct keeper {
 	const struct scry_malloc_server *server;
 	const struct scry_malloc_allocator *allocator;
-	struct told *told;
+	struct outcome *outcome;
 	sigset_t waited, before;
 	pid_t started, command; /* command: ready, load or stop; 0: none runs */
 	int started_status, command_status;
@@ -60,10 +60,10 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void tell(struct keeper *k, int err)
+static void set_error(struct keeper *k, int err)
 {
-	k->told->err = err;
-	snprintf(k->told->sentence, sizeof(k->told->sentence), "%s", scry_error());
+	k->outcome->err = err;
+	snprintf(k->outcome->sentence, sizeof(k->outcome->sentence), "%s", scry_error());
 }
 
 /* --- its processes --------------------------------------------------------------------------- */
@@ -194,14 +194,14 @@ static void look_at_memory(struct keeper *k)
 		sum += scry_malloc_rss_now(&rss);
 		scry_malloc_rss_close(&rss);
 	}
-	if (sum > k->told->run.rss_peak)
-		k->told->run.rss_peak = sum;
+	if (sum > k->outcome->run.rss_peak)
+		k->outcome->run.rss_peak = sum;
 }
 
 /* Of the process that works most. */
 static void look_who_serves(struct keeper *k)
 {
-	struct scry_malloc_server_run *run = &k->told->run;
+	struct scry_malloc_server_run *run = &k->outcome->run;
 	uint64_t most = 0;
 	pid_t pid = 0;
 
@@ -268,7 +268,7 @@ static bool reap(struct keeper *k)
 	return false;
 }
 
-/* Waits a little, or for a signal. False: the keeper was told to stop. */
+/* Waits a little, or for a signal. False: the keeper was asked to stop. */
 static bool wait_a_little(struct keeper *k, uint64_t ns)
 {
 	const struct timespec t = {.tv_nsec = (long)ns};
@@ -400,13 +400,13 @@ static int stop_server(struct keeper *k)
 		kill(-k->started, SIGTERM); /* a shell does not pass it on */
 	else
 		send_term(k);
-	k->told->run.has_stop_failed = r > 0;
+	k->outcome->run.has_stop_failed = r > 0;
 	if (r < 0)
 		return r;
 	begun = now_ns();
 	for (find_processes(k); k->count; find_processes(k)) {
 		if (now_ns() - begun > STOP_NS) {
-			k->told->run.was_killed = true;
+			k->outcome->run.was_killed = true;
 			return 0;
 		}
 		if (!wait_a_little(k, LOOK_NS))
@@ -438,7 +438,7 @@ static int serve(struct keeper *k)
 	cpu = cpu_now(k);
 	begun = now_ns();
 	r = run_command(k, s->load, 0);
-	k->told->run.load_ns = now_ns() - begun;
+	k->outcome->run.load_ns = now_ns() - begun;
 	if (r == 1)
 		return scry_fail(-EINVAL,
 				 "the load '%s' ended with status %d: its work was not done; fix: "
@@ -461,7 +461,7 @@ static int serve(struct keeper *k)
 			"processes of '%s' ended while the load ran, and their parents did "
 			"not wait for them: its processor time is not known",
 			s->start);
-	k->told->run.cpu_ns = now - cpu;
+	k->outcome->run.cpu_ns = now - cpu;
 	look_who_serves(k);
 	return stop_server(k);
 }
@@ -481,10 +481,10 @@ static _Noreturn void keep(struct keeper *k, pid_t parent)
 	err = serve(k);
 	if (k->is_stopped)
 		scry_fail(err, "stopped by a signal; the server was ended");
-	tell(k, err);
+	set_error(k, err);
 	err = kill_all(k);
 	if (err)
-		tell(k, err);
+		set_error(k, err);
 	_exit(0);
 }
 
@@ -512,7 +512,7 @@ static _Noreturn void guard(struct keeper *k, pid_t parent)
 	if (pid == 0)
 		keep(k, parent);
 	if (pid < 0) {
-		tell(k, scry_fail(-errno, "cannot start a process: %s", strerror(errno)));
+		set_error(k, scry_fail(-errno, "cannot start a process: %s", strerror(errno)));
 		_exit(0);
 	}
 	for (ended.si_pid = 0; !ended.si_pid;) {
@@ -529,7 +529,7 @@ static _Noreturn void guard(struct keeper *k, pid_t parent)
 	if (!err)
 		err = scry_fail(-ECHILD, "the process that ends the server was itself killed: the "
 					 "server was killed, too");
-	tell(k, err);
+	set_error(k, err);
 	_exit(0);
 }
 
@@ -572,17 +572,17 @@ static int run_once(const struct scry_malloc_server *server,
 		    const struct scry_malloc_allocator *allocator,
 		    struct scry_malloc_server_run *ret_run)
 {
-	struct told *told = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE,
-				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct outcome *outcome = mmap(NULL, sizeof(*outcome), PROT_READ | PROT_WRITE,
+				       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	static struct keeper k;
 	sigset_t all;
 	pid_t parent = getpid(), pid;
 	int status, err;
 
-	if (told == MAP_FAILED)
+	if (outcome == MAP_FAILED)
 		return scry_no_memory("");
-	told->err = -ECHILD;
-	k = (struct keeper){.server = server, .allocator = allocator, .told = told};
+	outcome->err = -ECHILD;
+	k = (struct keeper){.server = server, .allocator = allocator, .outcome = outcome};
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, &k.before); /* none is lost between fork and handler */
 	fflush(NULL);
@@ -595,8 +595,8 @@ static int run_once(const struct scry_malloc_server *server,
 		goto out;
 	}
 	status = wait_for_guardian(pid, &k.before);
-	*ret_run = told->run;
-	err = stopped && told->err != -EBUSY && told->err != -ECHILD ? -EINTR : told->err;
+	*ret_run = outcome->run;
+	err = stopped && outcome->err != -EBUSY && outcome->err != -ECHILD ? -EINTR : outcome->err;
 	if (status)
 		err = scry_fail(-ECHILD,
 				"the process that guards the server was itself killed: if the "
@@ -604,9 +604,9 @@ static int run_once(const struct scry_malloc_server *server,
 	else if (err == -EINTR && stopped)
 		scry_fail(err, "stopped by signal %d; the server was ended", (int)stopped);
 	else if (err)
-		scry_fail(err, "%s", told->sentence);
+		scry_fail(err, "%s", outcome->sentence);
 out:
-	munmap(told, sizeof(*told));
+	munmap(outcome, sizeof(*outcome));
 	return err;
 }
 

@@ -13,7 +13,7 @@ static int begin(struct scry_malloc_source *s)
 
 	if (r->reader != r->first)
 		scry_reader_close(r->reader);
-	if (!r->is_read) { /* a pass that was cut short tells too little */
+	if (!r->is_read) { /* a pass that was cut short says too little */
 		scry_reader_close(r->first);
 		r->first = NULL;
 	}
@@ -33,7 +33,7 @@ static int begin(struct scry_malloc_source *s)
 	return 0;
 }
 
-/* Calls are written late, looks at once: what a look saw is told when the calls before it were. */
+/* Calls are written late, looks at once: what a look saw is given when the calls before it were. */
 static void report_looks(struct scry_malloc_recording *r, uint64_t until_ns)
 {
 	uint32_t reported = 0;

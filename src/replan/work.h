@@ -1,11 +1,11 @@
 /*
  * How long the threads of a program work between their calls of malloc, all together.
  *
- * A recording does not tell: gaps between its calls hold the calls, their recording and waiting,
+ * A recording does not say: gaps between its calls hold the calls, their recording and waiting,
  * too. What is known is the processor time that the program took; and what the calls take of it
  * can be tried. Both depend on each other, as threads that work less meet more often in the
  * allocator: so it is tried without work, then with what that leaves, and the line through the two
- * tells where work and calls are together what the program took.
+ * shows where work and calls are together what the program took.
  */
 #ifndef SCRY_REPLAN_WORK_H
 #define SCRY_REPLAN_WORK_H

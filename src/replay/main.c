@@ -281,7 +281,7 @@ int main(int argc, char **argv)
 			return REFUSED;
 		return REFUSED;
 	}
-	replay_crash_tells();
+	replay_crash_reports();
 	if (replay.head->is_null)
 		replay.calls = replay_calls_null;
 	else if (!replay_calls_find(&replay.calls))

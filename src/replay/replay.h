@@ -59,7 +59,7 @@ extern struct replay replay;
  * who. */
 bool replay_calls_find(struct replay_calls *ret_calls);
 /* From now on head->why says in whose code it crashes. */
-void replay_crash_tells(void);
+void replay_crash_reports(void);
 /* Functions that return memory without looking for any. */
 extern const struct replay_calls replay_calls_null;
 /* Where those serve: memory for a thread, in memory already; to be given back when it was joined.

@@ -163,7 +163,7 @@ void replay_threads_init(void)
 
 /*
  * CPU time is that of the process, less what waited: threads begin and end in it, as an allocator
- * has much to do then that no call tells. What beginning one takes by itself is found without an
+ * has much to do then that no call shows. What beginning one takes by itself is found without an
  * allocator, as the rest of what the replay takes.
  */
 void replay_window(void)

@@ -152,7 +152,7 @@ static void crashed(int number, siginfo_t *info, void *context)
 		replay_refuse("it ran code of '%s'", file);
 }
 
-void replay_crash_tells(void)
+void replay_crash_reports(void)
 {
 	static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE};
 	const struct sigaction action = {.sa_sigaction = crashed,

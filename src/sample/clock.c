@@ -3,7 +3,7 @@
  *
  * The kernel's side knows threads by their number and finds the VM's struct of each in a map, which
  * is filled here from the VM's own list. A thread that is not in it asks to be looked for; is it
- * none of the VM's, it is told so, and is quiet.
+ * none of the VM's, it learns so, and is quiet.
  */
 #include "sample/clock.h"
 
@@ -264,8 +264,8 @@ static int put_on(struct program *p)
 	return err;
 }
 
-/* They belong to the tree: they are sampled, and a child of theirs that comes from now on is told
- * of. *ret_new: how many did not belong to it. */
+/* They belong to the tree: they are sampled, and a child of theirs that comes from now on is
+ * reported, too. *ret_new: how many did not belong to it. */
 static int plant(struct program *p, const pid_t *pids, ssize_t count, size_t *ret_new)
 {
 	const uint32_t one = 1;
@@ -356,8 +356,8 @@ bool scry_clock_works(const struct scry_clock *c)
 
 /* --- turns ------------------------------------------------------------------------------------ */
 
-/* Tells the kernel's side of a thread. The VM's own number of it is given where it is right: after
- * a fork it may be the parent's (see vm/ruby_threads). */
+/* Registers a thread with the kernel's side. The VM's own number of it is given where it is right:
+ * after a fork it may be the parent's (see vm/ruby_threads). */
 static int give_thread(struct process *of, struct scry_samples_thread *t)
 {
 	const struct scry_ruby *ruby = of->samples->ruby;
@@ -451,7 +451,7 @@ int scry_clock_take(struct scry_clock *c)
 	return 0;
 }
 
-/* Changes with code that died before its name was read, and with code that is told to be born. */
+/* Changes with code that died before its name was read, and with code whose birth is reported. */
 static uint64_t restless(const struct scry_samples *s)
 {
 	return s->unsure + (s->symbols.births ? s->symbols.births->sums.born : 0);

@@ -1,10 +1,10 @@
 /*
  * The eBPF engine of `scry stacks`: a clock ticks on each processor, and who runs there gives its
  * stack, when it is a thread of the processes that are sampled (bpf/stacks.bpf.c); the samples are
- * told to sample/samples. A thread that does not run gives nothing.
+ * given to sample/samples. A thread that does not run gives nothing.
  *
  * One program in the kernel serves all processes whose Ruby has the same layout. When children are
- * wanted, a fork child belongs to them before it runs, and is told of.
+ * wanted, a fork child belongs to them before it runs, and is reported.
  *
  * Life: open, add the first process, attach; then list and take each few milliseconds, add and
  * remove others; end, close. In the processes nothing is changed; when scry ends, however it does,
@@ -25,7 +25,7 @@ struct scry_clock_opts {
 	 * of a process that has the clock; `is_ruby`: by a thread of its VM's. */
 	void (*forked)(void *arg, pid_t pid, bool is_ruby);
 	/* A process that was not added gave a sample, which is dropped; `is_ruby`: of a Ruby's
-	 * stack. True: do not tell of that thread again, till it runs another program. */
+	 * stack. True: do not report that thread again, till it runs another program. */
 	bool (*unidentified)(void *arg, pid_t pid, bool is_ruby);
 	void *arg;
 };
@@ -50,8 +50,8 @@ bool scry_clock_works(const struct scry_clock *c);
  */
 int scry_clock_attach(struct scry_clock *c, ssize_t (*list)(void *arg, pid_t **ret));
 
-/* Lists the threads of a process when it is due, and tells the kernel's side of them. 0; -ESRCH: it
- * is gone, or another program; or -errno. */
+/* Lists the threads of a process when it is due, and registers them with the kernel's side. 0;
+ * -ESRCH: it is gone, or another program; or -errno. */
 int scry_clock_list(struct scry_clock *c, struct scry_samples *samples);
 
 /* Counts all that has come. 0 or -errno. */

@@ -92,7 +92,7 @@ static int add_member(struct scry_descendants *k, struct scry_ruby *ruby)
 	}
 	err = keep_member(k, m);
 	if (!err) {
-		err = scry_sampler_turn(m); /* its threads are told before their next tick */
+		err = scry_sampler_turn(m); /* its threads are informed before their next tick */
 		if (err == -ESRCH)
 			err = 0; /* it has ended: that is found out as always */
 		k->member_count -= err != 0;
@@ -244,7 +244,7 @@ static void scan(struct scry_descendants *k)
 	scry_descendant_table_turn(&k->descendants, now);
 }
 
-/* --- what the kernel tells -------------------------------------------------------------------- */
+/* --- what the kernel says --------------------------------------------------------------------- */
 
 static void forked(void *arg, pid_t pid, bool is_ruby)
 {
@@ -415,7 +415,8 @@ static int end_member(struct scry_descendants *k, struct scry_sampler *m)
 											    m->why);
 }
 
-/* Who ended has told more since the clock was read: once it is closed nobody counts that. */
+/* One that ended has reported more since the clock was read: once it is closed nobody counts that.
+ */
 static int take_late(struct scry_descendants *k)
 {
 	return k->run->clock ? scry_clock_take(k->run->clock) : 0;

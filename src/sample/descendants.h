@@ -3,7 +3,7 @@
  * starts: its fork children, theirs, and the Ruby programs that they become; each is sampled as the
  * first one is, at the same moments.
  *
- * By eBPF the kernel tells of each fork, before the child runs. Else new processes are found by
+ * By eBPF the kernel reports each fork, before the child runs. Else new processes are found by
  * their numbers, a few milliseconds after their start: one belongs to the run when its parent does;
  * or, as a daemon's parents are gone by then, when its VM lies where that of a watched process
  * does, at an address that was drawn at random. Nobody is traced for it.
@@ -47,7 +47,7 @@ int scry_descendants_attach(struct scry_descendants *k);
 /* From now on all is read. */
 void scry_descendants_detach(struct scry_descendants *k);
 
-/* Looks for new processes, when it is due, and takes what the clocks have told. 0 or -errno. */
+/* Looks for new processes, when it is due, and takes what the clocks have reported. 0 or -errno. */
 int scry_descendants_turn(struct scry_descendants *k);
 /* A look at each, for `slot`, counted from run->began_ns. 0 or -errno. */
 int scry_descendants_look(struct scry_descendants *k, uint64_t slot);

@@ -1,6 +1,6 @@
 /*
  * Native frames of sampled stacks: of a thread that waits, by the two registers that the kernel
- * tells; of one that is held, by all of them; of one that runs, out of the copy that its clock has
+ * shows; of one that is held, by all of them; of one that runs, out of the copy that its clock has
  * made (wire/bpf_stacks.h). Merged with Ruby's (name/mixed_merge).
  */
 #ifndef SCRY_SAMPLE_NATIVE_H

@@ -572,9 +572,9 @@ static bool is_unsure(const struct scry_symbol *symbol, uint64_t taken_ns)
 
 /*
  * Names are read a moment after the sample, and code may be dead by then, its texts' memory
- * others'. Sure are names that were told at its birth, those known before the sample, or when no
- * collection was counted meanwhile, or of frames that still stand; the stack ends where one is not.
- * The next sample with that code finds it known, as what has died is on no stack.
+ * others'. Sure are names that were reported at its birth, those known before the sample, or when
+ * no collection was counted meanwhile, or of frames that still stand; the stack ends where one is
+ * not. The next sample with that code finds it known, as what has died is on no stack.
  */
 static void keep_sure(struct scry_samples *s, struct scry_samples_thread *t, uint64_t taken_ns)
 {

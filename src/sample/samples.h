@@ -11,7 +11,8 @@
  *
  * With a clock (`clock_ns`), what runs is not read: it gives itself, in records of
  * bpf/stacks.bpf.c, at each clock_ns of a processor. Ticks then count the threads that
- * wait, and of those that run or are ready what their clocks have not told: they were only ready.
+ * wait, and of those that run or are ready what their clocks have not reported: they were only
+ * ready.
  */
 #ifndef SCRY_SAMPLE_SAMPLES_H
 #define SCRY_SAMPLE_SAMPLES_H
@@ -47,7 +48,7 @@ struct scry_samples_thread {
 	unsigned int rests; /* ticks since it ran */
 	bool is_given;	    /* the clock's: its kernel side knows it */
 	bool is_clocked;    /* it runs, or is ready to: it gives its samples itself */
-	int64_t owed_ns;    /* it was seen so at ticks, less what its clock has told */
+	int64_t owed_ns;    /* it was seen so at ticks, less what its clock has reported */
 };
 
 struct scry_samples {

@@ -556,7 +556,7 @@ void scry_syscall_perf_wait(struct scry_syscall_perf *p, uint64_t limit_ns)
 
 /* --- who is watched -------------------------------------------------------------------------- */
 
-/* One that was started by a thread that has its clock has one as well, and was told of. */
+/* One that was started by a thread that has its clock has one as well, and was reported. */
 static int add_listed(struct scry_syscall_perf *p, pid_t pid, pid_t tid, bool from_exec)
 {
 	struct thread *t;

@@ -57,7 +57,7 @@ void scry_syscall_perf_close(struct scry_syscall_perf *p); /* NULL is legal */
  * with a sentence. */
 int scry_syscall_perf_add(struct scry_syscall_perf *p, pid_t pid, uint32_t image);
 
-/* Does `pid` run that image, now? Is it watched, as far as was told? */
+/* Does `pid` run that image, now? Is it watched, as far as was reported? */
 bool scry_syscall_perf_runs(struct scry_syscall_perf *p, pid_t pid, uint32_t image);
 bool scry_syscall_perf_has(const struct scry_syscall_perf *p, pid_t pid);
 

@@ -189,7 +189,7 @@ static void see_process(struct scry_syscall_programs *p, struct image *i)
 	scry_error_clear();
 }
 
-/* A process is told of once, as what it was last. */
+/* A process is reported once, as what it was last. */
 static void report(struct scry_syscall_programs *p, struct image *i)
 {
 	const struct scry_ev_process process = {.pid = (uint32_t)i->pid,
@@ -538,9 +538,9 @@ uint32_t scry_syscall_programs_stack(struct scry_syscall_programs *p,
 	return scry_native_stacks_write(g->stacks, number, p->writer);
 }
 
-/* --- which call it is, where only the code tells --------------------------------------------- */
+/* --- which call it is, where only the code says --------------------------------------------- */
 
-/* `*by_caller`: it is the caller's code that tells. Words of the stack are told from r->sp. */
+/* `*by_caller`: it is the caller's code that says. Words of the stack count from r->sp. */
 static struct scry_syscall_number read_number(struct scry_syscall_programs *p, struct program *g,
 					      const uint64_t key[KEY], bool *by_caller)
 {

@@ -124,7 +124,7 @@ static void replaced(struct scry_syscalls_watch *w, const struct scry_syscalls_r
 	scry_syscall_lines_ended(w->lines, r->other);
 }
 
-/* The places of an image are told of before its end is, but in another ring. */
+/* The places of an image are reported before its end is, but in another ring. */
 static void on_news(struct scry_syscalls_watch *w, const struct scry_syscalls_record *r)
 {
 	if (r->kind == SCRY_SYSCALLS_ENDED) {
@@ -152,7 +152,7 @@ static int give_news(void *arg, void *record, size_t size)
 	return 0;
 }
 
-/* A program may tell of places faster than they are named: others are to be heard too. */
+/* A program may report places faster than they are named: others have their turn, too. */
 static int is_long(const struct scry_syscalls_watch *w)
 {
 	return clock_ns(CLOCK_MONOTONIC) > w->turn_until_ns ? -ECANCELED : 0;
@@ -253,7 +253,7 @@ static int load(struct scry_syscalls_watch *w)
 		err = scry_bpf_load(w->bpf);
 	if (!err)
 		err = scry_bpf_set(w->bpf, "images", &zero, &first);
-	if (!err) /* first: what there is, is known when places are told of */
+	if (!err) /* first: what there is, is known when places are reported */
 		err = scry_bpf_ring(w->bpf, "news", give_news, w);
 	if (!err)
 		err = scry_bpf_ring(w->bpf, "places", give_place, w);
@@ -500,7 +500,7 @@ static void prune(struct scry_syscalls_watch *w)
 		w->pruned_ns = clock_ns(CLOCK_MONOTONIC);
 }
 
-/* When there are many, or some for long; and what they had been at was told of. */
+/* When there are many, or some for long; and what they had been at was reported. */
 static bool is_time_to_take(struct scry_syscalls_watch *w)
 {
 	const uint64_t now = clock_ns(CLOCK_MONOTONIC);

@@ -18,8 +18,8 @@
 #define TASK_NAME_MAX_NS 1000000000u
 #define WORDS 64u /* read at once */
 
-/* Writes a THREAD event if its name or its task is not as it was told. A name that cannot be read
- * any more stays as it was. */
+/* Writes a THREAD event if its name or its task is not as it was written last. A name that cannot
+ * be read any more stays as it was. */
 static void emit_thread(struct scry_samples *s, struct scry_samples_thread *t)
 {
 	struct scry_ev_thread ev = {

@@ -47,9 +47,9 @@ struct scry_core {
 	int fd;
 	uint64_t size; /* of the core file */
 	uint64_t cut;  /* bytes that it should have and has not: it was cut off */
-	pid_t pid;     /* 0: not told */
+	pid_t pid;     /* 0: not known */
 	char comm[17];
-	int signal;			  /* that ended it; 0: none did, or not told */
+	int signal;			  /* that ended it; 0: none did, or not known */
 	struct scry_core_thread *threads; /* the one that got the signal first */
 	size_t thread_count;
 	struct scry_core_part *parts; /* ascending */
@@ -76,7 +76,7 @@ int scry_core_elf(const struct scry_core *core, const struct scry_map_entry *m,
 		  struct scry_elf **ret);
 /* Value of entry `type` (AT_*) of the auxiliary vector. 0 or -ENOENT. */
 int scry_core_auxv(const struct scry_core *core, uint64_t type, uint64_t *ret);
-/* The program's mapping, NULL when it is not told. */
+/* The program's mapping, NULL when it is not known. */
 const struct scry_map_entry *scry_core_program(const struct scry_core *core);
 
 #endif

@@ -40,7 +40,7 @@ size_t scry_debug_info_ask(struct scry_debug_info *info, const void *question, s
 /* Adds which files it is read from, and as of when. 0 or -errno, no sentence. */
 int scry_debug_info_digest(const struct scry_debug_info *info, struct scry_digest *to);
 
-/* Has the child ended before it was told to, or could none be made? */
+/* Has the child ended before it was asked to, or could none be made? */
 bool scry_debug_info_has_failed(const struct scry_debug_info *info);
 
 #endif

@@ -8,8 +8,8 @@
  *             seen, nor is a daemon whose parents have ended (but see is_unidentified).
  *   ..._add   gets them from eBPF before a child runs, from ptrace, from an exec, from the agent.
  *
- * A row is a process, not a number: numbers are given out again, and start times tell. What it runs
- * is looked at until it is known, and again when it runs another program.
+ * A row is a process, not a number: numbers are given out again, and start times show it. What it
+ * runs is looked at until it is known, and again when it runs another program.
  *
  * Reads /proc only. One thread. Life: init, (add, scan, turn)*, done.
  */
@@ -69,7 +69,7 @@ struct scry_descendant_table {
 
 void scry_descendant_table_init(struct scry_descendant_table *k,
 				const struct scry_descendant_table_kind *kind, void *arg);
-void scry_descendant_table_done(struct scry_descendant_table *k); /* frees; nobody is told */
+void scry_descendant_table_done(struct scry_descendant_table *k); /* frees; nothing is reported */
 
 /* The row of a living process, known or new; NULL: it lives no more, or there is no room. */
 struct scry_relative *scry_descendant_table_add(struct scry_descendant_table *k, pid_t pid);

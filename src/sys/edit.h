@@ -108,7 +108,7 @@ int scry_edit_forget(struct scry_edit *e, uint64_t start, uint64_t end);
 int scry_edit_switch(struct scry_edit *e, size_t entry, bool on);
 
 /* Do changes in [start, end) stand, and are they still there? False also when there are none:
- * ret_any tells. A loader that mapped the object anew has wiped them; who wrote over a part of one,
+ * ret_any says. A loader that mapped the object anew has wiped them; who wrote over a part of one,
  * as a uprobe does, has not. */
 bool scry_edit_is_there(const struct scry_edit *e, uint64_t start, uint64_t end, bool *ret_any);
 

@@ -1,5 +1,5 @@
 /*
- * Being told at once that a process runs another program: a perf event of the software kind "dummy"
+ * Notice, at once, that a process runs another program: a perf event of the software kind "dummy"
  * writes a record at each exec (perf_event_open(2), comm_exec), before the new program's first
  * instruction. Of the process's first thread; where it is not permitted there is no such news and
  * one must look again and again.

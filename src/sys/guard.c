@@ -47,7 +47,7 @@ static void end(bool is_held)
 		n = snprintf(
 			text, sizeof(text),
 			"scry: the memory of process %d at %#" PRIx64
-			" does not come: whoever is to give it (userfaultfd, a file of FUSE or "
+			" does not come: what is to provide it (userfaultfd, a file of FUSE or "
 			"of a network) does not answer; ",
 			pid, __atomic_load_n(&guard.address, __ATOMIC_RELAXED));
 	else

@@ -2,7 +2,7 @@
  * Where a dynamic loader can be caught after it has relocated new objects and before it runs their
  * constructors.
  *
- * r_brk is not it in glibc before 2.41: there RT_CONSISTENT is told before relocation
+ * r_brk is not it in glibc before 2.41: there RT_CONSISTENT is reported before relocation
  * (elf/dl-open.c, dl_open_worker_begin), and what is written into a slot then is overwritten. Two
  * places are, in every namespace, both with the loader's lock held:
  *
@@ -12,8 +12,8 @@
  * called around the constructors of what dlopen loaded, and around the destructors of what dlclose
  * unloads. One word, which needs no stop to be changed.
  *
- * musl tells RT_CONSISTENT through r_brk after relocation and before constructors (ldso/dynlink.c,
- * dlopen): there neither is needed, nor there.
+ * musl reports RT_CONSISTENT through r_brk after relocation and before constructors
+ * (ldso/dynlink.c, dlopen): there neither is needed, nor there.
  */
 #ifndef SCRY_SYS_LOADER_H
 #define SCRY_SYS_LOADER_H

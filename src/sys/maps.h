@@ -40,7 +40,7 @@ int scry_maps_parse(char *text, struct scry_maps *ret);
 void scry_maps_done(struct scry_maps *maps);
 
 /* Is it memory of the kernel's own that processes share: MAP_ANONYMOUS, memfd_create, SysV? A part
- * of it may be in none of this process's tables, as in a fork child: its file tells what is there,
+ * of it may be in none of this process's tables, as in a fork child: its file shows what is there,
  * and serves it. */
 bool scry_maps_is_shared_memory(const struct scry_map_entry *m);
 

@@ -10,7 +10,7 @@
 #include "sys/x86_move.h"
 
 /* True: an instruction names the word that rsp led to at the entry. False: none does where that can
- * be told: rsp and rbp are followed from the entry along jumps forward, not into
+ * be known: rsp and rbp are followed from the entry along jumps forward, not into
  * other parts of the function (".cold"), nor beyond 64 KiB, nor through other registers. */
 bool scry_own_return_is_read(const struct scry_x86_code *code);
 

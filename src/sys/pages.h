@@ -5,8 +5,8 @@
  *
  * Nothing is read of the memory itself, so nothing is swapped in, but for kernels 6.13 and 6.14, on
  * which a guard looks like a page that was swapped out: there one byte is tried.
- * In a core a page of zeros is none, and guards inside a mapping are not told; nor is, by its runs,
- * what it lacks.
+ * In a core a page of zeros is none, and guards inside a mapping are not shown; nor is, by its
+ * runs, what it lacks.
  */
 #ifndef SCRY_SYS_PAGES_H
 #define SCRY_SYS_PAGES_H
@@ -33,7 +33,7 @@ struct scry_pages {
 	const struct scry_mem *mem;
 	int fd;		   /* /proc/PID/pagemap; -1 of a core */
 	bool has_scan;	   /* the kernel has PAGEMAP_SCAN (6.7) */
-	bool scans_guards; /* and tells guards by it (6.15) */
+	bool scans_guards; /* and shows guards (6.15) */
 };
 
 /* 0 or -errno with a sentence. Both are borrowed; `mem` is that of `space`. */
@@ -43,14 +43,14 @@ void scry_pages_close(struct scry_pages *p); /* legal for what was never opened 
 
 /*
  * The runs of [start, end), ascending, at most `room` of them, into `ret`; pages without anything
- * are left out. *ret_next is where to go on, `end` when all is told. Count, or -errno.
+ * are left out. *ret_next is where to go on, `end` when that was all. Count, or -errno.
  */
 ssize_t scry_pages_runs(const struct scry_pages *p, uint64_t start, uint64_t end,
 			struct scry_page_run *ret, size_t room, uint64_t *ret_next);
 
 /*
  * Does a core lack memory of [start, end) that the process could write? It was cut off there, or
- * was told to leave it out (core(5), coredump_filter; madvise(2), MADV_DONTDUMP): then no run says
+ * was set to leave it out (core(5), coredump_filter; madvise(2), MADV_DONTDUMP): then no run says
  * nothing. What the kernel leaves out because nobody ever wrote to it looks the same. Never of a
  * live process.
  */

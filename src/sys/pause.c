@@ -1,6 +1,6 @@
 /*
  * See pause.h. Who runs is seized and asked to stop, then all are waited for: a pause is one wait
- * long. A thread may be born while the others are on their way to stop: the kernel tells how many
+ * long. A thread may be born while the others are on their way to stop: the kernel says how many
  * there are as the link count of the folder of tasks, which is a tenth of the price of listing it.
  */
 #include "sys/pause.h"
@@ -118,7 +118,7 @@ static int poll_stops(struct scry_pause *p)
 {
 	int late = 0;
 
-	/* Where all end, the first one's end is told when the others' have been. */
+	/* Where all end, the first one's end is reported when the others' have been. */
 	for (size_t i = p->count; i > 0; i--) {
 		struct scry_pause_task *t = &p->tasks[i - 1];
 		int err =

@@ -155,7 +155,7 @@ static bool read_link(const char *path, struct scry_proc *proc)
 	return n > 0;
 }
 
-/* Where the first thread has ended before the others, only theirs is told. */
+/* Where the first thread has ended before the others, only theirs is reported. */
 static void read_exe(struct scry_proc *proc)
 {
 	char path[80];

@@ -116,7 +116,7 @@ uint64_t scry_proc_anonymous_bytes(pid_t pid);
 pid_t scry_proc_newest(void);
 
 /* Do both processes have one address space (vfork in flight, CLONE_VM)? False also when the kernel
- * cannot tell (CONFIG_KCMP). */
+ * does not say (CONFIG_KCMP). */
 bool scry_proc_share_memory(pid_t a, pid_t b);
 /* Another process, no thread of `pid`, that has the same memory now (clone with CLONE_VM, vfork);
  * 0: none that may be asked. */

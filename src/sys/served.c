@@ -124,12 +124,12 @@ static void leave(pid_t child)
 /* --- asking ----------------------------------------------------------------------------------- */
 
 /* Any answer is one: that it is not there, too. */
-static void ask(const char *const *paths, int told)
+static void ask(const char *const *paths, int answer_fd)
 {
 	char byte = 0;
 
 	/* who reads what we write waits for its end */
-	if (dup2(told, 0) < 0)
+	if (dup2(answer_fd, 0) < 0)
 		_exit(1);
 	syscall(SYS_close_range, 1, ~0u, 0);
 	for (size_t i = 0; paths[i]; i++) {
@@ -147,7 +147,7 @@ static void ask(const char *const *paths, int told)
 	_exit(0);
 }
 
-/* No signal tells of its end, and nobody who waits for any child gets it. */
+/* No signal reports its end, and no wait for any child gets it. */
 static bool do_answer(const char *const *paths)
 {
 	struct pollfd p = {.events = POLLIN};

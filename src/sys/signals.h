@@ -3,8 +3,8 @@
  * of all processes, a ring for each processor. Nothing is stopped and nothing in a process is
  * changed; a delivery takes 1 us longer (bench/calls.md). Signals that are ignored or blocked are
  * not delivered, and SIGKILL, which ends each thread of a process that exits, is left out. Forks
- * and ends of processes are told beside them: whose child a process was cannot be found once it has
- * ended.
+ * and ends of processes are reported beside them: whose child a process was cannot be found once it
+ * has ended.
  *
  * Life: open, take each few ms, close. One reader.
  */

@@ -6,7 +6,7 @@
  * relocations lie side by side, and looked up among the wanted addresses; only when that fails and
  * the relocation carries a wanted name is the definition searched.
  *
- * A lazy slot is told by this: it holds what the file has there plus the object's base, which is
+ * A lazy slot is known by this: it holds what the file has there plus the object's base, which is
  * what the loader has made of it without binding. That is true of .plt, .plt.sec and every linker,
  * and needs no section names.
  */
@@ -85,7 +85,7 @@ struct definition {
 /*
  * Where the loader will find `ref` for object `by`: the first definition in the order of the
  * namespace. Sure when it does not depend on the order, or when both ends came at the start, whose
- * order is known; what dlopen added (RTLD_LOCAL, RTLD_DEEPBIND) has an order that is not told.
+ * order is known; what dlopen added (RTLD_LOCAL, RTLD_DEEPBIND) has an order that is not known.
  */
 static bool find_definition(struct scan *s, size_t by, const struct scry_dynsym *ref,
 			    struct definition *ret)

@@ -2,11 +2,11 @@
  * The words in memory through which loaded objects reach functions: GOT slots and pointers in data.
  *
  * A slot counts for a function when it *holds* the function's address, whatever name its relocation
- * carries (aliases, versions, hidden calls to exported functions); that name is told. Where a slot
+ * carries (aliases, versions, hidden calls to exported functions); that name is given. Where a slot
  * does not hold it yet (lazy), or holds what an IFUNC's resolver chose, the relocation's name is
  * followed to the definition as the loader would: by namespace, search order and version. All
  * relocations of all objects are gone through once for any number of functions. Reads only; needs
- * no stop: a slot may be bound while we read, so the writer expects `value` and is told when it has
+ * no stop: a slot may be bound while we read, so the writer expects `value` and learns when it has
  * changed.
  *
  * Not found here: calls within an object that go through no slot, pointers in packed relative

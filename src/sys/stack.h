@@ -11,7 +11,7 @@
  *
  * A fiber's is not known: guarded mappings of equal size, as Ruby's pool makes them, are also what
  * arenas look like that somebody has cut into smaller stacks.
- * An array on one of these stacks that is itself used as a stack cannot be told from it.
+ * An array on one of these stacks that is itself used as a stack looks like it.
  */
 #ifndef SCRY_SYS_STACK_H
 #define SCRY_SYS_STACK_H

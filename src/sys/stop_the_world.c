@@ -281,9 +281,9 @@ void scry_stw_release(struct scry_stw *w)
 	2048 /* of memory that is not there, where it has to be asked page by page */
 #define LOOK_MAPPING_NS 1000u /* to read the list again */
 
-/* Frames are told by the word that holds the segments, then by the code that their first word leads
- * to (each object may have a restorer of its own, as the loader and libc do), or by the state that
- * they lead to, where a program brings a restorer that looks like none. */
+/* Frames are known by the word that holds the segments, then by the code that their first word
+ * leads to (each object may have a restorer of its own, as the loader and libc do), or by the state
+ * that they lead to, where a program brings a restorer that looks like none. */
 struct look {
 	const struct scry_mem *mem;
 	const struct scry_maps *maps;

@@ -27,7 +27,7 @@
 struct scry_stream;
 
 struct scry_stream_words {     /* of one thread, following those added before */
-	uint64_t thread;       /* from 1, never given again; SCRY_STREAM_TOLD */
+	uint64_t thread;       /* from 1, never given again; SCRY_STREAM_BESIDE */
 	uint32_t tid;	       /* in its own pid namespace; 0: not known */
 	bool has_ended;	       /* these are its last; count may be 0 */
 	uint64_t begin_tick;   /* none of their ticks is earlier; 0: that of those before holds */
@@ -35,8 +35,8 @@ struct scry_stream_words {     /* of one thread, following those added before */
 	size_t count;
 };
 
-/* For what somebody else tells of a thread, beside its own words: with has_ended, each time. */
-#define SCRY_STREAM_TOLD(tid) (1ull << 63 | (tid))
+/* For what another source has of a thread, beside its own words: with has_ended, each time. */
+#define SCRY_STREAM_BESIDE(tid) (1ull << 63 | (tid))
 
 struct scry_stream_record {
 	uint64_t tick;
@@ -83,7 +83,7 @@ struct scry_stream_kind {
 
 /* `kind` must outlive it. NULL: no memory. */
 struct scry_stream *scry_stream_new(const struct scry_stream_kind *kind, void *arg);
-void scry_stream_free(struct scry_stream *s); /* NULL is legal; nobody is told */
+void scry_stream_free(struct scry_stream *s); /* NULL is legal; nothing is reported */
 
 /* Also for scry_thread_buffers_take, with the stream as its argument. */
 int scry_stream_add(void *stream, const struct scry_stream_words *words);

@@ -11,8 +11,8 @@
  *     __internal_syscall_cancel: mov 0x20(%rsp),%rsi; call
  *       __syscall_cancel_arch: mov %rsi,%rax; syscall
  *
- * There it is told where the number comes from, and the caller's code is read the same way. Else it
- * is not known. Files are read, no process's memory.
+ * There it is known where the number comes from, and the caller's code is read the same way. Else
+ * it is not known. Files are read, no process's memory.
  */
 #ifndef SCRY_SYS_SYSCALL_NUMBER_H
 #define SCRY_SYS_SYSCALL_NUMBER_H

@@ -1,5 +1,5 @@
 /*
- * The system calls of a process, as the kernel's tracepoints raw_syscalls tell them to perf
+ * The system calls of a process, as the kernel's tracepoints raw_syscalls report them to perf
  * (perf_event_open(2)): nothing is stopped, nothing in the process is changed. Of its threads and
  * those that they start, and, when asked for, of the children that it makes from then on, and
  * theirs, each until it runs another program. Arguments are registers; no memory is read.
@@ -45,7 +45,7 @@ struct scry_syscalls_take {
 };
 int scry_syscalls_take(struct scry_syscalls *s, const struct scry_syscalls_take *how,
 		       uint64_t *ret_tsc);
-/* Only reads what is there, to be given later, and tells of children: of processes that have ended
+/* Only reads what is there, to be given later, and reports children: processes that have ended
  * none is missing then. */
 int scry_syscalls_look(struct scry_syscalls *s, const struct scry_syscalls_take *how);
 

@@ -4,7 +4,7 @@
  * To decode all of an object takes long: a C library's code some 30 ms. But a direct branch has its
  * displacement in its last bytes. So one look at each four bytes in a row, without knowing where
  * instructions begin, finds all that could be displacements, and where they would lead; those that
- * lead to the place, and what lies within reach of a short branch, tell which units are to be
+ * lead to the place, and what lies within reach of a short branch, show which units are to be
  * decoded. Others have nothing that leads there: the answer is that of decoding all.
  */
 #include "sys/text_decode.h"
@@ -89,7 +89,7 @@ static uint32_t target_of(const struct scry_text *text, uint32_t guess)
 }
 
 /* Writes them in the order of the code and returns how many; `rows` has room for all. No branch
- * depends on what the bytes are: it would be foretold wrongly too often. */
+ * depends on what the bytes are: it would be predicted wrongly too often. */
 static size_t guess_part(const struct scry_text *text, const struct scry_image_part *part,
 			 uint32_t *rows)
 {

@@ -3,7 +3,7 @@
  *
  * The rate is that of two pairs of readings, TSC and CLOCK_MONOTONIC. While a machine sleeps the
  * second stands still and the first goes on, or begins at 0 again, so a rate over a sleep is wrong
- * by any factor. That it has slept CLOCK_BOOTTIME tells, which goes on: then the first pair is
+ * by any factor. That it has slept CLOCK_BOOTTIME shows, which goes on: then the first pair is
  * taken anew, stamps from before go by the old ones, and the rate from before holds until enough
  * time lies behind it.
  *
@@ -14,7 +14,7 @@
 
 #include <stdint.h>
 
-#define SCRY_TICKS_LEAST_NS 5000000ull /* less between two pairs does not tell a lease's rate */
+#define SCRY_TICKS_LEAST_NS 5000000ull /* less between pairs is too short for a lease's rate */
 
 struct scry_ticks_pair {
 	uint64_t tsc, ns; /* CLOCK_MONOTONIC */

@@ -376,8 +376,8 @@ int scry_tracee_stop(struct scry_tracee *t, uint64_t deadline_ns)
 	return r < 0 ? r : scry_tracee_wait_stop(t, deadline_ns);
 }
 
-/* It has no status, and its end was not told. A thread that has made an exec is ours under another
- * number, that of the process's first. */
+/* It has no status, and its end was not reported. A thread that has made an exec is ours under
+ * another number, that of the process's first. */
 static bool is_still_ours(struct scry_tracee *t)
 {
 	if (!t->seized)
@@ -461,7 +461,8 @@ void scry_tracee_release_until(struct scry_tracee *t, uint64_t deadline_ns)
 			scry_tracee_mend(t);
 	}
 	if (t->seized && t->stopped) {
-		/* It was killed: its end is told to us first, and to nobody before we have asked.
+		/* It was killed: its end is reported to us first, and to no other process before we
+		 * have asked.
 		 */
 		if (ptrace(PTRACE_DETACH, t->tid, 0, t->signal) < 0 && errno == ESRCH)
 			linger(t);
@@ -486,8 +487,8 @@ bool scry_tracee_has_ended(pid_t pid, int *ret_status)
 		*ret_status = asked.status;
 		return true;
 	}
-	/* Of a child that is traced stops are told too, whatever is asked for. Nobody is held now:
-	 * it is one that another thread has become by exec. */
+	/* Of a child that is traced stops are reported too, whatever is asked for. Nobody is held
+	 * now: it is one that another thread has become by exec. */
 	if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid != pid)
 		return false;
 	if (info.si_code == CLD_TRAPPED) {

@@ -93,7 +93,7 @@ bool scry_tracee_await(pid_t tid, uint64_t deadline_ns);
  * was asked for once before it was held first. */
 bool scry_tracee_has_ended(pid_t pid, int *ret_status);
 
-/* Stopped by us: has it met an int3 and not told of it yet? Then it is no stop:
+/* Stopped by us: has it hit an int3 and not reported it yet? Then it is no stop:
  * scry_tracee_wait_stop lets it run until it has, for 100 ms more if need be. */
 bool scry_tracee_has_trap(pid_t tid);
 
@@ -115,7 +115,7 @@ int scry_tracee_step(struct scry_tracee *t, unsigned int count);
 int scry_tracee_run(struct scry_tracee *t, uint64_t until_ns);
 
 /* While stopped: does it have Syscall User Dispatch (prctl(2)), as Wine's threads do? Then a system
- * call that is made in it may end the program. False before Linux 6.4, which does not tell. */
+ * call that is made in it may end the program. False before Linux 6.4, which does not show it. */
 bool scry_tracee_is_dispatched(const struct scry_tracee *t);
 /* True when this thread may be made to run something, given a stack: not group-stopped, 64-bit
  * code, a thread control block, no filter or dispatcher of system calls, none of the kernel's. */

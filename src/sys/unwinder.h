@@ -45,7 +45,7 @@ void scry_unwinder_use(struct scry_unwinder *u, const struct scry_mem *mem);
 /* A walk ends, SCRY_NATIVE_TOO_DEEP, at so many frames. */
 void scry_unwinder_limit(struct scry_unwinder *u, size_t frames);
 
-/* Where a walk begins: all registers; or those that /proc/PID/task/TID/syscall tells. */
+/* Where a walk begins: all registers; or those that /proc/PID/task/TID/syscall shows. */
 struct scry_unwind_state scry_unwinder_at(const struct user_regs_struct *regs);
 struct scry_unwind_state scry_unwinder_blocked(uint64_t pc, uint64_t sp);
 
@@ -53,7 +53,7 @@ struct scry_unwind_state scry_unwinder_blocked(uint64_t pc, uint64_t sp);
 size_t scry_unwinder_walk(struct scry_unwinder *u, struct scry_unwind_state at,
 			  struct scry_native_frame *ret, enum scry_native_end *ret_end);
 
-/* Entry of the function that `address` is in, 0: no unwind table tells. */
+/* Entry of the function that `address` is in, 0: no unwind table says. */
 uint64_t scry_unwinder_function(struct scry_unwinder *u, uint64_t address);
 
 #endif

@@ -18,7 +18,7 @@
 #define PAGE_FRAME ((1ull << 55) - 1)
 #define LOOK_PAGES 2048 /* at once */
 
-/* Does the kernel tell the page at `at`, of zeros, so? */
+/* Does the kernel show the page at `at`, of zeros, as one? */
 static bool can_scan(int own, uint64_t at)
 {
 	struct scry_scan_region region;

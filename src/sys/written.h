@@ -35,7 +35,7 @@ bool scry_written_is_memory(const struct scry_map_entry *m);
  * Memory of any kind, by what is there now: nothing is read for it, so that no server of memory is
  * asked. *ret_start is the next page from `at` on that is written, or, where it is shared, present
  * or swapped out; *ret_end is where the pages behind it are no more, or as far as one look goes.
- * Both are the same where there is none before. False: it cannot be told.
+ * Both are the same where there is none before. False: it is not known.
  */
 bool scry_written_run(const struct scry_written *w, uint64_t at, uint64_t end, uint64_t *ret_start,
 		      uint64_t *ret_end);

@@ -37,7 +37,7 @@ enum state {
 	STATE_STARTS, /* was made, and has not stopped for the first time */
 	STATE_CHILD,  /* the same, with a memory of its own */
 	STATE_HELD,
-	STATE_ORPHAN /* stands still, and nobody has told of it yet */
+	STATE_ORPHAN /* is stopped, and its maker has not reported it yet */
 };
 
 struct thread {
@@ -162,7 +162,7 @@ static int seize(struct scry_ptrace_stops *s, pid_t pid, pid_t tid)
 }
 
 /* It shares the memory, as in vfork, and meets the breakpoints too; unless it has become another
- * program meanwhile, of which nobody tells any more. */
+ * program meanwhile, which nothing reports any more. */
 static int seize_child(struct scry_ptrace_stops *s, pid_t child)
 {
 	struct scry_tracee t = {.pid = child, .tid = child, .seized = true};
@@ -312,7 +312,7 @@ static void start_thread(struct thread *t, enum state what)
 	}
 }
 
-/* Where the kernel cannot compare, the event tells of those that are usual. */
+/* Where the kernel cannot compare, the event says which of the usual ones it is. */
 static bool shares_memory(pid_t parent, pid_t child, int event)
 {
 	long r = syscall(SYS_kcmp, parent, child, KCMP_VM, 0, 0);
@@ -321,7 +321,7 @@ static bool shares_memory(pid_t parent, pid_t child, int event)
 }
 
 /* Thread `parent` has made one. Has that a memory of its own? It may have been adopted long before
- * its maker told: then it runs, or stands in a stop of its own, or was let go. */
+ * its maker reported it: then it runs, or stands in a stop of its own, or was let go. */
 static void born(struct thread *parent, int event)
 {
 	struct scry_ptrace_stops *s = parent->of;
@@ -347,7 +347,7 @@ static void born(struct thread *parent, int event)
 	start_thread(t, what);
 }
 
-/* Who stands still, and whose maker was killed before it could tell. */
+/* Threads that are stopped, and whose maker was killed before it could report them. */
 static void adopt_orphans(void)
 {
 	uint64_t now = scry_now_ns();
@@ -514,7 +514,7 @@ static pid_t next_status(pid_t of, int flags, int *ret)
 	return waitpid(info.si_pid, ret, __WALL | WNOHANG);
 }
 
-/* The kernel tells of the newest threads first: the older ones would wait for as long as those meet
+/* The kernel reports the newest threads first: the older ones would wait for as long as those meet
  * breakpoints faster than we serve them. */
 static void serve_each(void)
 {

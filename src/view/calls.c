@@ -1,7 +1,8 @@
 /*
  * The calls view: each call as ltrace shows it. A line is printed when its call begins and is
  * completed when it returns; when something else comes between, it ends with "<unfinished ...>" and
- * a line "<... NAME resumed>" follows. With --slow, and in JSON, each call is told once it is over.
+ * a line "<... NAME resumed>" follows. With --slow, and in JSON, each call is written once it is
+ * over.
  */
 #include <errno.h>
 #include <signal.h>
@@ -48,14 +49,14 @@ struct lines {
 	uint32_t count, room, free;
 	uint64_t line; /* key of the call whose line is not completed */
 	bool has_line; /* there is one */
-	bool is_whole; /* calls are told when they are over */
+	bool is_whole; /* calls are written when they are over */
 	bool are_many; /* threads: lines say which */
 	uint32_t first_pid;
 	bool has_tid;
 	uint32_t tid;
 	uint64_t line_ns, last_ns; /* of the line before; of the newest event */
 	uint64_t shown;
-	uint64_t clock_of; /* the second that `clock` tells */
+	uint64_t clock_of; /* the second that `clock` shows */
 	size_t clock_length;
 	char clock[16];
 	struct scry_buf buf;
@@ -319,7 +320,7 @@ static int keep(struct lines *l, uint64_t key, const struct scry_event *event, b
 	uint32_t i = l->free;
 	uint64_t *depth;
 
-	if (l->open.count == OPEN_MAX) { /* hostile: it is not told when it is over */
+	if (l->open.count == OPEN_MAX) { /* hostile: it is not written when it is over */
 		l->left_out++;
 		return 0;
 	}
@@ -379,9 +380,9 @@ static int on_call(struct lines *l, const struct scry_event *event)
 	return keep(l, key, event, need_comma);
 }
 
-/* A call that is over, or (image->ret NULL) has not ended, told as a whole. */
-static int tell_whole(struct lines *l, const struct scry_call_image *image,
-		      const struct scry_call_function *f)
+/* A call that is over, or (image->ret NULL) has not ended, written as a whole. */
+static int write_whole(struct lines *l, const struct scry_call_image *image,
+		       const struct scry_call_function *f)
 {
 	const struct scry_event *event = image->call;
 	bool need_comma;
@@ -401,8 +402,8 @@ static int tell_whole(struct lines *l, const struct scry_call_image *image,
 	return 0;
 }
 
-static void tell_resumed(struct lines *l, const struct scry_call_image *image,
-			 const struct scry_call_function *f, bool need_comma)
+static void write_resumed(struct lines *l, const struct scry_call_image *image,
+			  const struct scry_call_function *f, bool need_comma)
 {
 	cut_line(l);
 	meet(l, image->ret->tid);
@@ -453,14 +454,14 @@ static int on_return(struct lines *l, const struct scry_event *event)
 		if ((!l->opts->calls.slow_ns || (ret->how == SCRY_RETURN_DONE &&
 						 ret->duration_ns >= l->opts->calls.slow_ns)) &&
 		    is_where(l, &image, f))
-			r = tell_whole(l, &image, f);
+			r = write_whole(l, &image, f);
 	} else if (l->has_line && l->line == key) {
 		end_line(l, &image, f, o->need_comma);
 		put_stack(l, key);
 		print(l);
 		l->has_line = false;
 	} else {
-		tell_resumed(l, &image, f, o->need_comma);
+		write_resumed(l, &image, f, o->need_comma);
 	}
 	forget_stacks(l, key);
 	o->is_open = false;
@@ -479,7 +480,7 @@ static int by_time(const void *left, const void *right)
 }
 
 /* What has not returned by the end. */
-static int tell_unfinished(struct lines *l)
+static int write_unfinished(struct lines *l)
 {
 	int r = 0;
 
@@ -498,13 +499,13 @@ static int tell_unfinished(struct lines *l)
 
 		if (l->last_ns - image.call->time_ns >= l->opts->calls.slow_ns &&
 		    is_where(l, &image, f))
-			r = tell_whole(l, &image, f);
+			r = write_whole(l, &image, f);
 	}
 	return r;
 }
 
 /* "--- SIGUSR1 (User defined signal 1) ---", in text. */
-static void tell_signal(struct lines *l, const struct scry_event *event)
+static void write_signal(struct lines *l, const struct scry_event *event)
 {
 	const struct scry_ev_signal *s = (const void *)(event + 1);
 	const int number = s->signal < _NSIG ? (int)s->signal : 0;
@@ -528,7 +529,7 @@ static void tell_signal(struct lines *l, const struct scry_event *event)
 }
 
 /* A process that is known runs another program, in text. */
-static void tell_exec(struct lines *l, const struct scry_event *event)
+static void write_exec(struct lines *l, const struct scry_event *event)
 {
 	const struct scry_ev_process *p = (const void *)(event + 1);
 	uint64_t known;
@@ -544,7 +545,7 @@ static void tell_exec(struct lines *l, const struct scry_event *event)
 }
 
 /* "+++ exited (status 0) +++", in text. */
-static void tell_exit(struct lines *l, const struct scry_event *event)
+static void write_exit(struct lines *l, const struct scry_event *event)
 {
 	const struct scry_ev_totals *t = (const void *)(event + 1);
 	int status = (int)(t->exit & 0xffff);
@@ -584,7 +585,7 @@ static int read_all(struct lines *l, struct scry_data_quality *quality)
 		if (event->type == SCRY_EVENT_PROCESS && !l->first_pid)
 			l->first_pid = ((const struct scry_ev_process *)(event + 1))->pid;
 		if (event->type == SCRY_EVENT_PROCESS && !l->is_whole)
-			tell_exec(l, event);
+			write_exec(l, event);
 		if (event->type == SCRY_EVENT_PROCESS)
 			scry_call_functions_program(&l->functions, (const void *)(event + 1));
 		if (event->type == SCRY_EVENT_FUNCTION)
@@ -599,9 +600,9 @@ static int read_all(struct lines *l, struct scry_data_quality *quality)
 		if (event->type == SCRY_EVENT_RETURN)
 			r = on_return(l, event);
 		if (event->type == SCRY_EVENT_SIGNAL && !l->is_whole)
-			tell_signal(l, event);
+			write_signal(l, event);
 		if (event->type == SCRY_EVENT_TOTALS && !l->is_whole)
-			tell_exit(l, event);
+			write_exit(l, event);
 		if (event->type == SCRY_EVENT_CALL || event->type == SCRY_EVENT_RETURN)
 			l->last_ns = event->time_ns;
 	}
@@ -671,7 +672,7 @@ int scry_view_calls(struct scry_reader *reader, const struct scry_view_opts *opt
 	scry_data_quality_init(&quality, reader);
 	r = read_all(&l, &quality);
 	if (r == 0)
-		r = tell_unfinished(&l);
+		r = write_unfinished(&l);
 	if (r == 0) {
 		scry_data_quality_close(&quality);
 		quality.shown = l.shown;

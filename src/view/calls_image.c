@@ -43,7 +43,7 @@ uint32_t scry_call_part_flags(const struct scry_call_image *image)
 	return flags;
 }
 
-/* A word of the longest part of a kind: a format's is told anew when it has more. */
+/* A word of the longest part of a kind: a format's is read anew when it has more. */
 static bool word_of(const struct scry_event *event, enum scry_part_kind kind, uint32_t i,
 		    uint64_t *ret)
 {

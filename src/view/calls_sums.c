@@ -84,7 +84,7 @@ static int no_memory(const struct sums *s)
 	return scry_no_memory("%zu functions", s->count);
 }
 
-/* The place that makes a call which is told next. */
+/* The place that makes a call which comes next. */
 static int on_called(struct sums *s, const struct scry_ev_called *called)
 {
 	const struct scry_ev_stack *line =

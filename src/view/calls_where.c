@@ -280,7 +280,7 @@ static int order_of(const struct scry_doc_value *v, const struct step *s)
 	return (size < s->number) != is_negative ? -1 : 1;
 }
 
-/* A text that was cut begins with what is known of it: more than that cannot be told. */
+/* A text that was cut begins with what is known of it: more than that is not known. */
 static enum scry_call_where_answer compare_text(const struct scry_doc_value *v,
 						const struct step *s, bool is_cut)
 {

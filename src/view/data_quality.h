@@ -3,7 +3,7 @@
  *
  * Every view gives each event to scry_data_quality_event and, when all are read, closes the sum
  * with scry_data_quality_close and shows it first. What the recording does not say is unknown and
- * not shown. Losses: TOTALS.lost and LOST events may tell of the same events, so the greater sum
+ * not shown. Losses: TOTALS.lost and LOST events may count the same events, so the greater sum
  * counts. A LOST event of 0 says that nobody knows how many.
  */
 #ifndef SCRY_VIEW_DATA_QUALITY_H
@@ -14,7 +14,7 @@
 #include "view/doc.h"
 
 #define SCRY_DATA_QUALITY_PROCESSES 64 /* listed; more are counted */
-#define SCRY_DATA_QUALITY_SEEN 1024    /* told from others; a watch has rows of 256 */
+#define SCRY_DATA_QUALITY_SEEN 1024    /* distinguished from others; a watch has rows of 256 */
 #define SCRY_DATA_QUALITY_NOTES 64
 #define SCRY_DATA_QUALITY_CAUSES 16
 

@@ -426,10 +426,9 @@ static void push_doubts(const struct scry_fibers_report *r, struct scry_doc *doc
 		   "looks so; not counted");
 	push_count(doc, buf, r->freed, "stacks",
 		   "with saved contexts were given back to malloc, and are not counted");
-	push_count(
-		doc, buf, r->unchecked, "fibers",
-		"have stacks of malloc, of which it cannot be told whether they were given back: "
-		"a thread ran meanwhile, or the heap could not be read");
+	push_count(doc, buf, r->unchecked, "fibers",
+		   "have stacks of malloc, of which it is not known whether they were given back: "
+		   "a thread ran meanwhile, or the heap could not be read");
 	push_count(
 		doc, buf, r->unmanned, "threads",
 		"of its Ruby wait without a thread of the system's (M:N): their stacks, and fibers "

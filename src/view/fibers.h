@@ -35,7 +35,7 @@ struct scry_fibers_group {
 	size_t frame_count;
 	bool is_cut;	  /* there are more, outside of these */
 	bool is_left_out; /* it has frames; there was no room for them */
-	bool keeps_note;  /* who runs is told by the library, or the VM */
+	bool keeps_note;  /* which one runs is known by the library, or the VM */
 };
 
 struct scry_fibers_row {

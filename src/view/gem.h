@@ -1,5 +1,5 @@
 /*
- * Which gem a file belongs to, told from its path alone: a recording is read far from its files.
+ * Which gem a file belongs to, known by its path alone: a recording is read far from its files.
  *
  * First match holds:
  *   <internal:kernel>                            "(ruby)": Ruby's own code

@@ -6,10 +6,10 @@
 
 #include "base/text.h"
 
-#define OPEN_NS 1000000u   /* a wait that has no end is told from that length on */
-#define CONVOY_NS 1000000u /* a convoy is told from that length on */
+#define OPEN_NS 1000000u   /* a wait that has no end is shown from that length on */
+#define CONVOY_NS 1000000u /* a convoy is shown from that length on */
 #define FEW 25		   /* samples: from there on a share is a fifth more or less */
-#define UNKNOWN_PART 10	   /* that part of the waiting is told to have no line, and more */
+#define UNKNOWN_PART 10	   /* that part of the waiting is said to have no line, and more */
 #define SLACK_NS 50000000u /* processor time is counted in ticks of 10 ms */
 
 /* Rows are sorted: the first of a known line, if it is more than what is of no known line. */
@@ -37,7 +37,7 @@ static void put_worst_line(struct scry_gvl_view *g, struct scry_buf *b)
 			: g->opts->by == SCRY_VIEW_BY_METHOD ? "method"
 							     : "line");
 	scry_gvl_put_row(g, worst->what, b);
-	scry_buf_printf(b, ", whoever ran it, ");
+	scry_buf_printf(b, ", whichever thread ran it, ");
 	scry_text_duration(b, worst->lost_ns);
 	if (worst->samples < FEW)
 		scry_buf_printf(b, " by %u sample%s", worst->samples, scry_text_s(worst->samples));
@@ -54,7 +54,7 @@ static bool is_little(const struct scry_gvl_view *g)
 }
 
 /* Right behind the verdict: how much of the waiting has no line. */
-static void tell_unknown(struct scry_gvl_view *g)
+static void note_unknown(struct scry_gvl_view *g)
 {
 	const uint64_t held = unknown_ns(&g->held), waited = unknown_ns(&g->waited);
 	struct scry_buf *b = &g->buf;
@@ -81,7 +81,7 @@ static void tell_unknown(struct scry_gvl_view *g)
 }
 
 /* Beside who made others wait: where they stood. */
-static void tell_where(struct scry_gvl_view *g)
+static void note_where(struct scry_gvl_view *g)
 {
 	const struct scry_gvl_line *most = worst_row(&g->waited);
 	struct scry_buf *b = &g->buf;
@@ -106,7 +106,7 @@ static void tell_where(struct scry_gvl_view *g)
 }
 
 /* The longest run of takes before those that had waited. */
-static void tell_convoy(struct scry_gvl_view *g)
+static void note_convoy(struct scry_gvl_view *g)
 {
 	const struct scry_ev_gvl_thread *longest = NULL;
 	struct scry_buf *b = &g->buf;
@@ -127,7 +127,7 @@ static void tell_convoy(struct scry_gvl_view *g)
 }
 
 /* What the tables of lines and pairs lack of the waiting. */
-static void tell_rest(struct scry_gvl_view *g, uint64_t waited)
+static void note_rest(struct scry_gvl_view *g, uint64_t waited)
 {
 	struct scry_buf *b = &g->buf;
 
@@ -165,7 +165,7 @@ static void tell_rest(struct scry_gvl_view *g, uint64_t waited)
 
 /* The longest of the waits that are in no quantile, where that is more than its thread's maximum.
  */
-static void tell_wait(struct scry_gvl_view *g, bool is_open)
+static void note_wait(struct scry_gvl_view *g, bool is_open)
 {
 	const struct scry_ev_gvl_thread *longest = NULL;
 	uint64_t longest_ns = OPEN_NS, more = 0;
@@ -198,7 +198,7 @@ static void tell_wait(struct scry_gvl_view *g, bool is_open)
 }
 
 /* To have the lock is not to run. */
-static void tell_cpu(struct scry_gvl_view *g)
+static void note_cpu(struct scry_gvl_view *g)
 {
 	const uint64_t cpu_ns = g->sum.cpu_ns;
 	struct scry_buf *b = &g->buf;
@@ -214,12 +214,12 @@ static void tell_cpu(struct scry_gvl_view *g)
 	scry_text_duration(b, held);
 	scry_buf_printf(b, ", but the process ran for ");
 	scry_text_duration(b, cpu_ns);
-	scry_buf_printf(b, " only: who held it waited for a processor, or slept with it");
+	scry_buf_printf(b, " only: its holder waited for a processor, or slept with it");
 	note(g);
 }
 
 /* Before anything is said that this makes wrong. */
-static void tell_crowded(struct scry_gvl_view *g)
+static void note_crowded(struct scry_gvl_view *g)
 {
 	const struct scry_ev_gvl *s = &g->sum;
 	struct scry_buf *b = &g->buf;
@@ -227,8 +227,10 @@ static void tell_crowded(struct scry_gvl_view *g)
 	if (!s->crowded)
 		return;
 	scry_buf_clear(b);
-	scry_buf_printf(b, "sums, rows and verdict are too low, and who made others wait most may "
-			   "be missing: a watch has room for ");
+	scry_buf_printf(
+		b,
+		"sums, rows and verdict are too low, and the thread that made others wait most may "
+		"be missing: a watch has room for ");
 	scry_text_count(b, SCRY_GVL_ROOM);
 	scry_buf_printf(b, " threads of a process at a time, and from ");
 	scry_text_duration(b, s->crowded_after_ns);
@@ -239,7 +241,7 @@ static void tell_crowded(struct scry_gvl_view *g)
 }
 
 /* Of their waiting the verdict knows nothing. */
-static void tell_ractors(struct scry_gvl_view *g)
+static void note_ractors(struct scry_gvl_view *g)
 {
 	const uint64_t more = g->sum.ractors;
 
@@ -307,16 +309,16 @@ static void push_notes(struct scry_gvl_view *g)
 {
 	const uint64_t waited = scry_gvl_waited_all_ns(g);
 
-	tell_crowded(g);
+	note_crowded(g);
 	judge(g, waited);
-	tell_ractors(g);
-	tell_unknown(g);
-	tell_where(g);
-	tell_convoy(g);
-	tell_rest(g, waited);
-	tell_wait(g, true);
-	tell_wait(g, false);
-	tell_cpu(g);
+	note_ractors(g);
+	note_unknown(g);
+	note_where(g);
+	note_convoy(g);
+	note_rest(g, waited);
+	note_wait(g, true);
+	note_wait(g, false);
+	note_cpu(g);
 	scry_data_quality_notes(&g->quality, g->doc);
 }
 
@@ -397,7 +399,7 @@ static void push_totals(const struct scry_gvl_view *g)
 				 : "times taken before those that had waited, and convoys of "
 				   "that: not possible in this Ruby, or not seen",
 			 SCRY_CELL_COUNT, 0, scry_cell_known(over, can_overtake(g))},
-			{"convoys", "convoys of such takes, with none by who had waited",
+			{"convoys", "convoys of such takes, with no take by one that had waited",
 			 SCRY_CELL_COUNT, 0, scry_cell_known(runs, can_overtake(g))},
 			{"convoys_ns", "how long they lasted together", SCRY_CELL_TIME, 0,
 			 scry_cell_known(runs_ns, can_overtake(g))},

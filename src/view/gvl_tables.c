@@ -13,7 +13,7 @@
 #define NUMBER(member) SCRY_AT(struct scry_ev_gvl_thread, member)
 #define GET(name, ...) SCRY_GET(name, struct scry_ev_gvl_thread, struct scry_gvl_view, __VA_ARGS__)
 
-/* Switches that the VM forced are told from others where it says so. */
+/* Switches that the VM forced are distinguished from others where it says so. */
 static bool is_clear(const struct scry_ev_gvl_thread *t)
 {
 	return t->forced || t->passes || !t->yields;

@@ -37,9 +37,9 @@ static const char *const at_titles[] = {
 	[MOMENT_TIME] = "bytes then",
 };
 
-#define LOST 1000      /* one of so many calls: more missing ones, and no verdict can be told */
-#define GROWING_TOLD 3 /* callers named */
-#define OTHERS_TOLD 3  /* programs named in a line; the table at the end has all */
+#define LOST 1000	/* one of so many calls: more missing ones, and no verdict can be given */
+#define GROWING_NAMED 3 /* callers named */
+#define OTHERS_NAMED 3	/* programs named in a line; the table at the end has all */
 
 struct malloc_view {
 	struct scry_reader *reader;
@@ -461,13 +461,13 @@ static void note(struct malloc_view *v, struct scry_buf *line)
 static void note_growing(struct malloc_view *v, struct scry_buf *line)
 {
 	const struct scry_malloc_process *p = v->process;
-	struct row most[GROWING_TOLD + 1] = {0};
-	uint32_t count = 0, told;
+	struct row most[GROWING_NAMED + 1] = {0};
+	uint32_t count = 0, named;
 
 	for (uint32_t i = 0; i < p->caller_count; i++) {
 		const struct scry_malloc_caller_sum *c = &p->callers[i];
 		struct scry_malloc_growth g;
-		uint32_t at = count < GROWING_TOLD ? count : GROWING_TOLD;
+		uint32_t at = count < GROWING_NAMED ? count : GROWING_NAMED;
 
 		if (!scry_malloc_caller_growth(p, c, &g))
 			continue;
@@ -480,12 +480,12 @@ static void note_growing(struct malloc_view *v, struct scry_buf *line)
 		}
 		count++;
 	}
-	told = count < GROWING_TOLD ? count : GROWING_TOLD;
+	named = count < GROWING_NAMED ? count : GROWING_NAMED;
 	if (!count)
 		return;
 	scry_buf_printf(line, "%u caller%s grew%s: ", count, count == 1 ? "" : "s",
-			count > told ? ", most of all" : "");
-	for (uint32_t i = 0; i < told; i++) {
+			count > named ? ", most of all" : "");
+	for (uint32_t i = 0; i < named; i++) {
 		const struct scry_malloc_caller_sum *c = most[i].caller;
 
 		put_short(v, &most[i]);
@@ -574,7 +574,7 @@ static void note_moment(struct malloc_view *v)
 /* Programs that the same process ran, and other processes: who looks for one finds it. */
 static void note_others(struct malloc_view *v)
 {
-	uint32_t told = 0, others = 0;
+	uint32_t named = 0, others = 0;
 
 	scry_buf_clear(&v->buf);
 	for (uint32_t i = 0; i < v->sum.count; i++) {
@@ -583,18 +583,18 @@ static void note_others(struct malloc_view *v)
 
 		if (p == v->process || !p->calls)
 			continue;
-		if (++others > OTHERS_TOLD)
+		if (++others > OTHERS_NAMED)
 			continue;
 		scry_buf_printf(&v->buf, "%s%s (process %u, ",
-				told++ ? ", " : "not above: ", exe ? exe : "a program", p->pid);
+				named++ ? ", " : "not above: ", exe ? exe : "a program", p->pid);
 		scry_text_things(&v->buf, p->calls, "calls");
 		scry_buf_printf(&v->buf, ")");
 	}
-	if (others > told)
-		scry_buf_printf(&v->buf, " and %u more", others - told);
-	if (told && !v->opts->pid)
+	if (others > named)
+		scry_buf_printf(&v->buf, " and %u more", others - named);
+	if (named && !v->opts->pid)
 		scry_buf_printf(&v->buf, "; --pid PID shows another one, the last table has all");
-	if (told)
+	if (named)
 		v->doc->ops->note(v->doc, v->buf.data, v->buf.len);
 }
 
@@ -617,7 +617,7 @@ static int no_such_process(struct malloc_view *v)
 	uint32_t count = h->process_count < SCRY_DATA_QUALITY_PROCESSES
 				 ? h->process_count
 				 : SCRY_DATA_QUALITY_PROCESSES;
-	int told = 0;
+	int named = 0;
 
 	scry_buf_clear(&v->buf);
 	for (uint32_t i = 0; i < count; i++) {
@@ -625,15 +625,15 @@ static int no_such_process(struct malloc_view *v)
 
 		if (i && h->processes[i].pid == h->processes[i - 1].pid)
 			continue; /* it ran another program */
-		scry_buf_printf(&v->buf, "%s%u (%s)", told++ ? ", " : "", h->processes[i].pid,
+		scry_buf_printf(&v->buf, "%s%u (%s)", named++ ? ", " : "", h->processes[i].pid,
 				exe ? exe : "a program");
 	}
 	return scry_fail(-EINVAL,
 			 "process %llu has no calls in this recording; fix: --pid PID, of %s",
-			 (unsigned long long)v->opts->pid, told ? scry_buf_str(&v->buf) : "none");
+			 (unsigned long long)v->opts->pid, named ? scry_buf_str(&v->buf) : "none");
 }
 
-/* Of a recording that is cut, or has holes, nothing is told that the rest would change. */
+/* Of a recording that is cut, or has holes, nothing is said that the rest would change. */
 static enum scry_malloc_verdict judge(struct malloc_view *v)
 {
 	const struct scry_data_quality *h = &v->quality;
@@ -655,7 +655,7 @@ static enum scry_malloc_verdict judge(struct malloc_view *v)
 	} else {
 		scry_buf_printf(&v->buf, "an unknown number are not");
 	}
-	scry_buf_printf(&v->buf, ": whether there is a leak cannot be told, and all that "
+	scry_buf_printf(&v->buf, ": whether there is a leak is not known, and all that "
 				 "follows is of the calls that are in it");
 	return SCRY_MALLOC_VERDICT_UNKNOWN;
 }

@@ -100,7 +100,7 @@ static bool growth(const struct scry_malloc_process *p, const struct held *held,
 	uint64_t grown, before, since_ns, ns;
 	uint32_t from;
 
-	if (!scry_malloc_growth_is_told(p))
+	if (!scry_malloc_growth_is_known(p))
 		return false;
 	fill(&s, held->moments, moments_of(p), held->last);
 	if (!find(&s, &from))
@@ -119,7 +119,7 @@ static bool growth(const struct scry_malloc_process *p, const struct held *held,
 	return true;
 }
 
-bool scry_malloc_growth_is_told(const struct scry_malloc_process *p)
+bool scry_malloc_growth_is_known(const struct scry_malloc_process *p)
 {
 	return moments_of(p) >= MOMENTS_MIN;
 }
@@ -163,7 +163,7 @@ uint64_t scry_malloc_caller_fall(const struct scry_malloc_process *p,
 
 	for (uint32_t i = 1; i < n; i++)
 		top = c->moments[i] > c->moments[top] ? i : top;
-	if (!scry_malloc_growth_is_told(p) || top + PARTS > n || c->moments[top] < LEAST)
+	if (!scry_malloc_growth_is_known(p) || top + PARTS > n || c->moments[top] < LEAST)
 		return 0;
 	before = c->moments[top];
 	for (uint32_t i = 1; i <= PARTS; i++, before = now) {

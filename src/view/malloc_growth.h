@@ -41,11 +41,11 @@ bool scry_malloc_caller_growth(const struct scry_malloc_process *p,
 uint64_t scry_malloc_caller_fall(const struct scry_malloc_process *p,
 				 const struct scry_malloc_caller_sum *c);
 
-/* Signed: live bytes at the end less those at half of the time. False: too short to tell. */
+/* Signed: live bytes at the end less those at half of the time. False: too short to say. */
 bool scry_malloc_caller_half(const struct scry_malloc_process *p,
 			     const struct scry_malloc_caller_sum *c, uint64_t *ret_bytes);
 
-/* The recording is long enough to tell of growth. */
-bool scry_malloc_growth_is_told(const struct scry_malloc_process *p);
+/* The recording is long enough to show growth. */
+bool scry_malloc_growth_is_known(const struct scry_malloc_process *p);
 
 #endif

@@ -1,4 +1,4 @@
-/* Which allocator suits, or that it cannot be told. See malloc_replay.h. */
+/* Which allocator suits, or that it is not known. See malloc_replay.h. */
 #include "view/malloc_replay.h"
 
 #include "view/data_quality.h"
@@ -27,7 +27,7 @@
 #define CLOCK_LEAST_NS 100000000ull /* all that is shorter takes equally long by that measure */
 #define CLOCK_TIMES 3		    /* work that differs by so much more does not show in it */
 #define POOR 1000
-#define LOST 1000 /* one of so many calls: more missing ones, and nothing can be told */
+#define LOST 1000 /* one of so many calls: more missing ones, and nothing is certain */
 
 struct change {		     /* against the first */
 	double time, memory; /* shares: -0.2 is a fifth less; 0: the same within the noise */
@@ -51,7 +51,7 @@ static double less(const struct scry_replay_spread *from, const struct scry_repl
 }
 
 struct least {
-	double share, units; /* less is not told */
+	double share, units; /* less is not shown */
 	double floor;	     /* a share of less than this is not measured */
 };
 
@@ -86,15 +86,15 @@ static const char *where(const struct scry_replay_report *r)
 	return r->is_real ? "in these runs" : "on this trace";
 }
 
-static bool tells_time(const struct scry_replay_report *r, const struct scry_replay_row *a,
-		       const struct scry_replay_row *b)
+static bool can_compare_time(const struct scry_replay_report *r, const struct scry_replay_row *a,
+			     const struct scry_replay_row *b)
 {
 	return !r->is_by_clock &&
 	       (a->cpu_ns.median >= LEAST_CPU_NS || b->cpu_ns.median >= LEAST_CPU_NS);
 }
 
 /* What was not asked of malloc, or was so before the recording, is in no replay. */
-static bool tells_memory(const struct scry_replay_report *r)
+static bool can_compare_memory(const struct scry_replay_report *r)
 {
 	return r->rows[0].rss_peak.median >= r->program_rss_peak / LEAST_PART;
 }
@@ -108,8 +108,8 @@ static struct change compare(const struct scry_replay_report *r, const struct sc
 				     LEAST_MEMORY, 0};
 
 	return (struct change){
-		tells_time(r, from, to) ? change(&from->cpu_ns, &to->cpu_ns, time) : 0,
-		tells_memory(r) ? change(&from->rss_peak, &to->rss_peak, memory) : 0};
+		can_compare_time(r, from, to) ? change(&from->cpu_ns, &to->cpu_ns, time) : 0,
+		can_compare_memory(r) ? change(&from->rss_peak, &to->rss_peak, memory) : 0};
 }
 
 static const char *why_no_time(const struct scry_replay_report *r)
@@ -124,16 +124,16 @@ static void put_same(char *text, size_t size, const struct scry_replay_report *r
 		     bool is_memory)
 {
 	const struct scry_replay_row *from = &r->rows[0], *to = &r->rows[winner];
-	bool is_told = is_memory ? tells_memory(r) : tells_time(r, from, to);
+	bool is_compared = is_memory ? can_compare_memory(r) : can_compare_time(r, from, to);
 	const struct least least = {LEAST_SHARE, LEAST_MEMORY, 0};
 	double share = is_memory ? change(&from->rss_peak, &to->rss_peak, least) : 0;
 
-	if (!is_told)
+	if (!is_compared)
 		snprintf(text, size, "%s is not compared: %s", is_memory ? "memory" : time_of(r),
 			 is_memory ? "too little of it" : why_no_time(r));
 	else if (share)
 		snprintf(text, size,
-			 "%.0f %% %s memory: less than such replays can tell, %.0f %%, as threads "
+			 "%.0f %% %s memory: less than such replays can show, %.0f %%, as threads "
 			 "hand blocks over",
 			 fabs(share) * 100, share < 0 ? "less" : "more",
 			 LEAST_MEMORY_CROSSED * 100);
@@ -152,7 +152,8 @@ static void put_end(char *text, size_t size, const struct scry_replay_report *r,
 					   (struct least){LEAST_END, LEAST_END_BYTES, 0});
 
 	*text = 0;
-	if (share && tells_memory(r) && fabs(share - compare(r, from, to).memory) >= LEAST_END)
+	if (share && can_compare_memory(r) &&
+	    fabs(share - compare(r, from, to).memory) >= LEAST_END)
 		snprintf(text, size, "; %.0f %% %s memory at the end", fabs(share) * 100,
 			 share < 0 ? "less" : "more");
 }
@@ -164,17 +165,17 @@ static void put_both(char *text, size_t size, const struct scry_replay_report *r
 	double first = c.memory ? c.memory : c.time, second = c.memory ? c.time : 0;
 	const char *name = c.memory ? "memory" : time_of(r),
 		   *other = c.memory ? time_of(r) : "memory";
-	char more[64] = "", why[192], not_told[200] = "";
+	char more[64] = "", why[192], not_compared[200] = "";
 
 	if (second)
 		snprintf(more, sizeof(more), ", %.0f %% %s %s", fabs(second) * 100,
 			 second < 0 ? "less" : "more", other);
 	if (!second) {
 		put_same(why, sizeof(why), r, winner, !c.memory);
-		snprintf(not_told, sizeof(not_told), " (%s)", why);
+		snprintf(not_compared, sizeof(not_compared), " (%s)", why);
 	}
 	snprintf(text, size, "%.0f %% %s %s%s than %s%s", fabs(first) * 100,
-		 first < 0 ? "less" : "more", name, more, r->rows[0].label, not_told);
+		 first < 0 ? "less" : "more", name, more, r->rows[0].label, not_compared);
 }
 
 /* What the time saved is of the program's. */
@@ -280,16 +281,16 @@ static bool is_worse_in_all(const struct scry_replay_report *r)
 	return tried && worse == tried;
 }
 
-static bool tells_some_time(const struct scry_replay_report *r)
+static bool can_compare_some_time(const struct scry_replay_report *r)
 {
 	for (uint32_t i = 0; i < r->count; i++)
-		if (is_tried(r, &r->rows[i]) && tells_time(r, &r->rows[i], &r->rows[i]))
+		if (is_tried(r, &r->rows[i]) && can_compare_time(r, &r->rows[i], &r->rows[i]))
 			return true;
 	return false;
 }
 
 /* Each is better in one and worse in the other. */
-static void tell_trade(const struct scry_replay_report *r, struct scry_replay_verdict *v)
+static void say_trade(const struct scry_replay_report *r, struct scry_replay_verdict *v)
 {
 	const struct scry_replay_row *first = &r->rows[0];
 	char time[128] = "", memory[128] = "";
@@ -330,27 +331,28 @@ static void put_worse(char *text, size_t size, const struct scry_replay_report *
 	}
 }
 
-static void tell_none(const struct scry_replay_report *r, struct scry_replay_verdict *v)
+static void say_none(const struct scry_replay_report *r, struct scry_replay_verdict *v)
 {
 	const char *first = r->rows[0].label;
-	char worse[256], not_told[192] = "";
+	char worse[256], not_compared[192] = "";
 
-	if (!tells_memory(r))
-		snprintf(not_told, sizeof(not_told), "; memory is not compared: too little of it");
-	else if (!tells_some_time(r))
-		snprintf(not_told, sizeof(not_told), "; %s is not compared: %s", time_of(r),
+	if (!can_compare_memory(r))
+		snprintf(not_compared, sizeof(not_compared),
+			 "; memory is not compared: too little of it");
+	else if (!can_compare_some_time(r))
+		snprintf(not_compared, sizeof(not_compared), "; %s is not compared: %s", time_of(r),
 			 why_no_time(r));
 
 	if (v->best_time >= 0 || v->best_memory >= 0) {
-		tell_trade(r, v);
+		say_trade(r, v);
 	} else if (is_worse_in_all(r)) {
 		v->winner = 0;
 		snprintf(
 			v->sentence, sizeof(v->sentence),
 			"%s: all others take more %s%s%s %s; the difference is outside the noise%s",
-			first, tells_some_time(r) ? time_of(r) : "",
-			tells_some_time(r) && tells_memory(r) ? " or more " : "",
-			tells_memory(r) ? "memory" : "", where(r), not_told);
+			first, can_compare_some_time(r) ? time_of(r) : "",
+			can_compare_some_time(r) && can_compare_memory(r) ? " or more " : "",
+			can_compare_memory(r) ? "memory" : "", where(r), not_compared);
 	} else {
 		put_worse(worse, sizeof(worse), r);
 		snprintf(v->sentence, sizeof(v->sentence),
@@ -358,14 +360,14 @@ static void tell_none(const struct scry_replay_report *r, struct scry_replay_ver
 			 "the noise%s%s%s",
 			 first, time_of(r), where(r),
 			 is_crossed(r) ? " (25 % of memory, where threads hand blocks over)" : "",
-			 worse, not_told);
+			 worse, not_compared);
 	}
 }
 
 /* Nothing of the program is in what was recorded, or next to nothing. */
 static bool is_little(const struct scry_replay_report *r, char *text, size_t size)
 {
-	if (tells_some_time(r) || tells_memory(r))
+	if (can_compare_some_time(r) || can_compare_memory(r))
 		return false;
 	snprintf(text, size,
 		 "cannot tell: too little was recorded: no allocator takes %u ms of CPU time for "
@@ -378,7 +380,7 @@ static bool is_little(const struct scry_replay_report *r, char *text, size_t siz
 }
 
 /* The first is what the others are compared with. */
-static void tell_no_base(const struct scry_replay_report *r, struct scry_replay_verdict *v)
+static void say_no_base(const struct scry_replay_report *r, struct scry_replay_verdict *v)
 {
 	const struct scry_replay_row *base = &r->rows[0];
 
@@ -410,7 +412,7 @@ void scry_replay_judge(const struct scry_replay_report *r, struct scry_replay_ve
 		return;
 	}
 	if (r->count < 2 || !is_tried(r, &r->rows[0])) {
-		tell_no_base(r, v);
+		say_no_base(r, v);
 		return;
 	}
 	if (is_little(r, v->sentence, sizeof(v->sentence)))
@@ -427,7 +429,7 @@ void scry_replay_judge(const struct scry_replay_report *r, struct scry_replay_ve
 		v->winner = (int)i;
 	}
 	if (v->winner < 0) {
-		tell_none(r, v);
+		say_none(r, v);
 		return;
 	}
 	put_both(both, sizeof(both), r, v->winner);

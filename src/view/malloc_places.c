@@ -113,7 +113,7 @@ void scry_malloc_places_put(const struct scry_malloc_places *p,
 		scry_buf_printf(buf, "%s:%u %s", path, c->name.line, method ? method : "");
 }
 
-/* What makes two callers the same place; as text, for names may be told twice. */
+/* What makes two callers the same place; as text, for names may come twice. */
 static void put_key(const struct scry_malloc_places *p, const struct scry_malloc_caller_sum *c,
 		    struct scry_buf *buf)
 {

@@ -34,11 +34,11 @@ static struct scry_cell whole(uint64_t number, bool is_whole)
 }
 
 /* For people a number that is lost in what the replay itself differs by is none. */
-static struct scry_cell resolved(uint64_t number, bool is_whole, bool is_told)
+static struct scry_cell resolved(uint64_t number, bool is_whole, bool is_shown)
 {
 	struct scry_cell cell = whole(number, is_whole);
 
-	cell.is_unknown |= !is_told;
+	cell.is_unknown |= !is_shown;
 	return cell;
 }
 
@@ -65,7 +65,8 @@ static int compare_signed(const void *a, const void *b)
 }
 
 /* What the program has besides the allocator's memory comes on top: what real runs have more than
- * replays, the median of the *other* allocators, so that nobody's own run is in what is told of it.
+ * replays, the median of the *other* allocators, so that no allocator's own run is in its
+ * prediction.
  */
 static uint64_t predicted_rss(const struct scry_replay_report *r, const struct scry_replay_row *row)
 {
@@ -110,7 +111,7 @@ static struct scry_cell percentile(const struct line *line, uint64_t ns)
 	return scry_cell_known(scry_two_digits(ns, UINT64_MAX), kind_of(line)->samples != 0);
 }
 
-static bool is_told(const struct scry_replay_report *r, const struct line *line)
+static bool is_shown(const struct scry_replay_report *r, const struct line *line)
 {
 	return line->is_data || line->of->cpu_ns.median > r->null_spread_ns / 2;
 }
@@ -140,10 +141,10 @@ GET(get_runs, scry_cell_number(row->of->runs))
 GET(get_calls, scry_cell_number(kind_of(row)->calls))
 SPREAD(cpu_ns)
 WHOLE(cpu_us, cpu_ns.median / 1000)
-GET(get_cpu_half, resolved(half_tenths(&row->of->cpu_ns), !row->kind, is_told(view, row)))
+GET(get_cpu_half, resolved(half_tenths(&row->of->cpu_ns), !row->kind, is_shown(view, row)))
 WHOLE(kernel_ns, kernel_ns.median)
 GET(get_call_tenths,
-    resolved(scry_share(row->of->cpu_ns.median, view->calls, 10), !row->kind, is_told(view, row)))
+    resolved(scry_share(row->of->cpu_ns.median, view->calls, 10), !row->kind, is_shown(view, row)))
 GET(get_p50, percentile(row, kind_of(row)->p50_ns))
 GET(get_p99, percentile(row, kind_of(row)->p99_ns))
 GET(get_p999, percentile(row, kind_of(row)->p999_ns))
@@ -324,11 +325,10 @@ static void push_missed(const struct scry_replay_report *r, bool is_memory, stru
 					row->label);
 	}
 	if (text.len)
-		scry_doc_remark(
-			doc,
-			"the replay does not foretell this program's %s: what was predicted "
-			"is off by%s; go by the real runs",
-			is_memory ? "memory" : "time", text.data);
+		scry_doc_remark(doc,
+				"the replay does not predict this program's %s: what was predicted "
+				"is off by%s; go by the real runs",
+				is_memory ? "memory" : "time", text.data);
 	scry_buf_done(&text);
 }
 

@@ -79,7 +79,7 @@ struct scry_replay_report {
 };
 
 struct scry_replay_verdict {
-	int winner;		    /* index of a row; -1: none, or it cannot be told */
+	int winner;		    /* index of a row; -1: none, or it is not known */
 	int best_time, best_memory; /* the best by one alone, if better than the first; -1: none */
 	char sentence[768];
 };
@@ -91,7 +91,7 @@ struct scry_replay_verdict {
  * many blocks over: 25 %), and more than can be told apart: of memory 256 KiB, of time what a
  * replay without an allocator differs by. Time counts where one of the two takes 10 ms, memory
  * where replays under the first have a tenth of what the program had when it was recorded. Fewer
- * than 3 runs tell nothing, nor does a recording that lacks more than a thousandth of its calls. Of
+ * than 3 runs say nothing, nor does a recording that lacks more than a thousandth of its calls. Of
  * two sets of five runs that differ by nothing 1 in 30 seem to.
  */
 void scry_replay_judge(const struct scry_replay_report *report,
@@ -100,7 +100,7 @@ void scry_replay_judge(const struct scry_replay_report *report,
 /*
  * Do the real runs end by the clock? They take equally long, the shortest ones within 1 % and 10
  * ms, though replays or processor time differ by three times as much for each thread: then who is
- * faster does more, and processor time tells nothing.
+ * faster does more, and processor time says nothing.
  */
 bool scry_replay_is_by_clock(const struct scry_replay_report *report);
 

@@ -64,7 +64,7 @@ void scry_malloc_sizes_push(const struct scry_malloc_places *places, struct scry
 	};
 
 	doc->section = "sizes";
-	doc->title = "sizes asked for, and who asks for most blocks of each";
+	doc->title = "sizes asked for, and the caller with most blocks of each";
 	scry_table_push(&table, doc);
 }
 

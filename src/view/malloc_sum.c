@@ -467,7 +467,7 @@ static void process_look(struct scry_malloc_process *p)
 }
 
 /* Not of the program: blocks that were found, pages that were touched, ends of threads. */
-static bool is_told(const struct scry_ev_malloc *call)
+static bool is_of_scry(const struct scry_ev_malloc *call)
 {
 	return call->function == SCRY_MALLOC_OLDER || call->function == SCRY_MALLOC_TOUCHED ||
 	       call->function == SCRY_MALLOC_THREAD_END;
@@ -493,7 +493,7 @@ static int on_call(struct scry_malloc_sum *s, uint64_t time_ns, const struct scr
 		p->last_ns = time_ns;
 	if (call->function < SCRY_MALLOC_FUNCTIONS)
 		p->functions[call->function]++;
-	p->calls += !is_told(call);
+	p->calls += !is_of_scry(call);
 	p->failed += call->flags & SCRY_MALLOC_FAILED && call->function <= SCRY_MALLOC_REALLOCARRAY;
 	p->moved += (call->flags & SCRY_MALLOC_MOVED) != 0;
 	p->null_frees += call->function >= SCRY_MALLOC_FREE &&
@@ -503,7 +503,7 @@ static int on_call(struct scry_malloc_sum *s, uint64_t time_ns, const struct scr
 			   call->function <= SCRY_MALLOC_DELETE_ARRAY &&
 			   (call->flags & SCRY_MALLOC_UNKNOWN) != 0;
 	err = on_blocks(s, p, call);
-	if (!err && !is_told(call) && p->calls % p->point_every == 0)
+	if (!err && !is_of_scry(call) && p->calls % p->point_every == 0)
 		process_point(p);
 	return err;
 }

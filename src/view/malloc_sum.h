@@ -26,7 +26,7 @@ struct scry_malloc_held {
 };
 
 struct scry_malloc_caller_sum {
-	struct scry_ev_caller name; /* zeros, but for the id: not told */
+	struct scry_ev_caller name; /* zeros, but for the id: not reported */
 	uint64_t allocated, bytes;  /* blocks begun or resized here, and what was asked for */
 	uint64_t ended;		    /* of those, freed or resized */
 	uint64_t short_lived;
@@ -43,12 +43,12 @@ struct scry_malloc_caller_sum {
 struct scry_malloc_moment {
 	uint64_t time_ns, calls;
 	struct scry_malloc_held live;
-	uint64_t rss; /* RssAnon told last; 0 none */
+	uint64_t rss; /* RssAnon recorded last; 0 none */
 };
 
 #define SCRY_MALLOC_LOOKS 256 /* more that wait are taken at once */
 
-struct scry_malloc_look { /* at resident memory: told before the calls of its time */
+struct scry_malloc_look { /* at resident memory: recorded before the calls of its time */
 	uint64_t time_ns, rss;
 };
 
@@ -71,7 +71,7 @@ struct scry_malloc_process {
 	struct scry_map caller_places;	      /* id -> place in `callers` */
 	struct scry_malloc_block_sum **pages; /* of blocks; NULL: none of them was seen */
 	uint32_t page_cap;
-	uint64_t calls; /* of the program; what scry itself told is in `functions` only */
+	uint64_t calls; /* of the program; what scry itself emitted is in `functions` only */
 	uint64_t functions[SCRY_MALLOC_FUNCTIONS];
 	uint64_t allocated, bytes; /* without blocks that are older than the recording */
 	uint64_t ended;
@@ -102,7 +102,7 @@ struct scry_malloc_process {
 	uint32_t moment_count;
 	uint64_t moment_every;		    /* ns */
 	uint64_t seen_ns;		    /* that it was there: its last call or look */
-	uint64_t rss, rss_live, rss_ns;	    /* RssAnon told last, what lived then; 0 unknown */
+	uint64_t rss, rss_live, rss_ns;	    /* RssAnon recorded last, what lived then; 0 unknown */
 	uint64_t rss_peak, rss_live_peak;   /* of all looks */
 	uint64_t held_peak;		    /* that malloc had from the kernel; 0 unknown */
 	uint64_t arenas_held;		    /* of it then, in arenas but for the first */

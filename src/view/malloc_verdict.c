@@ -10,8 +10,8 @@
 
 #define POINTS_MIN 8	       /* fewer say nothing of growth */
 #define GROWTH_MIN (64u << 10) /* bytes: less is no matter */
-#define EXPLAINED_MIN                                                                            \
-	0.6		   /* of resident memory by what live blocks took up: less tells nothing \
+#define EXPLAINED_MIN                                                                           \
+	0.6		   /* of resident memory by what live blocks took up: less says nothing \
 			    * of the allocator */
 #define FRAGMENTED_MIN 1.4 /* resident memory to the peak of live bytes; heads are less */
 #define LATE 10 /* a look so much of the recording's time before the last call is not its end */
@@ -127,7 +127,7 @@ static enum scry_malloc_verdict judge(const struct scry_malloc_process *p, const
 {
 	uint64_t live = p->rss_live;
 
-	if (p->point_count < POINTS_MIN || !scry_malloc_growth_is_told(p))
+	if (p->point_count < POINTS_MIN || !scry_malloc_growth_is_known(p))
 		return SCRY_MALLOC_VERDICT_UNKNOWN;
 	if (l->has_process && !l->process.is_below_before)
 		return SCRY_MALLOC_VERDICT_GROWS;
@@ -241,11 +241,11 @@ static void put_unknown(const struct scry_malloc_process *p, const struct leak *
 			struct scry_buf *buf)
 {
 	if (p->point_count < POINTS_MIN) {
-		scry_buf_printf(buf, "too few calls to tell growth");
+		scry_buf_printf(buf, "too few calls to show growth");
 		return;
 	}
-	if (!scry_malloc_growth_is_told(p)) {
-		scry_buf_printf(buf, "too short to tell growth: from the first call to the last ");
+	if (!scry_malloc_growth_is_known(p)) {
+		scry_buf_printf(buf, "too short to show growth: from the first call to the last ");
 		scry_text_duration(buf, p->seen_ns - p->first_ns);
 		return;
 	}
@@ -267,7 +267,7 @@ static void put_unknown(const struct scry_malloc_process *p, const struct leak *
 	}
 	put_size(buf, "", p->rss_first,
 		 " were resident before the first call that was recorded, and their blocks are not "
-		 "known: whether malloc explains the resident memory cannot be told");
+		 "known: it is open whether malloc explains the resident memory");
 }
 
 /* What the rest is, as far as it is known. */

@@ -34,10 +34,11 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 /* There was memory before the first call, and none of its blocks were found. */
 bool scry_malloc_older_unknown(const struct scry_malloc_process *p);
 
-/* Resident memory was told after the first call: else it is what a program has before. */
+/* Resident memory was recorded after the first call: else it is what a program has before. */
 bool scry_malloc_is_measured(const struct scry_malloc_process *p);
 
-/* Resident memory was told while about as much lived as at the peak: a program may end before. */
+/* Resident memory was recorded while about as much lived as at the peak: a program may end before.
+ */
 bool scry_malloc_peak_looked_at(const struct scry_malloc_process *p);
 
 #endif

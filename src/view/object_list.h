@@ -40,7 +40,7 @@ struct scry_object_list {
 	uint64_t grepped, filtered,
 		died;		   /* of all allocated: left out by --grep, --filter, --live */
 	uint64_t left_out_live;	   /* of these, not freed by the end */
-	uint64_t events;	   /* that tell of objects */
+	uint64_t events;	   /* about objects */
 	uint64_t slice_end_ns;	   /* of the last slice where the end is missing; else 0 */
 	bool has_slots, has_sizes; /* of what is listed: sizes of slots only, full sizes */
 	bool has_stacks;

@@ -1,5 +1,5 @@
 /*
- * What a recording tells of each site. See sites.h.
+ * What a recording has of each site. See sites.h.
  */
 #include "view/sites.h"
 
@@ -49,7 +49,7 @@ static int sites_grow(struct scry_sites *sites)
 	return 0;
 }
 
-/* A site may be told again, better named: counters stay. */
+/* A site may come again, better named: counters stay. */
 static int on_site(struct scry_sites *sites, const struct scry_ev_site *place)
 {
 	uint64_t index;
@@ -106,7 +106,8 @@ static void on_objects(struct scry_sites *sites, const struct scry_ev_objects *o
 		*counts = *objects;
 		return;
 	}
-	if (objects->slice) /* many sites that are not known share this row: told once, at the end
+	if (objects->slice) /* many sites that are not known share this row: written once, at the
+			     * end
 			     */
 		return;
 	counts->allocated += objects->allocated;

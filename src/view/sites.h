@@ -1,5 +1,5 @@
 /*
- * What a recording tells of each site: its place, its counters.
+ * What a recording has of each site: its place, its counters.
  *
  * OBJECTS events are counters since the watch began: the last one of a site counts, so where the
  * end of a recording is missing the last slice stands in. A site without one (a raw recording whose

@@ -1,5 +1,5 @@
 /*
- * The slices of a recording (`--every`): which moments it can tell of.
+ * The slices of a recording (`--every`): which moments it has.
  *
  * A moment is asked for as a time since the beginning; the slice whose end is nearest answers, if
  * it is no farther than a slice is long. The end of the recording is a moment too.
@@ -14,7 +14,7 @@ struct scry_moment {
 	uint64_t until_ns; /* CLOCK_MONOTONIC, for scry_sites; 0: the end of the recording */
 	bool is_beginning; /* nothing was counted yet */
 	uint32_t slice;	   /* 0: none: the beginning or the end */
-	bool has_numbers;  /* the slice tells these, over all processes: */
+	bool has_numbers;  /* the slice has these, over all processes: */
 	uint64_t rss_bytes, gc_count;
 };
 

@@ -52,7 +52,7 @@ static void put_share(struct scry_buf *b, uint64_t part, uint64_t whole)
 	put_error(b, part, whole, 0);
 }
 
-/* Ticks that there would be if no thread ran for less than one; 0: that cannot be told. */
+/* Ticks that there would be if no thread ran for less than one; 0: that is not known. */
 static uint64_t due_ticks(const struct scry_ev_syscalls *s)
 {
 	const uint64_t due = scry_share(s->ran_ns, TICK_SECOND_NS, s->rate);
@@ -325,7 +325,7 @@ static void note_missing(struct scry_syscall_view *v)
 		     (unsigned long long)(own_share(v) / 10));
 	if (scry_syscall_is_exact(v) && s->with_ns && s->with_ns <= s->before_ns)
 		note(v,
-		     "what counting costs other processes could not be told: the machine's speed "
+		     "what counting costs other processes is not known: the machine's speed "
 		     "changed meanwhile (getppid of scry: %llu ns, before %llu)",
 		     (unsigned long long)s->with_ns, (unsigned long long)s->before_ns);
 	else if (scry_syscall_is_exact(v) && s->with_ns)

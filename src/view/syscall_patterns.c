@@ -55,7 +55,7 @@ static const struct pattern patterns[] = {
 	[SCRY_VAIN_BYTE] = {"one-byte", SCRY_GRADE_HINT, "moved a single byte",
 			    "put a buffer before it", "bytes reach the other side later"},
 	[SCRY_VAIN_TELL] = {"lseek-cur", SCRY_GRADE_HINT,
-			    "only asked where the file stands (lseek(fd, 0, SEEK_CUR))",
+			    "only asked for the file's position (lseek(fd, 0, SEEK_CUR))",
 			    "keep the position", "none while no other code moves it"},
 	[SCRY_VAIN_EPOLL] = {"epoll-mod", SCRY_GRADE_HINT, "changed what epoll waits for",
 			     "change it only where it differs from before",

@@ -364,7 +364,7 @@ static void push_cures(struct scry_syscall_view *v, size_t count)
 {
 	const struct scry_syscall_verdict *verdicts = v->verdicts;
 	const uint64_t most = most_verdicts(v);
-	const char *told[CURES_MAX];
+	const char *shown[CURES_MAX];
 	size_t cures = 0;
 
 	if (v->doc->is_data)
@@ -379,11 +379,11 @@ static void push_cures(struct scry_syscall_view *v, size_t count)
 			scry_doc_remark(v->doc, "%s: most were asked for in %s",
 					verdicts[i].pattern, paths.data);
 		scry_buf_done(&paths);
-		while (k < cures && told[k] != verdicts[i].cure)
+		while (k < cures && shown[k] != verdicts[i].cure)
 			k++;
 		if (k < cures || cures == CURES_MAX)
 			continue;
-		told[cures++] = verdicts[i].cure;
+		shown[cures++] = verdicts[i].cure;
 		scry_doc_remark(v->doc, "%s: fix: %s (risk: %s)", verdicts[i].pattern,
 				verdicts[i].cure, verdicts[i].risk);
 	}

@@ -163,7 +163,7 @@ static void read_description(struct scry_ruby *ruby)
 	snprintf(ruby->description, sizeof(ruby->description), "%s", text);
 }
 
-/* No Ruby was found: none is there, or one that cannot be told. */
+/* No Ruby was found: none is there, or one that cannot be recognised. */
 static int fail_without(const struct scry_ruby *ruby, const struct scry_proc *proc)
 {
 	const struct scry_space space = space_of(ruby);
@@ -411,7 +411,7 @@ static void take_found(struct scry_ruby *ruby, const struct scry_cache_key *key)
 	scry_cached_done(&known);
 }
 
-/* Told by what it cannot run, not by its number. */
+/* Known by what it cannot run, not by its number. */
 static int fail_old(const struct scry_ruby *ruby)
 {
 	char said[256];

@@ -84,8 +84,7 @@ int scry_ruby_open_core(const struct scry_core *core, struct scry_ruby **ret);
 void scry_ruby_free(struct scry_ruby *ruby);
 
 /* The Ruby of a fork child of `parent`'s process: the same module and layout, learned once. Nothing
- * can be read of it until it is bound, as soon as it is known which process that is. 0 or -errno.
- * */
+ * can be read of it until it is bound, when its process is known. 0 or -errno. */
 int scry_ruby_like(const struct scry_ruby *parent, struct scry_ruby **ret);
 int scry_ruby_bind(struct scry_ruby *ruby, pid_t pid);
 
@@ -100,7 +99,7 @@ uint64_t scry_ruby_symbol(const struct scry_ruby *ruby, const char *name);
 
 /* All Ruby threads of all ractors, into *ret (caller frees): count or -errno. Tries 3 times. */
 ssize_t scry_ruby_threads(const struct scry_ruby *ruby, struct scry_ruby_thread **ret);
-/* Are these `count` still all, with their task ids? False also where that cannot be told. */
+/* Are these `count` still all, with their task ids? False also where that is not known. */
 bool scry_ruby_threads_stand(const struct scry_ruby *ruby, const struct scry_ruby_thread *t,
 			     size_t count);
 /* Number of ractors, or -errno. */
@@ -133,7 +132,7 @@ int scry_ruby_shape_ivars(const struct scry_ruby *ruby, uint64_t klass, const ui
  * with a sentence: not known of this Ruby.
  */
 int scry_ruby_current_ec(const struct scry_ruby *ruby, uint64_t *ret_module, int64_t *ret_offset);
-/* The number alone; and where a thread, told by its fs, has that module's block: 0 or -ENOENT. */
+/* The number alone; and where a thread, known by its fs, has that module's block: 0 or -ENOENT. */
 int scry_ruby_tls_module(const struct scry_ruby *ruby, uint64_t *ret);
 int scry_ruby_tls_block(const struct scry_mem *mem, uint64_t fs, uint64_t module, uint64_t *ret);
 

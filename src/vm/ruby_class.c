@@ -5,7 +5,7 @@
  * st_table, under a hidden id ("__classpath__"); a class inside an anonymous one has
  * "__tmp_classpath__" instead. A singleton class has neither, but its object under "__attached__",
  * and is called after it. In 3.2 they are ivars under the same ids, but in an array, and the shape
- * of the class tells their places. From 3.3 on name and object are fields. One loop, no recursion:
+ * of the class gives their places. From 3.3 on name and object are fields. One loop, no recursion:
  * "#<Class:" is written for each singleton on the way to a class that has a name.
  */
 #include <errno.h>

@@ -18,7 +18,7 @@
 
 #define SCRY_INFER_PIECES 128
 
-/* A piece of code that the child told about. */
+/* A piece of code that the child reported. */
 struct scry_infer_piece {
 	const struct scry_fact *fact; /* "iseq"; its "insn" facts follow */
 	size_t insn_count;
@@ -27,7 +27,7 @@ struct scry_infer_piece {
 	char label[64], path[64];
 };
 
-/* A thread that the child told about: its VALUE, its th, and the facts of its frames that follow.
+/* A thread that the child reported: its VALUE, its th, and the facts of its frames that follow.
  */
 struct scry_infer_thread {
 	const struct scry_fact *fact;

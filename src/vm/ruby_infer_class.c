@@ -2,7 +2,7 @@
  * Learns where a class keeps its name, its superclass, and a singleton class its object.
  *
  * Three shapes exist: a String in the class or its extension (3.3 on), an ivar whose place a shape
- * tells (3.2, see ruby_infer_shape.c), an ivar in the class's st_table (to 3.1), the latter two
+ * gives (3.2, see ruby_infer_shape.c), an ivar in the class's st_table (to 3.1), the latter two
  * under a hidden id. All paths of at most three pointers are tried; the right one leads from every
  * known class to a String with its full name, and for ivars, under the same key.
  */

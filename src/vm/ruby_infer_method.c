@@ -1,7 +1,7 @@
 /*
  * Learns the method entries of C frames and the table of names.
  *
- * The child's threads stand in C methods whose names their backtraces tell. Every word below ep,
+ * The child's threads stand in C methods whose names their backtraces give. Every word below ep,
  * every place of a definition in it and of an id in that, and every word of the module's data as
  * the table is tried, by the same reader that later names frames; the right ones name every frame.
  * All of it is optional.
@@ -22,7 +22,7 @@ struct c_frame {
 	char name[64];
 };
 
-/* The frames without code, with the names that the backtraces tell. */
+/* The frames without code, with the names that the backtraces give. */
 static size_t collect(struct scry_infer *infer, struct c_frame *ret)
 {
 	const struct scry_ruby_layout *l = &infer->child->layout;

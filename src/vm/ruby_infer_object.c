@@ -1,5 +1,6 @@
 /*
- * Learns Strings, Arrays and the slot size from samples whose address and content the child told.
+ * Learns Strings, Arrays and the slot size from samples whose address and content the child
+ * reported.
  *
  * The trick in all three: samples come in two kinds (inside the slot, outside), and the kind is
  * seen from the bytes themselves; the flag bit is then what all of one kind have and none of the

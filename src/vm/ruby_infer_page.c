@@ -1,6 +1,6 @@
 /*
  * Learns where a heap page says how long its slots are (3.2 on: five sizes or more), and what
- * GC.stat tells.
+ * GC.stat says.
  *
  * The memory of a page is aligned, and begins with a pointer to the page's struct. The facts are
  * objects of each size, several pages full, with the size that ObjectSpace.dump says. Only the

@@ -1,6 +1,6 @@
 /*
  * Learns how many bytes an object has outside its slot, from samples whose ObjectSpace.memsize_of
- * the child told: rules for wire/ruby_size.h.
+ * the child reported: rules for wire/ruby_size.h.
  *
  * For each type a list of rules is grown. What one formula explains (ruby_fit_size.c) is a leaf;
  * what none explains is split by the flag bit that sets most samples apart, and the rest goes on.
@@ -240,7 +240,7 @@ static size_t best_cover(const struct scry_size_set *set, const struct scry_size
 
 /*
  * `split` says that some samples have nothing outside. Where other bits say the same of all of
- * them, nobody can tell which it is that decides (a transient heap may hold just what is not in the
+ * them, it is not known which of them decides (a transient heap may hold just what is not in the
  * slot): an object for which they disagree is unknown.
  */
 static void guard_split(struct study *st, const struct scry_size_set *set,
@@ -381,7 +381,7 @@ static bool grow_any(struct study *st)
 /*
  * Flag bits that are alike in all samples: an object that has others is in a state that was not
  * seen. The upper half holds the number of the shape, which says something only where the lower
- * half does not tell objects with variables of their own.
+ * half does not distinguish objects with variables of their own.
  */
 static void find_same(struct study *st)
 {

@@ -82,7 +82,7 @@ static bool ec_fits(struct scry_infer *infer, uint64_t ec, uint64_t thread)
 	return true;
 }
 
-/* The iseq that frame `j` (newest is 0) of thread `t` runs, 0 when the child did not tell it. */
+/* The iseq that frame `j` (newest is 0) of thread `t` runs, 0 when the child did not report it. */
 static const struct scry_infer_piece *piece_of(struct scry_infer *infer,
 					       const struct scry_infer_thread *t, size_t j)
 {
@@ -294,7 +294,7 @@ static bool word_is(struct scry_infer *infer, const struct known_frame *k, enum 
 	return false;
 }
 
-/* Collects the frames whose code, line and self the child told. */
+/* Collects the frames whose code, line and self the child reported. */
 static size_t known_frames(struct scry_infer *infer, struct known_frame *ret, size_t room)
 {
 	const struct scry_ruby_layout *l = &infer->child->layout;

@@ -303,7 +303,7 @@ static bool is_task(const struct tasks *tasks, uint32_t tid)
 	return i < tasks->count;
 }
 
-/* Does the int at `at`, in th or behind its pointer at `nt`, tell each known thread's id? */
+/* Does the int at `at`, in th or behind its pointer at `nt`, give each known thread's id? */
 static bool tid_fits(struct scry_infer *infer, const struct tasks *tasks, uint32_t nt, uint64_t at)
 {
 	uint32_t seen[SCRY_INFER_THREADS + 1];

@@ -18,7 +18,7 @@
 #define CODE_PAGE 12u
 #define CODE_MAX_WORDS (1u << 20)
 
-/* Do all words of which the probe is told lie in what it reads, and may they be read as such? */
+/* Do all words that the probe gets lie in what it reads, and may they be read as such? */
 static bool is_within(const struct scry_iseq_event_layout *l)
 {
 	const uint32_t body[] = {l->body_encoded, l->body_path, l->body_label, l->entries,
@@ -94,7 +94,7 @@ void scry_iseq_log_done(struct scry_iseq_log *b)
 struct parts { /* of a record whose sizes were checked */
 	struct scry_iseq_event head;
 	const uint8_t *label, *path, *positions, *entries;
-	uint32_t label_size, path_size, lines; /* as far as they were told */
+	uint32_t label_size, path_size, lines; /* as far as they were reported */
 	bool has_label, has_path;
 };
 

@@ -86,7 +86,7 @@ void scry_iseq_log_name_late(struct scry_iseq_log *b, const struct scry_ruby *ru
 /*
  * The code in which `pc` was at `time_ns` (CLOCK_MONOTONIC), in a frame whose iseq was at `iseq`.
  * NULL: it was not born since the probe is on, or it is not sure. *ret_is_newest: nothing was born
- * since, as far as is known, in what this frame points to: memory may still tell of it. Valid until
+ * since, as far as is known, in what this frame points to: memory may still have it. Valid until
  * the next add.
  */
 struct scry_iseq_event_ask {
@@ -96,10 +96,10 @@ const struct scry_born *scry_iseq_log_find(const struct scry_iseq_log *b,
 					   const struct scry_iseq_event_ask *ask,
 					   bool *ret_is_newest);
 
-/* Line of word position `pos`: 0; -ENOENT: the code has no lines; -ENODATA: it was not told. */
+/* Line of word position `pos`: 0; -ENOENT: the code has no lines; -ENODATA: it was not reported. */
 int scry_born_line(const struct scry_born *born, uint32_t pos, uint32_t *ret);
 
-/* Compares what was told with what memory says, of all code that is still there, up to `most`
+/* Compares what was reported with what memory says, of all code that is still there, up to `most`
  * pieces of it: names, first line, the line of each entry. Into the sums. */
 void scry_iseq_log_compare(struct scry_iseq_log *b, const struct scry_ruby *ruby, uint32_t most);
 

@@ -168,7 +168,7 @@ int scry_ruby_infer(struct scry_ruby *target, const struct scry_proc *proc)
 		err = scry_ruby_cross_check(child, target);
 	if (!err) {
 		target->layout = child->layout;
-		/* Told only when the child could load 'objspace'. */
+		/* Reported only when the child could load 'objspace'. */
 		target->whole = scry_fact_next(&calib, NULL, "leaf") != NULL;
 	}
 out:

@@ -120,7 +120,7 @@ struct scry_ruby_layout {
 	uint32_t class_attached;   /* ext -> a singleton's object, with class_path; 0 unknown */
 	uint32_t class_path_table; /* ext -> st_table holding {classpath id: String}; 0 unused */
 	uint32_t st_entries, st_bound_start, st_bound; /* inside st_table */
-	uint32_t class_ivs; /* ext -> array of ivars, whose place a shape tells; 0 unused */
+	uint32_t class_ivs; /* ext -> array of ivars, whose place a shape gives; 0 unused */
 	uint32_t vm_shapes; /* vm -> array of shapes; the number of a class's is in flags >> 32 */
 	uint32_t shape_size, shape_edge, shape_index, shape_parent; /* id, place + 1, number */
 	uint64_t classpath_id;					    /* key in table or shapes */

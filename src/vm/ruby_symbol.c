@@ -239,10 +239,10 @@ static bool read_c_names(struct scry_symbols *s, const struct scry_ruby *ruby,
 	return ret->name != 0;
 }
 
-/* Named by what was told when it came into being. False: that is not this frame's code, or it was
- * not told. */
-static bool take_told_names(struct scry_symbols *s, const struct scry_walk_frame *f,
-			    const struct scry_born *born, struct scry_symbol *ret)
+/* Named by what was reported when it came into being. False: that is not this frame's code, or it
+ * was not reported. */
+static bool take_reported_names(struct scry_symbols *s, const struct scry_walk_frame *f,
+				const struct scry_born *born, struct scry_symbol *ret)
 {
 	uint32_t pos;
 
@@ -343,13 +343,14 @@ static uint32_t make(struct scry_symbols *s, const struct scry_ruby *ruby,
 	symbol.born = b->born ? b->born->number : 0;
 	key = key_of(f->iseq, f->entry, symbol.born);
 	reported = symbol;
-	/* What was born there since the walk is what memory tells of. */
+	/* What was born there since the walk is what memory says. */
 	if (b->is_newest && read_names(s, ruby, f, &symbol)) {
 		if (b->born && epoch) /* else it may be gone, and its texts others' */
 			compare(s, &symbol, b->born);
 		return store(s, &symbol, key);
 	}
-	return f->iseq && take_told_names(s, f, b->born, &reported) ? store(s, &reported, key) : 0;
+	return f->iseq && take_reported_names(s, f, b->born, &reported) ? store(s, &reported, key)
+									: 0;
 }
 
 /* --- frames ----------------------------------------------------------------------------------- */
@@ -613,7 +614,7 @@ bool scry_symbols_report(struct scry_symbols *s, const struct scry_ruby *ruby,
 	key = key_of(f->iseq, f->entry, ~symbol.born); /* beside the one that memory names */
 	if (!scry_map_get(&s->ids, key, &id) || s->rows[id - 1].born != symbol.born ||
 	    !s->rows[id - 1].is_reported)
-		id = take_told_names(s, f, b.born, &symbol) ? store(s, &symbol, key) : 0;
+		id = take_reported_names(s, f, b.born, &symbol) ? store(s, &symbol, key) : 0;
 	if (!id || !line_of(s, ruby, (uint32_t)id, f->pc, b.born, &ret->line))
 		return false;
 	s->reported++;

@@ -8,9 +8,9 @@
  * of garbage (ruby_gc.h); a symbol whose words have changed is not used, but another one, with
  * names read anew.
  *
- * Where a probe tells of code that comes into being (ruby_iseq_log.h), a symbol is also of one
+ * Where a probe reports code that comes into being (ruby_iseq_log.h), a symbol is also of one
  * birth: the code that was there at the time of the walk. What is gone by now, or has other code in
- * its place, is named by what was told at its birth; then without its class, which nobody told.
+ * its place, is named by what was reported at its birth; then without its class, which was not.
  *
  * Names are as Ruby 3.4 prints them, in every Ruby: "Foo::Bar#baz", "Foo.baz", "block in Foo#baz",
  * "rescue in baz" where the class has no name. A method written in C has its caller's path and
@@ -48,7 +48,7 @@ struct scry_symbols {
 	uint64_t *checked;	 /* by id: turn in which it was last found unchanged */
 	uint64_t turn;
 	uint64_t renamed;	      /* symbols whose words had changed */
-	struct scry_iseq_log *births; /* the caller's; NULL: nobody tells of code */
+	struct scry_iseq_log *births; /* the caller's; NULL: nothing reports code */
 	uint64_t reported;	      /* frames that only their birth could name */
 };
 
@@ -72,8 +72,8 @@ size_t scry_symbols_name(struct scry_symbols *s, const struct scry_ruby *ruby, s
 			 struct scry_named_frame *ret);
 
 /*
- * Names the frame at `at` anew by what was told at its code's birth, where what memory says may be
- * others' by now. False, and nothing changes: that is not known.
+ * Names the frame at `at` anew by what was reported at its code's birth, where what memory says may
+ * be others' by now. False, and nothing changes: that is not known.
  */
 bool scry_symbols_report(struct scry_symbols *s, const struct scry_ruby *ruby,
 			 const struct scry_walk *w, size_t at, struct scry_named_frame *ret);

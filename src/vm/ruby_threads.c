@@ -15,7 +15,7 @@
 #define RACTORS_MAX 4096u
 #define THREADS_MAX 65536u /* of all ractors */
 #define TRIES 3
-#define STAND_MAX 256u /* words; of longer lists nothing is told */
+#define STAND_MAX 256u /* words; of longer lists nothing is known */
 
 struct nodes {
 	uint64_t *at;

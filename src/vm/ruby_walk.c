@@ -5,7 +5,7 @@
  * frames, the values, the two newest frames, cfp. The kernel copies them one after the other, a
  * third of a microsecond each: two collects, which are compared. Equal ones say that the frames
  * were those, unless calls and returns lay between; where the newest frame is of a C method nothing
- * tells those apart but a word among the values, and code made by a JIT calls and returns in less
+ * distinguishes those but a word among the values, and code made by a JIT calls and returns in less
  * time than that takes to be read: there three looks must find the same. How many there are is not
  * known before they are read: a little more than last time is.
  */
@@ -193,7 +193,8 @@ static void look_at_environment(struct scry_walk *w, const struct scry_ruby *rub
 	const struct scry_ruby_layout *l = &ruby->layout;
 	uint64_t ep = f->ep, words[3];
 
-	/* Where entries are not known (0), the flags still tell methods written in C from dummies.
+	/* Where entries are not known (0), the flags still distinguish methods written in C from
+	 * dummies.
 	 */
 	for (int i = 0; i < SCOPES_MAX && (l->frame_me == 16 || !l->frame_me); i++) {
 		/* An environment that somebody keeps was moved to the heap, and stays as it is. */

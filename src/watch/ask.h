@@ -1,7 +1,7 @@
 /*
- * What an instrument may ask and tell of the session that its watch is in: the front, other watches
- * of the run, the recording. All through its own watch; a session is the runtime's alone. A watch
- * without a session (a dry run, a rehearsal) tells nobody, and is alone.
+ * What an instrument may ask and report to the session that its watch is in: the front, other
+ * watches of the run, the recording. All through its own watch; a session is the runtime's alone. A
+ * watch without a session (a dry run, a rehearsal) reports to nothing, and is alone.
  *
  * In the keeper's thread, from prepare on.
  */
@@ -50,7 +50,7 @@ struct scry_watch *scry_watch_beside(const struct scry_watch *w, size_t i);
 /* Ends another one that is not over: its process is gone, or another program. */
 void scry_watch_end_other(struct scry_watch *other, const char *why);
 /*
- * While one watch waits for what others are to tell, nothing else goes on: so long it may do so,
+ * While one watch waits for what others are to report, nothing else goes on: so long it may do so,
  * ns. All of the run together have a second, and a tenth of the time that passes; only waits in
  * vain count, which anybody can cause who forges a child buffer.
  */

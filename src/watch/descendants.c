@@ -392,7 +392,7 @@ static void look(void *arg, struct scry_relative *p, uint64_t now)
 	p->look_ns = SCRY_DESCENDANT_TABLE_KNOWN;
 	if (is_watched(s, p->pid)) {
 		p->is_taken = true;
-	} else if (is_family(s, p->pid)) { /* forked, or about to exec: its image tells */
+	} else if (is_family(s, p->pid)) { /* forked, or about to exec: its image shows */
 		c->is_known = true;
 	} else if (!is_wanted(s, p)) {
 		if (now < p->since_ns + YOUNG_NS)

@@ -2,7 +2,7 @@
  * The front of every watching command: it talks with the keeper, passes signals on, and owns the
  * program of `-- CMD`. What becomes of the recording is the caller's.
  *
- * Life: filled in -> start -> (turn ...) -> wait. First ^C: the keeper is told to stop; everything
+ * Life: filled in -> start -> (turn ...) -> wait. First ^C: the keeper is asked to stop; everything
  * is put back and written. Second: the front leaves at once; the keeper sees its socket close and
  * undoes. An attached target is never killed.
  */
@@ -39,7 +39,7 @@ int scry_front_start(struct scry_front *f);
  * on as an order; a program that was started gets its own from the tty. */
 bool scry_front_turn(struct scry_front *f, int timeout_ms);
 
-/* Tells the keeper to end the watch. */
+/* Asks the keeper to end the watch. */
 void scry_front_stop(struct scry_front *f);
 
 /* Until keeper and program have ended. The program's exit status (128 + N by a signal;

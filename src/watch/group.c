@@ -269,7 +269,7 @@ static void say_distance(const struct scry_watch *w, struct scry_pool *pool, uin
 }
 
 /* A child buffer for each but the first. Where children are followed they have such, too; else
- * nobody is told of the pool. */
+ * no process knows of the pool. */
 int scry_group_get_pages(struct scry_watch *first)
 {
 	struct scry_pool *pool = first->pool.head ? &first->pool : &first->pages;

@@ -39,9 +39,9 @@ int scry_group_get_pages(struct scry_watch *first);
 int scry_group_enter(struct scry_watch *first);
 
 /* A fork child that has taken child buffer `w->child_buffer` of its root's pool: the others of its
- * group, as its root has them, and all are told. 0 or -errno: then it is to be freed. */
+ * group, as its root has them, and all are informed. 0 or -errno: then it is to be freed. */
 int scry_group_adopt(struct scry_watch *w);
-/* Its process is known: all are told. */
+/* Its process is known: all are informed. */
 void scry_group_identified(struct scry_watch *w);
 
 /* Its functions are called next: what it changes is marked as its own. */

@@ -92,7 +92,7 @@ struct scry_hooked_children scry_hooked_children_find(const struct scry_watch *w
 {
 	struct search s = {.w = w, .of = of, .since_ticks = ticks_of(w->began_ns)};
 
-	if (w->root) /* its siblings are told of when the one is left whose children they all are */
+	if (w->root) /* its siblings are reported when the watch of their parent is left */
 		return s.found;
 	scry_descendant_table_each_process(look, &s);
 	scry_error_clear();

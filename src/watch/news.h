@@ -1,5 +1,5 @@
 /*
- * What the keeper and the front tell each other, over a socket.
+ * What the keeper and the front report to each other, over a socket.
  */
 #ifndef SCRY_WATCH_NEWS_H
 #define SCRY_WATCH_NEWS_H

@@ -75,7 +75,7 @@ struct scry_watch {
 	bool is_over;	/* ended and written; an entered process is kept for its child buffers */
 	bool is_own;	/* it has rows of its own in the recording */
 	uint32_t image; /* programs that this pid ran before, in this recording */
-	uint64_t image_was;	 /* preloaded: what tells this program from the next */
+	uint64_t image_was;	 /* preloaded: what distinguishes this program from the next */
 	struct scry_execs execs; /* news of the next one */
 	uint64_t imageless_ns;	 /* since when its memory was gone and it had not ended */
 	bool may_have_execed;	 /* there was some */
@@ -129,7 +129,7 @@ struct scry_instrument {
 	/* All is still on; called of every watch before one is left. Takes 3 s at most. Or NULL. */
 	void (*conclude)(struct scry_watch *w);
 	void (*leave)(struct scry_watch *w); /* stop producing; the target lives */
-	/* It is gone, but others must tell something first: it ends in a later turn. Or NULL. */
+	/* It is gone, but others must report something first: it ends in a later turn. Or NULL. */
 	bool (*must_wait)(const struct scry_watch *w);
 	/* Last events into the recording. */
 	int (*finish)(struct scry_watch *w);

@@ -2,8 +2,8 @@
  * The account page, behind the control page: what single instruments count, and what they and the
  * keeper ask of each other. So each child buffer has one too, and an idle agent (scry_agent.aside).
  *
- * One struct for each part of the agent that has something to tell, on lines of its own. Where both
- * sides write, the keeper's words are on another line.
+ * One struct for each part of the agent that has something to report, on lines of its own. Where
+ * both sides write, the keeper's words are on another line.
  *
  * Freestanding. What the host reads here is hostile input.
  */

@@ -1,5 +1,5 @@
 /*
- * What bpf/stacks.bpf.c is told, and what it gives: the control frames of a thread and the values
+ * What bpf/stacks.bpf.c gets, and what it gives: the control frames of a thread and the values
  * that they point into, copied while the thread stands still at the tick of its clock.
  */
 #ifndef SCRY_WIRE_BPF_STACKS_H
@@ -30,13 +30,13 @@ struct scry_bpf_layout { /* constants; offsets in bytes, as in vm/ruby_layout.h 
  * all lies where it lay, but for `tid`, which the VM renews at its leisure.
  */
 struct scry_bpf_thread {
-	uint64_t th;				  /* 0: none of the VM's, nothing is told of it */
+	uint64_t th; /* 0: none of the VM's, nothing is reported of it */
 	uint64_t gc_count, gc_during, gc_marking; /* addresses of a word and two bytes; 0 */
 	uint32_t tid;				  /* as the VM knows it; 0: not known */
 	uint32_t pid;				  /* of its process */
 };
 
-/* Map `tree`, by process id: who belongs to those whose children are told of. Value: 1. */
+/* Map `tree`, by process id: which processes' children are reported. Value: 1. */
 
 enum scry_bpf_kind {
 	SCRY_BPF_STACK,

@@ -1,5 +1,5 @@
 /*
- * What bpf/syscalls.bpf.c is told, and what it gives: sums of system calls for each thread and
+ * What bpf/syscalls.bpf.c gets, and what it gives: sums of system calls for each thread and
  * place, counted while the thread stands between program and kernel, and copies of native stacks.
  *
  * A place is the address of the instruction behind the one that made the call. An image is what one
@@ -76,7 +76,7 @@ struct scry_syscalls_sum {
 	uint64_t last;			    /* result of the last one: what brk is compared with */
 	struct scry_syscalls_kind_sum kinds[2];
 	int32_t error;		  /* the last one's, that was none of the two; 0 */
-	uint32_t absent_reported; /* `absent` when its path was told last */
+	uint32_t absent_reported; /* `absent` when its path was reported last */
 };
 
 struct scry_syscalls_timed { /* with --latency in its place */
@@ -111,7 +111,8 @@ enum scry_syscalls_kind {
 
 struct scry_syscalls_record {
 	uint32_t kind, pid, tid, image;
-	uint32_t other;	  /* in `places`: image of whose fork it is, as that may be told later; 0 */
+	uint32_t other; /* in `places`: image of whose fork it is, as that may be reported later; 0
+			 */
 	uint32_t is_last; /* ENDED: the process has no other thread */
 	char name[16];
 	uint64_t weight; /* STACK, LINES, PATH: it stands for so many calls, or ticks */

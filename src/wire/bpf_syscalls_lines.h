@@ -1,4 +1,4 @@
-/* Lines of Ruby that make system calls: what bpf/syscalls.bpf.c is told of a Ruby, and gives of it.
+/* Lines of Ruby that make system calls: what bpf/syscalls.bpf.c gets of a Ruby, and gives of it.
  */
 #ifndef SCRY_WIRE_BPF_SYSCALLS_LINES_H
 #define SCRY_WIRE_BPF_SYSCALLS_LINES_H

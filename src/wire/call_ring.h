@@ -95,16 +95,16 @@ static inline uint32_t scry_call_hook(uint64_t head)
 }
 
 /* What the cookie of a hook says beside its number and SCRY_SHADOW_RED_ZONE: how many argument
- * registers are told, and whether it has a plan (wire/call_plan.h). */
+ * registers are recorded, and whether it has a plan (wire/call_plan.h). */
 #define SCRY_CALL_HAS_PLAN (1u << 23)
 /* A way into seccomp: prctl, or syscall. From then on system calls are left alone. */
 #define SCRY_CALL_IS_PRCTL (1u << 24)
 #define SCRY_CALL_IS_SYSCALL (1u << 25)
-#define SCRY_CALL_IS_GUARD (1u << 26) /* and it is hooked for that alone: it is not told */
+#define SCRY_CALL_IS_GUARD (1u << 26) /* and it is hooked for that alone: it is not recorded */
 /* free, and what a VM calls before it is taken down: agent/lines.h. */
 #define SCRY_CALL_IS_FREE (1u << 27)
 #define SCRY_CALL_IS_DOWN (1u << 28)
-/* Its return address stays as it is: it is told when it is entered, and no more. */
+/* Its return address stays as it is: it is recorded when it is entered, and no more. */
 #define SCRY_CALL_IS_ALONE (1u << 29)
 #define SCRY_CALL_GUARDS \
 	(SCRY_CALL_IS_PRCTL | SCRY_CALL_IS_SYSCALL | SCRY_CALL_IS_FREE | SCRY_CALL_IS_DOWN)

@@ -1,5 +1,5 @@
 /*
- * What the agent counts of a Ruby VM's lock (GVL). What the host tells it of that: wire/gvl_plan.h.
+ * What the agent counts of a Ruby VM's lock (GVL). What the host gives to it: wire/gvl_plan.h.
  *
  * The table lies where an instrument with records has its ring: behind the control and account
  * pages. Whoever is in the VM's critical section writes it, just before the section ends, so there

@@ -1,5 +1,6 @@
 /*
- * What the host tells the agent of a Ruby VM's lock, whose counts are in wire/gvl.h. Freestanding.
+ * What the host gives to the agent of a Ruby VM's lock, whose counts are in wire/gvl.h.
+ * Freestanding.
  */
 #ifndef SCRY_WIRE_GVL_PLAN_H
 #define SCRY_WIRE_GVL_PLAN_H
@@ -18,11 +19,11 @@ struct scry_gvl_plan {	     /* what each event needs comes first */
 	/* The giver says which thread has the lock next, before that one runs: then a thread is
 	 * known to run by its native thread, whose id the struct at th + nt has at `tid`. */
 	uint32_t hands_over, nt, tid;
-	/* To tell Thread.pass: th's ec, there its cfp, of a control frame iseq and ep, below that
-	 * the method entry, there its definition, and there its function in C. */
+	/* To recognise Thread.pass: th's ec, there its cfp, of a control frame iseq and ep, below
+	 * that the method entry, there its definition, and there its function in C. */
 	uint32_t ec, cfp, frame_iseq, frame_ep, frame_me, me_def, def_func;
 	uint64_t me_flags, me_mask; /* of a method entry's first word */
-	uint64_t pass;		    /* that function; 0: it cannot be told */
+	uint64_t pass;		    /* that function; 0: it is not known */
 	/* 1: the stack of each that has waited is taken, by ec, cfp and these. */
 	uint32_t stacks, ec_stack, ec_stack_size, frame_size;
 	uint64_t watch; /* a number that no other watch has */

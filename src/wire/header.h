@@ -21,14 +21,14 @@ enum scry_agent_stage {
 	SCRY_AGENT_LEAVING, /* proven unused; being unmapped */
 	/* The VM still holds the address of a handler, which then finds the state page closed and
 	 * needs nothing from `tail` on. That is unmapped, or about to be: the journal's nonce
-	 * tells. */
+	 * shows. */
 	SCRY_AGENT_IDLE,
 };
 /*
  * A slab: stubs within reach of the code that is hooked. Code, then one private page that fork
  * children find wiped (its first word is 1 in the process that was entered), then counters, shared
  * with the keeper. A header may name one that could not be mapped any more: the magic at the
- * beginning of its code tells.
+ * beginning of its code shows.
  */
 #define SCRY_SLAB_MAGIC 0x31626c7379726373ull
 #define SCRY_SLABS_MAX 16u

@@ -96,7 +96,7 @@ struct scry_ev_detach {
 	uint64_t bytes_restored;
 	uint64_t bytes_left; /* agent memory left mapped in the target */
 	uint32_t reason_str; /* "duration", "interrupt", "target exited", ... */
-	uint32_t part; /* number of the program that ended, of that pid, and one; 0 not told */
+	uint32_t part; /* number of the program that ended, of that pid, and one; 0 not known */
 };
 struct scry_ev_note { /* a sentence that every report must show: limits, degraded modes */
 	uint32_t text_str, reserved;

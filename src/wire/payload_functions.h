@@ -83,7 +83,7 @@ struct scry_ev_return { /* of the CALL with that number in this process; more fo
 enum scry_return_how {
 	SCRY_RETURN_DONE,
 	SCRY_RETURN_LEFT, /* by longjmp or an exception, some time before: no result, no duration */
-	SCRY_RETURN_ALONE, /* it is not followed: told with the call, no result, no duration */
+	SCRY_RETURN_ALONE, /* it is not followed: recorded with the call, no result, no duration */
 };
 
 struct scry_ev_lock {  /* before its first WAIT */

@@ -27,7 +27,7 @@ struct scry_ev_gvl {
 	uint64_t cpu_ns;      /* processor time of the process meanwhile; UINT64_MAX: not known */
 	uint64_t stacks;      /* 1: the stack of each wait that is over was taken */
 	uint64_t unstacked;   /* of these waits: there was no room for it */
-	/* Turns of threads that found no room in the table: whatever is told of the lock is too
+	/* Turns of threads that found no room in the table: whatever is reported of the lock is too
 	 * low. The first one so long after the watch began. */
 	uint64_t crowded, crowded_after_ns;
 	uint64_t ractors; /* beside the main one, at most at a time: each has a lock that is not

@@ -62,10 +62,10 @@ struct scry_ev_naming { /* of code that came into being while a probe was on: on
 	uint64_t agree;	   /* alike */
 	uint64_t gone;	   /* at the end: not there any more */
 	uint64_t born;	   /* pieces of code */
-	uint64_t lost;	   /* of them, not told: no room, not to be read, beyond a limit */
+	uint64_t lost;	   /* of them, not reported: no room, not to be read, beyond a limit */
 	uint64_t late;	   /* of them, loaded from binary form, named from memory a moment later */
 	uint64_t nameless; /* gone or not to be read before that */
-	uint64_t reported; /* frames that only what was told could name */
+	uint64_t reported; /* frames that only what was reported could name */
 };
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Objects by hooks on the VM's own functions: what the agent is told. Freestanding.
+ * Objects by hooks on the VM's own functions: what the agent knows. Freestanding.
  */
 #ifndef SCRY_WIRE_RUBY_HOOKS_H
 #define SCRY_WIRE_RUBY_HOOKS_H

@@ -1,5 +1,5 @@
 /*
- * The objects instrument between agent and keeper: what the agent is told of the VM, and how it is
+ * The objects instrument between agent and keeper: what the agent knows of the VM, and how it is
  * to sample.
  *
  * Freestanding.

@@ -1,5 +1,5 @@
 /*
- * The objects instrument between agent and keeper: the words of the ring. What the agent is told
+ * The objects instrument between agent and keeper: the words of the ring. What the agent knows
  * of the VM: wire/ruby_plan.h.
  *
  * Freestanding. What comes out of the ring is hostile input for the host.
@@ -18,7 +18,7 @@
 enum scry_ring_record {
 	SCRY_RING_DEF = 1, /* struct scry_ring_def: what a code means from here on */
 	SCRY_RING_GC,	   /* one word: GCs begun << 24 | full marks since the last << 8 | enum
-			      scry_ring_gc. Objects by hooks: GCs in which nothing ended are told by
+			      scry_ring_gc. Objects by hooks: GCs in which nothing ended are reported by
 			      the next one's number */
 	SCRY_RING_NODE,	   /* struct scry_ring_node: what a node of the stack tree means */
 	SCRY_RING_STACK,   /* no word: the node in bits 48..63 called what the next objects are from

@@ -13,7 +13,7 @@
  * returned or its slot is used again. So the host finds every changed slot by the table.
  *
  * What becomes of a call: counted, in counters of its hook that lie in a slab and are shared with
- * the keeper; or, with head.records, told one by one (wire/call_ring.h).
+ * the keeper; or, with head.records, recorded one by one (wire/call_ring.h).
  *
  * Private memory, which fork children inherit: there pending returns go home, and with head.records
  * a child that finds a child buffer (wire/child_buffers.h) follows its own calls.
@@ -66,7 +66,7 @@ struct scry_shadow_head {
 					    unwinders' entries */
 	uint64_t unwinder[2]; /* [start, end) of one that is linked into a static program; 0: none,
 				 it is libgcc's shared object */
-	uint32_t records;     /* 1: calls are told, and counted in the first hook's counters only */
+	uint32_t records; /* 1: calls are recorded, and counted in the first hook's counters only */
 	uint32_t string_max;  /* bytes of a string that a format names */
 	int64_t errno_at;     /* of each thread, from its thread pointer; 0: not known */
 	uint64_t code_in_use; /* 0 or 1; the host fills the other one, then switches */

@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 enum scry_unwind_base {
-	SCRY_UNWIND_UNKNOWN, /* nothing is told of this pc, or more than a rule can say */
+	SCRY_UNWIND_UNKNOWN, /* nothing is known of this pc, or more than a rule can say */
 	SCRY_UNWIND_TOP,     /* the outermost frame: nobody called it */
 	SCRY_UNWIND_SP,
 	SCRY_UNWIND_BP,

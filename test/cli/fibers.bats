@@ -79,7 +79,7 @@ ucontext_is_as_told() { # KIND PROGRAM
 	standing fibers_ucontext 30 64 heap spin
 	looks
 	[ "$(in_state freed)" = 0 ]
-	json_is "$T/fibers.json" "r['totals']['unchecked'] >= $(told shallow) && r['notes'].any? { |x| x.include?('cannot be told whether they were given back') }"
+	json_is "$T/fibers.json" "r['totals']['unchecked'] >= $(told shallow) && r['notes'].any? { |x| x.include?('not known whether they were given back') }"
 }
 
 @test "gdb sees the same frames of a context, by its registers" {

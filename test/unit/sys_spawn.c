@@ -285,8 +285,10 @@ static void test_signals_of_who_is_kept(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_signal_while_held), cmocka_unit_test(test_stops_are_few),
-		cmocka_unit_test(test_signal_of_others),  cmocka_unit_test(test_killed_in_a_stop),
+		cmocka_unit_test(test_signal_while_held),
+		cmocka_unit_test(test_stops_are_few),
+		cmocka_unit_test(test_signal_of_others),
+		cmocka_unit_test(test_killed_in_a_stop),
 		cmocka_unit_test(test_waits_are_whole),
 		cmocka_unit_test(test_signals_of_who_is_kept),
 	};

@@ -293,7 +293,7 @@ static void from_the_future(void **state)
 static void told(void **state)
 {
 	const uint64_t words[] = {FIRST, 10};
-	const struct scry_stream_words w = {.thread = SCRY_STREAM_TOLD(7),
+	const struct scry_stream_words w = {.thread = SCRY_STREAM_BESIDE(7),
 					    .tid = 7,
 					    .has_ended = true,
 					    .begin_tick = 5,

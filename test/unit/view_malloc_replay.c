@@ -228,7 +228,7 @@ static void handed_over(void **state)
 	assert_string_equal(
 		v.sentence,
 		"a: 40 % less allocator time than glibc (19 % more memory: less than such replays "
-		"can tell, 25 %, as threads hand blocks over) on this trace; the "
+		"can show, 25 %, as threads hand blocks over) on this trace; the "
 		"difference is outside the noise; 88 % more memory at the end");
 	rows[1].rss_end = around(9 * MIB, 1);
 	scry_replay_judge(&r, &v);
@@ -467,13 +467,13 @@ static void not_foretold(void **state)
 	assert_non_null(strstr(remarks, "\nreplayed: a: 30 % less allocator time than glibc"));
 	assert_null(strstr(remarks, "really run: "));
 	assert_non_null(strstr(remarks,
-			       "the replay does not foretell this program's time: what was "
+			       "the replay does not predict this program's time: what was "
 			       "predicted is off by -30 % under a; go by the real runs\n"));
 	assert_non_null(strstr(remarks, "this program's memory: what was predicted is off by -22 % "
 					"under a; go by the real runs\n"));
 	rows[1].real_cpu_ns = around(170 * MIB, 2);
 	rows[1].real_rss = around(70 * MIB, 2);
-	assert_null(strstr(remarks_of(&r), "foretell"));
+	assert_null(strstr(remarks_of(&r), "does not predict"));
 	/* those of one allocator alone compare with nothing */
 	rows[1].has_real = rows[2].has_real = false;
 	remarks_of(&r);

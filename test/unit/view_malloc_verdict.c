@@ -426,7 +426,7 @@ static void too_short(void **state)
 
 	for (int i = 0; i < 400; i++)
 		make(&p, 1, 1000);
-	judged(finish(&p, 400), SCRY_MALLOC_VERDICT_UNKNOWN, false, "too short to tell growth");
+	judged(finish(&p, 400), SCRY_MALLOC_VERDICT_UNKNOWN, false, "too short to show growth");
 }
 
 /* Before its first call only: that is what each program has. */

@@ -490,7 +490,7 @@ static size_t fetch_parts(const struct scry_tracee *t, struct scry_fetch_from *f
 	return words[0] ? words[0] + 1 : 0;
 }
 
-/* Its stack's number, told once; 0: it has none. */
+/* Its stack's number, emitted once; 0: it has none. */
 static uint64_t number_of(struct scry_calls_break *b, const uint64_t *frames, uint32_t count)
 {
 	uint64_t hash = XXH3_64bits(frames, count * sizeof(*frames)), *number;
@@ -688,7 +688,7 @@ static const struct scry_ptrace_stops_handlers handlers = {
 	.next = next, .met = met, .forked = forked, .execed = execed};
 
 /* What this engine may do to the program, before it does. */
-static void tell_dangers(struct scry_watch *w, bool is_handled)
+static void note_dangers(struct scry_watch *w, bool is_handled)
 {
 
 	scry_watch_say(
@@ -714,7 +714,7 @@ int scry_calls_break_enter(struct scry_calls_break *b)
 	b->is_handled = trap == 0;
 	r = trap == -EBUSY ? 0 : trap;
 	if (r == 0)
-		tell_dangers(w, trap == 0);
+		note_dangers(w, trap == 0);
 	if (r == 0)
 		r = add_entries(b, 0, w->held);
 	if (r == 0 && h->objects.brk)

@@ -1,9 +1,9 @@
 /*
  * The other engine of `scry calls`, --engine=breakpoint: entries and returns are met by breakpoints
- * (trace/breaks) in threads that the keeper traces (trace/ptrace_stops), and told in the words in
- * which the agent tells them (wire/call_ring.h). No return address is changed.
+ * (trace/breaks) in threads that the keeper traces (trace/ptrace_stops), and emitted in the words
+ * in which the agent emits (wire/call_ring.h). No return address is changed.
  *
- * Life, in the keeper: new, plan (reads only); enter, turn..., leave; tell; free.
+ * Life, in the keeper: new, plan (reads only); enter, turn..., leave; report; free.
  */
 #ifndef SCRY_INSTRUMENT_CALLS_BREAK_H
 #define SCRY_INSTRUMENT_CALLS_BREAK_H
@@ -30,7 +30,7 @@ struct scry_calls_break_opts {
 	const int64_t *errno_at; /* from the thread pointer; 0 there: not known */
 	const struct scry_calls_request *requests;
 	size_t request_count;
-	/* Fills in the cookies (wire/call_ring.h) of rows that have a way, and tells their plans;
+	/* Fills in the cookies (wire/call_ring.h) of rows that have a way, and emits their plans;
 	 * `is_loading`: a thread waits. 0 or -errno. */
 	int (*number)(struct scry_hooks *rows, bool is_loading, void *arg);
 	void *arg;

@@ -314,15 +314,15 @@ static void turn(struct scry_watch *w)
 		scry_loading_look(w, &t->hooks, &t->look);
 }
 
-static int tell_functions(struct scry_watch *w, struct scry_calls_watch *t)
+static int report_functions(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	const struct scry_calls_opts opts =
 		scry_calls_functions_opts(w, (uint32_t)w->proc.pid, w->image);
 	int r = 0;
 
-	for (; t->told < t->count && r == 0; t->told++)
-		r = scry_calls_functions_report(w, &t->functions[t->told], opts.pid,
-						opts.first_function + t->told);
+	for (; t->reported < t->count && r == 0; t->reported++)
+		r = scry_calls_functions_report(w, &t->functions[t->reported], opts.pid,
+						opts.first_function + t->reported);
 	return r;
 }
 
@@ -392,7 +392,7 @@ static int drain_breaks(struct scry_watch *w, struct scry_calls_watch *t)
 
 	scry_calls_signals_take(t, t->is_left || w->target_gone, &now);
 	look_at_stacks(w, t);
-	r = tell_functions(w, t);
+	r = report_functions(w, t);
 	e = scry_calls_merge(t->calls, now);
 	r = r ? r : e;
 	return r < 0 ? r : FILL_MAX; /* `turn` waits, and nobody else shall */
@@ -575,7 +575,7 @@ static int drain(struct scry_watch *w)
 		taken.watermark = t->root->kernel_until;
 	look_at_stacks(w, t);
 	scry_stream_look(scry_calls_stream(t->calls));
-	e = t->root ? 0 : tell_functions(w, t);
+	e = t->root ? 0 : report_functions(w, t);
 	r = r ? r : e;
 	e = write_calls(w, t, taken.watermark);
 	r = r ? r : e;

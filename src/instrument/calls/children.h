@@ -26,7 +26,7 @@ int scry_calls_children_merge(struct scry_calls_watch *root, uint64_t watermark)
 /* How many calls were written of children while they had no child buffer, and how many children
  * found no place. */
 uint64_t scry_calls_children_count(const struct scry_calls_watch *root, uint64_t *ret_refused);
-/* How many have been told of, living or not. */
+/* How many have been reported, living or not. */
 uint32_t scry_calls_children_known(const struct scry_calls_watch *root);
 /* Do some live that may make calls? Asked seldom, as it looks at each. */
 bool scry_calls_children_live(const struct scry_calls_watch *root);

@@ -22,10 +22,9 @@ struct scry_calls_traced {		/* a function, by the number in its hook's cookie */
 	char *aliases;			/* as of struct scry_hook */
 	uint64_t address;
 	const struct scry_proto *proto;
-	uint32_t args; /* registers that are told */
+	uint32_t args; /* registers that are recorded */
 	bool has_plan;
 	uint32_t way;
-	bool is_told;
 };
 
 struct scry_calls_children;
@@ -50,7 +49,7 @@ struct scry_calls_watch {
 	struct scry_calls_errno error; /* errno.h */
 	struct scry_protos *debug;     /* prototypes from debug information */
 	struct scry_calls_traced *functions;
-	uint32_t count, room, told;
+	uint32_t count, room, reported;
 	size_t first;			       /* request that is the user's */
 	const struct scry_shadow_stats *stats; /* one, the sum */
 	struct scry_loading_look look;
@@ -77,7 +76,7 @@ struct scry_calls_watch {
  * pid runs, and do not meet. */
 struct scry_calls_opts scry_calls_functions_opts(const struct scry_watch *w, uint32_t pid,
 						 uint32_t image);
-/* What the stubs tell the agent: functions of rows that have a way get numbers, new ones behind
+/* What the stubs give to the agent: functions of rows that have a way get numbers, new ones behind
  * those that are known; `d` NULL: without debug information. 0 or -errno with a sentence. */
 int scry_calls_functions_fill(struct scry_calls_watch *t, struct scry_hooks *h,
 			      struct scry_calls_debug *d);

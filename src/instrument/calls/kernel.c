@@ -135,7 +135,7 @@ static int give(void *arg, const struct scry_syscall *call)
 	}
 	if (!calls || call->number >= NUMBERS_MAX)
 		return 0;
-	if (call->is_exit) { /* one that was there before us is not told */
+	if (call->is_exit) { /* one that was there before us is not emitted */
 		if (!scry_map_remove(&k->open, call->tid, &open) || open != call->number + 1ull)
 			return 0;
 		event.is_return = true;

@@ -1,5 +1,5 @@
 /*
- * The Ruby stack of each call, `scry calls -k`: agent/calls_ruby.h told, and read
+ * The Ruby stack of each call, `scry calls -k`: agent/calls_ruby.h set up, and read
  * (name/ruby_stacks). Private to the instrument (calls.c).
  *
  * Calls that a program makes before its VM can be looked at are kept back until then.

@@ -162,7 +162,7 @@ static const struct scry_calls_watch *watch_of(const struct scry_calls_watch *ta
 }
 
 /* Where what waits fills the limit of memory it is dropped: the room is for calls. */
-static bool tell(const struct scry_calls_watch *taker, const struct scry_signal *signal)
+static bool emit(const struct scry_calls_watch *taker, const struct scry_signal *signal)
 {
 	const struct scry_calls_watch *t = watch_of(taker, signal->pid);
 
@@ -205,13 +205,13 @@ static void wait_for_watch(struct scry_calls_signals *s, const struct scry_signa
 }
 
 /* Those of the one that takes. */
-static void tell_early(const struct scry_calls_watch *taker)
+static void emit_early(const struct scry_calls_watch *taker)
 {
 	struct scry_calls_signals *s = signals_of(taker);
 	size_t left = 0;
 
 	for (size_t i = 0; i < s->early_count; i++)
-		if (s->early[i].pid != taker->signals_pid || !tell(taker, &s->early[i]))
+		if (s->early[i].pid != taker->signals_pid || !emit(taker, &s->early[i]))
 			s->early[left++] = s->early[i];
 	s->early_count = left;
 }
@@ -223,7 +223,7 @@ static void give(void *arg, const struct scry_signal *signal)
 
 	if (!signal->number)
 		on_fork_or_end(taker, signal);
-	else if (!tell(taker, signal) && taker->watch->opts->follow &&
+	else if (!emit(taker, signal) && taker->watch->opts->follow &&
 		 scry_map_get(&signals_of(taker)->family, signal->pid, &known))
 		wait_for_watch(signals_of(taker), signal);
 }
@@ -252,7 +252,7 @@ void scry_calls_signals_take(struct scry_calls_watch *t, bool is_last, uint64_t 
 		nanosleep(&(struct timespec){.tv_nsec = 2 * SCRY_SIGNALS_LAG_NS}, NULL);
 	use(t, signals_of(t));
 	own(t, pid_of(t));
-	tell_early(t);
+	emit_early(t);
 	scry_signals_take(signals_of(t)->source, &how, &until);
 	if (!is_last && until < *watermark)
 		*watermark = until;

@@ -228,7 +228,7 @@ static size_t put_parts(const struct scry_calls_strings *s, const struct scry_st
 	return (size_t)(at - to);
 }
 
-/* Older ones are of calls that nobody told of. False: there is none of it. */
+/* Older ones are of calls that nobody reported. False: there is none of it. */
 static bool find(struct scry_calls_strings *s, const struct scry_syscall *call, uint64_t *ret,
 		 size_t *ret_words)
 {

@@ -1,6 +1,6 @@
 /*
  * Strings that system calls are given, for `scry calls -S`: copied in the kernel as each call
- * begins (bpf/strings.bpf.c), and given to the call that perf tells of (sys/syscalls).
+ * begins (bpf/strings.bpf.c), and given to the call that perf reports (sys/syscalls).
  *
  * They belong together if thread, number, arguments and time agree, in the order of the thread. If
  * one of the two was lost that could be another call's, so from then on there are no strings.

@@ -388,7 +388,7 @@ static void describe(struct scry_watch *w, FILE *out)
 
 /* ---- on ---- */
 
-/* What the agent needs to tell Thread.pass from a switch that the VM forces. */
+/* What the agent needs to distinguish Thread.pass from a switch that the VM forces. */
 static void fill_pass(const struct scry_gvl *g, struct scry_gvl_plan *plan)
 {
 	const struct scry_ruby_layout *l = &g->ruby->layout;

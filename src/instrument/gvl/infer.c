@@ -305,7 +305,7 @@ static void look_for_pass(struct stage *s)
 	scry_error_clear();
 }
 
-/* Few looks see a mutex locked: where it is not sure yet more may tell. */
+/* Few looks see a mutex locked: where it is not sure yet, more may show it. */
 static bool is_enough(const struct stage *s, struct scry_ruby_gvl *g)
 {
 	return s->looks >= LOOKS && s->waited >= LOOKS_WAITED && s->looks % LOOKS_MORE == 0 &&

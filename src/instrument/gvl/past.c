@@ -186,7 +186,7 @@ static void sum_up(struct scry_gvl_row *sum, const struct scry_gvl_row *r)
 		sum->lengths[i] += r->lengths[i];
 }
 
-/* As is told of a thread that has a row to the end. */
+/* As is reported of a thread that has a row to the end. */
 static void add_to_group(struct scry_gvl *g, uint32_t group, const struct scry_gvl_row *r,
 			 bool was_there)
 {

@@ -107,7 +107,7 @@ static bool has_ended(const struct report *r, const struct scry_gvl_row *row)
 	return !(p && p->is_alive) && row->state <= SCRY_GVL_OFF;
 }
 
-/* What is told of a row and of the sum of many alike. */
+/* What is reported of a row and of the sum of many alike. */
 static void report_row(const struct report *r, const struct scry_gvl_row *row,
 		       struct scry_ev_gvl_thread *ev)
 {

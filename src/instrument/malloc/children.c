@@ -99,7 +99,7 @@ void scry_malloc_children_next(struct scry_watch *w)
 {
 	const uint32_t pid = (uint32_t)w->proc.pid;
 	struct scry_watch *other;
-	/* of vfork nothing is told: it would be waited for in vain */
+	/* of vfork nothing is emitted: it would be waited for in vain */
 	const int tries = w->held && scry_spawn_is_vforked(w->held) ? 1 : FORK_TRIES;
 	bool is_found = false;
 

@@ -125,7 +125,7 @@ static bool is_wanted(const struct scry_hooks *h, uint64_t address)
 	return false;
 }
 
-/* Names of one function: the first counts, as nobody can tell by which it was called. */
+/* Names of one function: the first counts, as it is not known by which it was called. */
 static int want(struct scry_hooks *h, const struct member *m, const struct found *at)
 {
 	const struct scry_hook_to to = {.kind = SCRY_HOOK_REPLACE,

@@ -40,7 +40,8 @@ int scry_malloc_functions_want(struct scry_malloc_functions *f, struct scry_hook
 int scry_malloc_functions_at(struct scry_malloc_functions *f, pid_t pid, uint64_t malloc_at);
 /* After scry_hooks_plan: a sentence when a function that is needed cannot be hooked: -ENOTSUP. */
 int scry_malloc_functions_check(const struct scry_malloc_functions *f, const struct scry_hooks *h);
-/* Before the hooks are on (0), and after (1), when their copies lie somewhere: tells the agent. */
+/* Before the hooks are on (0), and after (1), when their copies lie somewhere: informs the agent.
+ */
 int scry_malloc_functions_report(const struct scry_malloc_functions *f, const struct scry_hooks *h,
 				 struct scry_inject *inj, bool is_on);
 

@@ -9,14 +9,14 @@
 
 #define FIRST_NS 10000000ull
 #define EVERY_NS 1000000000ull /* at least; between two looks */
-#define TOLD_MAX (sizeof(((struct scry_malloc_late *)0)->told) / sizeof(uint64_t))
+#define REPORTED_MAX (sizeof(((struct scry_malloc_late *)0)->reported) / sizeof(uint64_t))
 
-static bool is_told(const struct scry_malloc_late *l, uint64_t link_map)
+static bool is_reported(const struct scry_malloc_late *l, uint64_t link_map)
 {
-	for (uint32_t i = 0; i < l->told_count; i++)
-		if (l->told[i] == link_map)
+	for (uint32_t i = 0; i < l->reported_count; i++)
+		if (l->reported[i] == link_map)
 			return true;
-	return l->told_count == TOLD_MAX;
+	return l->reported_count == REPORTED_MAX;
 }
 
 static bool has_malloc(struct scry_linkmap *lm, size_t i)
@@ -37,10 +37,10 @@ static void look(struct scry_malloc_late *l, struct scry_watch *w, struct scry_l
 		const struct scry_object *o = &lm->objects[i];
 		const char *path = o->mapping ? o->mapping->path : o->name;
 
-		if (scry_linkmap_find(before, o) || is_told(l, o->link_map) ||
+		if (scry_linkmap_find(before, o) || is_reported(l, o->link_map) ||
 		    !strcmp(path, serving) || !has_malloc(lm, i))
 			continue;
-		l->told[l->told_count++] = o->link_map;
+		l->reported[l->reported_count++] = o->link_map;
 		scry_watch_note(w,
 				"%s was loaded later and has a malloc of its own: what that serves "
 				"is not in this recording",

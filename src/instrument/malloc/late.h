@@ -12,8 +12,8 @@ struct scry_malloc_late { /* zeros at first */
 	uint64_t next_ns, every_ns;
 	uint64_t last; /* of the loader's list when it was looked at: count and last entry */
 	const char *serving;
-	uint64_t told[8]; /* link maps */
-	uint32_t told_count;
+	uint64_t reported[8]; /* link maps */
+	uint32_t reported_count;
 };
 
 /* Now and then, while the process lives: looks at what has been loaded since `hooks` were opened.

@@ -23,8 +23,8 @@
 #include "watch/ask.h"
 #include "wire/malloc_ring.h"
 
-#define CALL_NS 8	    /* what recording adds to a call; bench/malloc.md */
-#define OWN_TOLD (1u << 20) /* bytes */
+#define CALL_NS 8	     /* what recording adds to a call; bench/malloc.md */
+#define OWN_NOTED (1u << 20) /* bytes */
 #define FLUSH_NS 500000000ull
 
 static bool has_stacks(const struct scry_watch *w)
@@ -32,7 +32,7 @@ static bool has_stacks(const struct scry_watch *w)
 	return ((const struct scry_malloc_record_opts *)w->opts->instrument_opts)->depth != 0;
 }
 
-static void tell_allocator(struct scry_watch *w, const struct scry_malloc_watch *m)
+static void report_allocator(struct scry_watch *w, const struct scry_malloc_watch *m)
 {
 	const struct scry_malloc_functions *f = &m->family;
 	const struct scry_ev_allocator ev = {.older_blocks = m->older.blocks,
@@ -60,7 +60,7 @@ static void tell_allocator(struct scry_watch *w, const struct scry_malloc_watch 
 }
 
 /* It has joined by itself: who its allocator is, and what is not seen. */
-static void tell_preloaded(struct scry_watch *w)
+static void report_preloaded(struct scry_watch *w)
 {
 	struct scry_malloc_watch *m = w->state;
 	struct scry_elf *elf = NULL;
@@ -71,7 +71,7 @@ static void tell_preloaded(struct scry_watch *w)
 		scry_error_clear();
 		return;
 	}
-	tell_allocator(w, m);
+	report_allocator(w, m);
 	snprintf(exe, sizeof(exe), "/proc/%d/exe", w->proc.pid);
 	if (scry_elf_open_path(exe, &elf) == 0 && scry_preload_has_malloc(elf))
 		scry_watch_note(w,
@@ -96,7 +96,7 @@ static void identified(struct scry_watch *w)
 	scry_malloc_children_next(w);
 	if (scry_malloc_child_take_up(w) < 0) /* while it waits, and has names; else in its turn */
 		scry_error_clear();
-	tell_preloaded(w);
+	report_preloaded(w);
 }
 
 static int prepare(struct scry_watch *w)
@@ -207,12 +207,12 @@ static int enter(struct scry_watch *w)
 	if (r < 0)
 		return r;
 	scry_watch_hurry();
-	tell_allocator(w, m);
+	report_allocator(w, m);
 	scry_patch_report_refused(w, &m->hooks, "recorded");
 	return 0;
 }
 
-static void tell_full(struct scry_watch *w, const char *why)
+static void note_full(struct scry_watch *w, const char *why)
 {
 
 	scry_watch_note(w, "the watch ended before its time: %s", why);
@@ -257,7 +257,7 @@ static int take(struct scry_watch *w, struct scry_malloc_watch *m)
 	if ((r == -ENOSPC && !written.error) || r == -ENOMEM) { /* what was taken is whole */
 		m->is_full = true;
 		w->enough = "--memory is used up";
-		tell_full(w, *scry_error() ? scry_error() : "not enough memory");
+		note_full(w, *scry_error() ? scry_error() : "not enough memory");
 		scry_error_clear();
 		return 0;
 	}
@@ -274,7 +274,7 @@ static int drain(struct scry_watch *w)
 
 /*
  * First nobody comes in any more, then those inside come out, then all is taken. What they still
- * do is not told: others, who pass by already, may have freed the block that they get.
+ * do is not recorded: others, which pass by already, may have freed the block that they get.
  */
 static void leave(struct scry_watch *w)
 {
@@ -306,7 +306,7 @@ static int finish_calls(struct scry_watch *w, struct scry_malloc_watch *m)
 }
 
 /* The target has given us up, and we came back: its losses are counted no more. */
-static void tell_over(struct scry_watch *w, uint64_t lost)
+static void note_over(struct scry_watch *w, uint64_t lost)
 {
 	const double gap_s = (double)scry_watch_gap_ns(w) / 1e9;
 	char text[256];
@@ -323,7 +323,7 @@ static void tell_over(struct scry_watch *w, uint64_t lost)
 }
 
 /* Who had no room has waited for us; what was lost all the same nobody shall replay unawares. */
-static void tell_held_up(struct scry_watch *w, const struct scry_malloc_stats *calls,
+static void note_held_up(struct scry_watch *w, const struct scry_malloc_stats *calls,
 			 const struct scry_thread_buffers_stats *buffers)
 {
 	const uint64_t lost = w->channel.control->lost, gap_ns = scry_watch_gap_ns(w);
@@ -335,7 +335,7 @@ static void tell_held_up(struct scry_watch *w, const struct scry_malloc_stats *c
 				"processors): threads that found no room waited for it",
 				(double)gap_ns / 1e9);
 	if (is_over) {
-		tell_over(w, lost);
+		note_over(w, lost);
 		return;
 	}
 	if (!lost)
@@ -348,7 +348,7 @@ static void tell_held_up(struct scry_watch *w, const struct scry_malloc_stats *c
 }
 
 /* Blocks may then end before they begin in it. */
-static void tell_disorder(struct scry_watch *w, const struct scry_malloc_stats *calls,
+static void note_disorder(struct scry_watch *w, const struct scry_malloc_stats *calls,
 			  const struct scry_thread_buffers_stats *buffers)
 {
 	const uint64_t late = calls->late + buffers->overdue;
@@ -366,7 +366,7 @@ static void tell_disorder(struct scry_watch *w, const struct scry_malloc_stats *
 				(unsigned long long)calls->mended);
 }
 
-static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *calls,
+static void note_rest(struct scry_watch *w, const struct scry_malloc_stats *calls,
 		      const struct scry_thread_buffers_stats *buffers)
 {
 	const struct scry_control *c = w->channel.control;
@@ -379,7 +379,7 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 		scry_watch_lost(w, calls->unreturned, "reallocs that had not returned at the end");
 	scry_watch_lost(w, buffers->unfinished, "being written when their thread ended");
 	w->errors += calls->bad + buffers->bad;
-	if (calls->own_memory >= OWN_TOLD)
+	if (calls->own_memory >= OWN_NOTED)
 		scry_watch_note(w,
 				"up to %.1f MiB of resident memory were scry's own, and are not "
 				"counted as the program's",
@@ -424,9 +424,9 @@ static int finish(struct scry_watch *w)
 	w->events = calls.calls;
 	w->cost_ns = w->events * CALL_NS;
 	w->frees_older = calls.unknown;
-	tell_held_up(w, &calls, &buffers);
-	tell_disorder(w, &calls, &buffers);
-	tell_rest(w, &calls, &buffers);
+	note_held_up(w, &calls, &buffers);
+	note_disorder(w, &calls, &buffers);
+	note_rest(w, &calls, &buffers);
 	scry_watch_waited(w, buffers.waits);
 	if (calls.had_children && !w->opts->follow)
 		scry_watch_note(w, "it had child processes, which are not in this recording; fix: "

@@ -31,16 +31,16 @@ struct scry_malloc_watch {
 	struct scry_malloc_late late;
 	struct scry_unwinding unwinding;
 	bool has_stacks;
-	uint64_t end_tsc; /* nothing later is told; 0: no end yet */
+	uint64_t end_tsc; /* nothing later is emitted; 0: no end yet */
 	uint64_t flush_ns;
 	bool is_full; /* no memory for more: what comes is not taken */
 	/* children, of this process and of its children, that have not been seen to record */
 	struct scry_malloc_child *children;
 	size_t child_count;
-	bool has_dropped; /* more of them than there is room for; it was told */
+	bool has_dropped; /* more of them than there is room for; it was reported */
 	/* of a child */
 	uint64_t looked_ns, waited_ns; /* for its parent's fork, while the keeper was there */
-	const struct scry_ruby *ruby;  /* whose lines its calls are told of: that of its root */
+	const struct scry_ruby *ruby;  /* whose lines its calls have: that of its root */
 	bool is_proven;
 };
 

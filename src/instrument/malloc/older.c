@@ -60,7 +60,7 @@ static int hold_and_read(struct scry_watch *w, int (*on)(struct scry_watch *w), 
 
 /* What is unknown by it, and which --max-pause would do: half as much again as is to be expected.
  */
-static void tell_late(struct scry_watch *w, const struct scry_glibc_arenas *a)
+static void note_late(struct scry_watch *w, const struct scry_glibc_arenas *a)
 {
 	const double mib = 1 << 20, pause_ms = (double)w->opts->max_pause_ns / 1e6;
 	const double share = (double)a->walked_bytes / ((double)a->system_bytes + 1);
@@ -77,8 +77,8 @@ static void tell_late(struct scry_watch *w, const struct scry_glibc_arenas *a)
 	scry_watch_note(w, "%s", strchr(text, ':') + 2);
 }
 
-static int tell(struct scry_watch *w, struct scry_malloc *m, const struct scry_glibc_arenas *a,
-		struct scry_malloc_older *ret)
+static int report(struct scry_watch *w, struct scry_malloc *m, const struct scry_glibc_arenas *a,
+		  struct scry_malloc_older *ret)
 {
 	int r = 0;
 
@@ -89,7 +89,7 @@ static int tell(struct scry_watch *w, struct scry_malloc *m, const struct scry_g
 					  .is_partial = !a->arenas || a->broken || a->is_late ||
 							a->mapped_found < a->mapped};
 	if (a->is_late)
-		tell_late(w, a);
+		note_late(w, a);
 	else if (a->broken)
 		scry_watch_note(w,
 				"a part of the heap could not be read (%u of %u arenas, %.1f of "
@@ -117,7 +117,7 @@ int scry_malloc_older_find(struct scry_watch *w, struct scry_malloc *m,
 		r = hold_and_read(w, on, i == TRIES, is_glibc, &arenas);
 	scry_error_clear();
 	if (r > 0)
-		r = tell(w, m, &arenas, ret);
+		r = report(w, m, &arenas, ret);
 	scry_glibc_arenas_done(&arenas);
 	return r;
 }

@@ -17,7 +17,7 @@
 #define SCRY_ALLOC_COUNTS_FREES 5u     /* phases in which objects are freed */
 #define SCRY_ALLOC_COUNTS_SETS 8u      /* sets of functions that explain the counts */
 #define SCRY_ALLOC_COUNTS_ROUNDS 40u   /* of what is made in a phase: more than by the way */
-#define SCRY_ALLOC_COUNTS_REPORTED 64u /* objects whose addresses the script tells */
+#define SCRY_ALLOC_COUNTS_REPORTED 64u /* objects whose addresses the script reports */
 #define SCRY_ALLOC_COUNTS_ANSWER 64u   /* objects that an answer takes, at most */
 
 struct scry_alloc_counts_phase {

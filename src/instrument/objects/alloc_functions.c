@@ -133,7 +133,7 @@ static bool is_called(const struct scry_alloc_counts *c, size_t i)
 }
 
 /*
- * Where the VM's slow way is the function that tells of events, its callers are makers and parts of
+ * Where the VM's slow way is the function that reports events, its callers are makers and parts of
  * the collector. Those of them that are called at all: the subset that makes the objects stays,
  * forty sums say so. False: there is none.
  */
@@ -249,7 +249,7 @@ static bool frees_each(const struct scry_alloc_counts *c, size_t i)
 }
 
 /*
- * The VM tells of births and ends through one function, which with events on is called for each
+ * The VM reports births and ends through one function, which with events on is called for each
  * object made: who calls it too, and only in a GC, may be the one who frees; and
  * so may who is called for each object that is freed.
  */

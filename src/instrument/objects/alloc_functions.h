@@ -12,7 +12,7 @@
  *      with events off, for each of some forty kinds of creation, their calls together are the
  *      objects that the VM says were made.
  *   3. What is called as often as objects are freed, in several GCs, frees them. Which of its
- *      arguments is the object, is seen by objects whose addresses the script told.
+ *      arguments is the object, is seen by objects whose addresses the script reported.
  *
  * What does not come out even is not used, and the reason is kept.
  */

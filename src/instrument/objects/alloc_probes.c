@@ -31,13 +31,13 @@ static bool is_given(const struct scry_agent_probe *p, uint32_t argument, uint64
 	return false;
 }
 
-/* Every object that the child told of was returned by one of them. */
-static bool are_all_returned(const struct scry_calib *told, const struct scry_agent_probe *p)
+/* Every object that the child reported was returned by one of them. */
+static bool are_all_returned(const struct scry_calib *reported, const struct scry_agent_probe *p)
 {
 	const struct scry_fact *f = NULL;
 	size_t n = 0;
 
-	for (; (f = scry_fact_next(told, f, "at")); n++)
+	for (; (f = scry_fact_next(reported, f, "at")); n++)
 		if (!is_returned(p, scry_fact_addr(f, 1)))
 			return false;
 	return n >= SCRY_ALLOC_COUNTS_REPORTED;
@@ -60,15 +60,15 @@ static bool is_in_mask(const struct scry_alloc_counts *c, const struct scry_agen
 	return false;
 }
 
-/* How many ends of what the child told of does the guess in layout.makers explain? */
-static size_t explained(const struct scry_alloc_counts *c, const struct scry_calib *told,
+/* How many ends of what the child reported does the guess in layout.makers explain? */
+static size_t explained(const struct scry_alloc_counts *c, const struct scry_calib *reported,
 			const struct scry_agent_probe *p)
 {
 	const struct scry_ruby_alloc_functions *m = &c->ruby->layout.alloc_functions;
 	const struct scry_fact *f = NULL;
 	size_t hits = 0;
 
-	while ((f = scry_fact_next(told, f, "at")))
+	while ((f = scry_fact_next(reported, f, "at")))
 		hits += m->end_mask == SCRY_NO_MASK
 				? is_given(p, m->end_argument, scry_fact_addr(f, 1))
 				: is_in_mask(c, p, scry_fact_addr(f, 1));
@@ -163,7 +163,7 @@ static int count_again(struct scry_alloc_counts *c, struct scry_agent_probe *p)
 	return r < 0 ? r : m->freed > SCRY_ALLOC_COUNTS_ROUNDS;
 }
 
-/* Where slots have several sizes a mask's slots cannot be told from these arguments alone. */
+/* Where slots have several sizes a mask's slots are not known by these arguments alone. */
 static bool may_be(const struct scry_alloc_counts *c)
 {
 	const struct scry_ruby_alloc_functions *m = &c->ruby->layout.alloc_functions;
@@ -173,7 +173,7 @@ static bool may_be(const struct scry_alloc_counts *c)
 }
 
 /* The best guess with this mask: which argument explains most, more than any other. */
-static size_t best_argument(struct scry_alloc_counts *c, const struct scry_calib *told,
+static size_t best_argument(struct scry_alloc_counts *c, const struct scry_calib *reported,
 			    const struct scry_agent_probe *p,
 			    struct scry_ruby_alloc_functions *best)
 {
@@ -181,7 +181,7 @@ static size_t best_argument(struct scry_alloc_counts *c, const struct scry_calib
 	size_t most = 0, next = 0;
 
 	for (m->end_argument = 0; m->end_argument < 6; m->end_argument++) {
-		size_t n = may_be(c) ? explained(c, told, p) : 0;
+		size_t n = may_be(c) ? explained(c, reported, p) : 0;
 
 		if (n > most) {
 			*best = *m;
@@ -195,13 +195,13 @@ static size_t best_argument(struct scry_alloc_counts *c, const struct scry_calib
 }
 
 /*
- * How the object is given: which argument, and which mask if any. Most of what was told has ended
- * (a few objects are found by the collector in old stack frames and live on), and one guess
+ * How the object is given: which argument, and which mask if any. Most of what was reported has
+ * ended (a few objects are found by the collector in old stack frames and live on), and one guess
  * explains that. Without a mask if that explains it; a mask must explain more than all others, and
  * is not tried before: slots that a wrong one names may not be there. 1: it comes out even; 0;
  * -errno.
  */
-static int find_arguments(struct scry_alloc_counts *c, const struct scry_calib *told,
+static int find_arguments(struct scry_alloc_counts *c, const struct scry_calib *reported,
 			  struct scry_agent_probe *p)
 {
 	struct scry_ruby_alloc_functions *m = &c->ruby->layout.alloc_functions, best = *m,
@@ -209,11 +209,11 @@ static int find_arguments(struct scry_alloc_counts *c, const struct scry_calib *
 	size_t most, next = 0;
 
 	m->end_mask = SCRY_NO_MASK;
-	most = best_argument(c, told, p, &best);
+	most = best_argument(c, reported, p, &best);
 	if (2 * most <= SCRY_ALLOC_COUNTS_REPORTED) {
 		most = 0;
 		for (m->end_mask = 0; m->end_mask < SCRY_NO_MASK; m->end_mask++) {
-			size_t n = best_argument(c, told, p, &guess);
+			size_t n = best_argument(c, reported, p, &guess);
 
 			next = n > most ? most : n > next ? n : next;
 			best = n > most ? guess : best;
@@ -228,7 +228,7 @@ static int find_arguments(struct scry_alloc_counts *c, const struct scry_calib *
  * is freed; 0: not; -errno. */
 int scry_alloc_functions_probe(struct scry_alloc_counts *c, struct scry_agent_probe *p)
 {
-	struct scry_calib told = {0};
+	struct scry_calib reported = {0};
 	int r = hook_set(c);
 
 	if (r == 0)
@@ -237,18 +237,18 @@ int scry_alloc_functions_probe(struct scry_alloc_counts *c, struct scry_agent_pr
 	if (r == 0)
 		r = set_probe(c, SCRY_PROBE_ARGUMENTS);
 	if (r == 0)
-		r = scry_alloc_counts_ask(c, "told", SCRY_ALLOC_COUNTS_REPORTED, &told);
+		r = scry_alloc_counts_ask(c, "told", SCRY_ALLOC_COUNTS_REPORTED, &reported);
 	if (r == 0)
 		r = read_probe(c, p);
-	if (r == 0 && are_all_returned(&told, p)) {
+	if (r == 0 && are_all_returned(&reported, p)) {
 		r = set_probe(c, SCRY_PROBE_ARGUMENTS);
 		if (r == 0)
 			r = scry_alloc_counts_ask(c, "forget", 0, NULL);
 		if (r == 0)
 			r = read_probe(c, p);
 		if (r == 0)
-			r = find_arguments(c, &told, p);
+			r = find_arguments(c, &reported, p);
 	}
-	scry_calib_stop(&told);
+	scry_calib_stop(&reported);
 	return r;
 }

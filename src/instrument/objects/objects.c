@@ -687,7 +687,7 @@ static int merge(struct scry_watch *into, struct scry_watch *w)
 		scry_objects_merge(sum->names, o->names);
 		return 0;
 	}
-	/* its sites have been told, with its single events */
+	/* its sites have been written, with its single events */
 	scry_objects_merge_totals(sum->names, o->names);
 	return scry_objects_write(o->names, w->writer, 0, 0);
 }

@@ -1,5 +1,5 @@
 /*
- * What the agent is told for a watch of objects: see plan.h.
+ * What the agent knows for a watch of objects: see plan.h.
  */
 #include "instrument/objects/plan.h"
 

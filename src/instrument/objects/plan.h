@@ -1,5 +1,5 @@
 /*
- * What the agent is told for a watch of objects: the layout, the VM's functions, how to sample.
+ * What the agent knows for a watch of objects: the layout, the VM's functions, how to sample.
  */
 #ifndef SCRY_INSTRUMENT_OBJECTS_PLAN_H
 #define SCRY_INSTRUMENT_OBJECTS_PLAN_H

@@ -37,7 +37,7 @@ int scry_objects_report_source(struct scry_watch *w, const struct scry_objects_h
 int scry_objects_hook(struct scry_watch *w, struct scry_objects_hooks *h);
 void scry_objects_source_done(struct scry_objects_hooks *h);
 
-/* Does it run code made at run time, or was it told to? */
+/* Does it run code made at run time, or was it asked to? */
 bool scry_objects_has_jit(const struct scry_watch *w, const struct scry_ruby *ruby);
 /* Of a live process, which is stopped for a moment: do its Ruby threads have their execution
  * context where h->plan says (of h->ruby)? */
