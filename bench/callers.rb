@@ -8,6 +8,7 @@
 require 'etc'
 require 'fileutils'
 require 'tmpdir'
+require_relative 'page'
 
 HERE = __dir__
 SCRY = File.expand_path('scry', ENV.fetch('SCRY_BUILD', File.join(File.dirname(HERE), 'build')))
@@ -48,7 +49,4 @@ lines << '|---|---|---|---|---|'
 end
 text = lines.join("\n")
 puts text
-if ARGV[1]
-  old = File.read(ARGV[1])
-  File.write(ARGV[1], old.sub(/(?<=^## A call\n\n).*?(?=\n\n## |\z)/m) { text })
-end
+page_section(ARGV[1], 'A call', text) if ARGV[1]

@@ -9,6 +9,7 @@
 require 'open3'
 require 'timeout'
 require 'tmpdir'
+require_relative 'page'
 
 ROOT = File.dirname(__dir__)
 SCRY = File.join(File.expand_path(ENV.fetch('SCRY_BUILD', File.join(ROOT, 'build'))), 'scry')
@@ -192,10 +193,8 @@ many, = beside(c.pid, 'calls', '-x', 'traced_plain', '-c') { c.measure('many 100
 c.close
 rates = queries
 median = ->(a) { a.sort[a.size / 2] }
-out = []
-out << '# What tracing calls costs' << ''
-out << "Least of #{ROUNDS} rounds, #{`nproc`.strip} processors, load #{File.read('/proc/loadavg').split.first}; " \
-       'entry, return, arguments and result of each call recorded, by `bench/calls.rb`.'
+out = [wrapped("Entry, return, arguments and result of each call are recorded. The least of #{ROUNDS} rounds, each of which measures " \
+               "all ways one after the other; #{`nproc`.strip} processors, load #{File.read('/proc/loadavg').split.first}.")]
 out << '' << '| ns a call | untraced | patch time | scry calls | more than untraced | by breakpoints | uftrace | bpftrace | ltrace 0.7.3 |' << '|---|---|---|---|---|---|---|---|---|'
 WAYS.each do |way, (name, _)|
   n = ns[way]
@@ -203,23 +202,27 @@ WAYS.each do |way, (name, _)|
                 n['scry calls'] - n['untraced'], n['breakpoints'], *%w[uftrace bpftrace ltrace].map { |t| n[t] ? n[t].round : '' })
 end
 n = ns['plain']
-others = { 'uftrace' => 'calls through the PLT', 'bpftrace' => 'uprobe and uretprobe, a histogram, no call told', 'ltrace' => '' }
-out << '' << "All in the same rounds, one after the other, so ratios hold where times do not: #{others.filter_map { |t, what|
-  n[t] && format('%s%s costs %d times what scry adds', t, what.empty? ? '' : " (#{what})", ((n[t] - n['untraced']) / (n['scry calls'] - n['untraced'])).round)
-}.join(', ')}."
-out << '' << "#{lost} entries or returns were lost. A program that does nothing but call is slowed to what the keeper can " \
-       "take, as nothing is dropped: a million calls in a row take #{(burst / 1000).round(2)} s#{n['ltrace'] && ", under ltrace #{(n['ltrace'] / 1000).round} s"}; with 16 threads that do so at " \
-       "once a call of the slowest takes #{(many / 1000).round(1)} us. With breakpoints 16 threads together make a call each " \
-       "#{(ns['threads']['breakpoints'] / 1000).round(1)} us."
+others = { 'uftrace' => 'calls through the PLT', 'bpftrace' => 'uprobe and uretprobe, a histogram, no single call shown', 'ltrace' => '' }
+times = others.filter_map do |t, what|
+  n[t] && format('%s%s %d times', t, what.empty? ? '' : " (#{what})", ((n[t] - n['untraced']) / (n['scry calls'] - n['untraced'])).round)
+end
+out << '' << wrapped("Beside what scry adds to a call, others add: #{times.join(', ')}.") if times.any?
+out << '' << wrapped("#{lost} entries or returns were lost, as a program waits rather than lose one: a program that does nothing but call is " \
+                     "slowed to what the keeper can take. A million calls in a row take #{(burst / 1000).round(2)} s" \
+                     "#{n['ltrace'] && ", under ltrace #{(n['ltrace'] / 1000).round} s"}; with 16 threads that do so at once a call " \
+                     "of the slowest takes #{(many / 1000).round(1)} us. With breakpoints 16 threads together make a call each " \
+                     "#{(ns['threads']['breakpoints'] / 1000).round(1)} us.")
+sections = { 'A call' => out.join("\n") }
 if rates
   row = ->(name, of) { format('| %s | %d | %.1f |', name, median[of.map(&:first)], median[of.map(&:last)]) }
-  out << '' << '| mysql2, `SELECT n+1` over a socket | queries/s | us of the client\'s processor a query |' << '|---|---|---|'
-  out << row['untraced', rates[:without]] << row['`scry calls -x mysql_send_query -tt -T`', rates[:with]]
   slower = rates[:without].zip(rates[:with]).map { |a, b| 100 * (b[1] / a[1] - 1) }.sort
-  out << '' << format('Medians of %d pairs, one after the other. The client takes %.1f %% more of its processor (half of the pairs lie ' \
-                      'between %.1f and %.1f), scry itself %.1f us a query, its start and end included. Rates differ by more than ' \
-                      'that from run to run: server, client and scry share the processors.', slower.size, median[slower],
-                      slower[slower.size / 4], slower[slower.size * 3 / 4], median[rates[:scry]])
+  sections['Queries'] = [
+    "mysql2, `SELECT n+1` over a socket; medians of #{slower.size} pairs, one after the other:", '',
+    '| | queries/s | us of the client\'s processor a query |', '|---|---|---|',
+    row['untraced', rates[:without]], row['`scry calls -x mysql_send_query -tt -T`', rates[:with]], '',
+    wrapped(format('The client takes %.1f %% more of its processor (half of the pairs lie between %.1f and %.1f), scry itself %.1f us a ' \
+                   'query, its start and end included. Rates differ by more than that from run to run, as server, client and scry ' \
+                   'share the processors.', median[slower], slower[slower.size / 4], slower[slower.size * 3 / 4], median[rates[:scry]]))
+  ].join("\n")
 end
-text = out.join("\n") + "\n"
-ARGV[1] ? File.write(ARGV[1], text) : puts(text)
+sections.each { |title, text| ARGV[1] ? page_section(ARGV[1], title, text) : puts("## #{title}", '', text, '') }

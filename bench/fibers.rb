@@ -70,8 +70,11 @@ end
 text = <<MD
 # scry fibers: how long it takes
 
-`bench/fibers.rb #{rounds}`: #{Etc.respond_to?(:nprocessors) ? Etc.nprocessors : "?"} processors, shared with others, so the processor's time says more than the clock's. The median of #{rounds} runs; gdb once, up to #{GDB_MOST} fibers. gdb stops the
-program for all that time; `scry fibers` stops nobody. gdb has commands for libscryfiber only; for contexts of others each program has a script of its own, or none.
+    ruby bench/fibers.rb [ROUNDS [FILE]]
+
+#{Etc.nprocessors} processors, shared with others, so processor time says more than time on the clock. The median of #{rounds} runs; gdb
+once, up to #{GDB_MOST} fibers. gdb stops the program for all that time; `scry fibers` stops no thread. gdb has commands for
+libscryfiber only; for other contexts each program needs a script of its own.
 
 #{lines.join("\n")}
 MD

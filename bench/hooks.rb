@@ -13,6 +13,7 @@ require 'open3'
 require 'time'
 require 'timeout'
 require 'tmpdir'
+require_relative 'page'
 
 HERE = __dir__
 ROOT = File.dirname(HERE)
@@ -153,32 +154,28 @@ def pauses_table
   end
 end
 
-# Puts `text` (with its "## title") in place of the section of that title, or at the end.
-def section(path, title, text)
-  old = File.exist?(path) ? File.read(path) : "# The hook engine: reach and cost\n"
-  pattern = /^## #{Regexp.escape(title)}\n.*?(?=^## |\z)/m
-  block = "## #{title}\n\n#{text.rstrip}\n\n"
-  File.write(path, (old =~ pattern ? old.sub(pattern) { block } : "#{old.rstrip}\n\n#{block}").rstrip + "\n")
-end
-
 rounds = (ARGV[0] || 7).to_i
 out = ARGV[1] || File.join(HERE, 'hooks.md')
 rows, skipped = calls_table(rounds)
 machine = "#{Time.now.utc.strftime('%Y-%m-%dT%H:%MZ')}, #{Etc.uname[:sysname]} #{Etc.uname[:release]}, #{Etc.nprocessors} CPUs"
-section(out, 'Cost of a call', <<~MD)
-  #{machine}, #{rounds} rounds, every way once a round in changing order (`bench/hooks.rb`); a way is compared with the untraced
-  call of its round. The function is of three instructions, each call waits for the last one's result.#{" Skipped: #{skipped.join(', ')}." if skipped.any?}
+page_section(out, 'Cost of a call', <<~MD)
+  #{wrapped("#{machine}, #{rounds} rounds, each way once a round in changing order (`bench/hooks.rb`). Each way is compared with the " \
+            "untraced call of its round. The function has three instructions, and each call waits for the result of the one before." \
+            "#{" Skipped: #{skipped.join(', ')}." if skipped.any?}")}
 
   | way | ns a call, median | least | beside untraced, ns | ratio |
   |---|---|---|---|---|
   #{rows.join("\n")}
 
-  Nearly all of a counted call is the `lock` of its addition, as in the shim: with a plain `incq` the same stub costs +0.29 ns by the
-  entry, +0.03 ns by slot or site (measured once, by hand). Without the lock, calls are lost when threads count at once.
+  Nearly all of a counted call is the `lock` of its addition, as in the shim: with a plain `incq` the same stub costs +0.29
+  ns by the entry, +0.03 ns by slot or site (measured once, by hand). Without the lock, calls are lost when threads count at
+  once. ltrace was measured apart: some 80,000 ns a call ([calls.md](calls.md)).
 MD
-section(out, 'Pause', <<~MD)
-  #{machine}. How long all threads stand still, ms: hooks on, median and longest of 15; off, median. All in one stop, or more when
-  there are more than 4,096 changes: then the longest of them. "all": every function of the program, libc, libcrypto and the loader (how many).
+page_section(out, 'Pause', <<~MD)
+  #{machine}. How long all threads are stopped, in ms: putting the
+  hooks in, median and longest of 15; taking them out, median. With more than 4,096 changes there are several stops, and the
+  number is the longest. "All hooks" is every function of the program, libc, libcrypto and the loader (in brackets: how
+  many).
 
   | threads | #{HOOKS.keys.map { |n| n == 1 ? '1 hook' : "#{n} hooks" }.join(' | ')} |
   |---|#{'---|' * HOOKS.size}

@@ -7,6 +7,7 @@
 
 require "etc"
 require "tempfile"
+require_relative "page"
 
 SCRY = File.join(File.expand_path(ENV.fetch("SCRY_BUILD", File.join(File.dirname(__dir__), "build"))), "scry")
 RUBY_COMMAND = ENV.fetch("RUBY", "ruby")
@@ -80,10 +81,13 @@ end
 median = ->(list) { list.sort[list.size / 2] }
 
 puts <<~TEXT
-  # Names told by a probe: what they cost
+  # Naming code by a probe: what it costs
 
-  Written by `bench/names.rb`; do not edit. Medians of #{ROUNDS} rounds of one process, in turn plain, with `scry stacks --names=read` and `--names=probe`, 1000 looks a second;
-  processor time of the program. Ratios are of rounds that follow each other. The machine is shared: the load is given below, and differences of some percent are noise.
+      ruby bench/names.rb [ROUNDS] [OUT.md]      # writes this page
+
+  #{wrapped("Processor time of the program, medians of #{ROUNDS} rounds of one process: in turn plain, with `scry stacks " \
+            "--names=read` and with `--names=probe`, 1000 looks a second. Ratios are of rounds that follow each other. The machine " \
+            "is shared: see the load below; differences of some percent are noise.")}
 
   - #{Time.now.strftime("%Y-%m-%d")}, Linux #{Etc.uname[:release]}, #{Etc.nprocessors} CPUs, load #{load_before} at the beginning, #{File.read("/proc/loadavg").split.first} at the end
   - #{`#{RUBY_COMMAND} -v`.strip}

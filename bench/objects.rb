@@ -14,6 +14,7 @@ require 'rbconfig'
 require 'time'
 require 'timeout'
 require 'tmpdir'
+require_relative 'page'
 
 HERE = __dir__
 ROOT = File.dirname(HERE)
@@ -150,15 +151,21 @@ def head(rounds)
   <<~TEXT
     # The cost of watching every object
 
-    Written by `bench/run`; do not edit. Ratios are medians over #{rounds} rounds, each tool against the plain run of the same
-    round. "with report" adds the time that an in-process tool takes to make its report before the program
-    goes on. "ns/object" is the time of the whole loop by the number of objects; "above hook" is what a tool adds to a raw
-    event hook that only counts, the least that any tool pays which sees each object.
-    memory_profiler keeps every object and gets a twentieth of the work; times are per operation.
+        ruby bench/objects.rb [ROUNDS] [OUT.md]      # writes this page
+
+    Ratios are medians over #{rounds} rounds, each tool against the plain run of the same round.
+
+    - *with report* adds the time in which an in-process tool makes its report before the program goes on.
+    - *ns/object* is the time of the whole loop by the number of objects.
+    - *above hook* is what a tool adds to a raw event hook that only counts: the least for any tool that sees each object.
+    - *says* is the overhead that scry's own report estimates.
+    - memory_profiler keeps every object, so it gets a twentieth of the work; its times are per operation.
+
+    Measured on:
 
     - #{Time.now.utc.strftime('%Y-%m-%d')}, #{first_line('uname', '-sr')}, #{Etc.nprocessors} CPUs (#{cpu})
     - #{RUBY_DESCRIPTION}
-    - #{packages}
+    #{wrapped("- #{packages}").gsub("\n", "\n  ")}
     - scry: #{File.executable?(SCRY) ? first_line(SCRY, '--version') : 'not built'}
   TEXT
 end

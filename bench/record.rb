@@ -8,6 +8,7 @@
 require 'etc'
 require 'fileutils'
 require 'tmpdir'
+require_relative 'page'
 
 HERE = __dir__
 SCRY = File.expand_path('scry', ENV.fetch('SCRY_BUILD', File.join(File.dirname(HERE), 'build')))
@@ -65,7 +66,7 @@ said = "#{ROUNDS} rounds, medians, in brackets least and most; #{Etc.nprocessors
 more = took.to_h { |name, list| [name, list.zip(took['plain']).map { |a, b| a - b }] }
 plain = median(took['plain'])
 slower = ->(list) { format('x%.2f', median(list) / plain) }
-lines = [said, "A round of the program alone takes #{plain.round} ns.", '',
+lines = [wrapped("#{said} A round of the program alone takes #{plain.round} ns."), '',
          '| | ns a round more | slowdown | the same, one after the other: ns more, in all | of that |', '|---|---|---|---|---|']
 ALONE.each_key { |name| lines << "| scry #{name} | #{cell(more[name])} | #{slower[took[name]]} | | |" }
 TOGETHER.each_key do |parts|
@@ -91,8 +92,4 @@ OTHERS.each_key { |name| lines << "| #{name} | #{cell(late[name])} | |" }
 begun = lines.join("\n")
 
 puts event, '', begun
-if ARGV[1]
-  old = File.read(ARGV[1])
-  { 'An event' => event, 'Start' => begun }.each { |head, text| old.sub!(/(?<=^## #{head}\n\n).*?(?=\n\n## |\z)/m) { text } }
-  File.write(ARGV[1], old)
-end
+{ 'An event' => event, 'Start' => begun }.each { |title, text| page_section(ARGV[1], title, text) } if ARGV[1]

@@ -13,6 +13,7 @@ require 'json'
 require 'open3'
 require 'socket'
 require 'tmpdir'
+require_relative 'page'
 
 HERE = __dir__
 SCRY = File.join(File.expand_path(ENV.fetch('SCRY_BUILD', File.join(File.dirname(HERE), 'build'))), 'scry')
@@ -76,11 +77,11 @@ def section(threads, rounds)
   lines + ['']
 end
 
-# What stands still uses no processor: how long it stood is told apart.
+# A stopped program uses no processor: how long it was stopped has columns of its own.
 def held_section(rounds)
   lines = ['## Stopping: --pause', '',
-           'A stopped program uses no processor, so its own time says nothing of the stops: they are told beside it, as scry measures them, from when a thread may have stood to the last release.', '',
-           '| threads | samples a second asked | target slower by processor time | it stood still, % of the time | a look: median, us | longest, us | looks achieved | left out | scry, % of a processor | repaired | rejected |',
+           "A stopped program uses no processor, so its own time says nothing of the stops. They have columns of their own, as scry\nmeasures them: from when a thread may have been stopped to the last release.", '',
+           '| threads | samples a second asked | target slower by processor time | stopped, % of the time | a look: median, us | longest, us | looks achieved | left out | scry, % of a processor | repaired | rejected |',
            '|---|---|---|---|---|---|---|---|---|---|---|']
   [1, 8].product([10, 100, 1000]).each do |threads, rate|
     rows = rounds.times.map do
@@ -127,8 +128,10 @@ def busy_section(rounds)
   ways = [[1, 'threads'], *[8].product(%w[threads ractors processes])].product(ENGINES.keys).map(&:flatten)
   seen = Hash.new { |h, k| h[k] = [] }
   rounds.times { ways.shuffle.each { |way| seen[way] << busy(*way) } }
-  lines = ['## All that work, at 1000 a second', '',
-           'All of scry\'s processor time while they work, without its beginning (some 40 ms to learn the program and to load eBPF) and its end, which are in the tables above. As many as there are processors run at a time; of threads one does, and those that wait for its lock are samples too, but for --cpu.', '',
+  lines = ['## When all work, at 1000 a second', '',
+           wrapped("All of scry's processor time while they work, without its beginning (some 40 ms to learn the program and to load eBPF) and its end, " \
+                   'which are in the tables above. As many run at a time as there are processors. Of threads one runs; those that wait for the ' \
+                   "VM's lock are samples too, except with --cpu."), '',
            '| how many | of what | tool | scry, % of a processor | us of scry a sample | samples | repaired | rejected |', '|---|---|---|---|---|---|---|---|']
   ways.each do |way|
     sums = %w[samples repaired rejected].map { |k| seen[way].sum { |r| r[:totals][k] } }
@@ -180,7 +183,7 @@ def web_section(rounds)
   end
   plain = seen[[:plain, 0]]
   lines = ['## A web server: puma, 5 threads, Sinatra; 4 connections (wrk) on the same machine', '',
-           "Plain: #{median(plain.map { |r| r[:rps] }).round} requests a second, p50 #{format('%.2f', median(plain.map { |r| r[:p50] }))} ms, p99 #{format('%.2f', median(plain.map { |r| r[:p99] }))} ms. Changes are to the plain run of the same round; #{rounds} rounds.", '',
+           "Plain: #{median(plain.map { |r| r[:rps] }).round} requests a second, p50 #{format('%.2f', median(plain.map { |r| r[:p50] }))} ms, p99 #{format('%.2f', median(plain.map { |r| r[:p99] }))} ms. #{rounds == 1 ? 'One round' : "#{rounds} rounds"}; changes are to its plain run.", '',
            '| tool | samples a second asked | throughput | p50 | p99 | looks achieved | samples | repaired | rejected |', '|---|---|---|---|---|---|---|---|---|']
   WAYS.drop(1).each do |way|
     rows = seen[way]
@@ -193,14 +196,25 @@ def web_section(rounds)
 end
 
 # Not of this run: what perf, strace and small programs said once, of the same kind of machine.
-SHARES = ['## Where it goes', '',
-          'Measured once, on a virtual machine at a load of 5 to 30; so shares are of use, and of two times the ratio. Reading at 10000 a second, of scry\'s processor time:',
-          'process_vm_readv 38 % (of that three fifths to find and hold pages: 0.4 us and more for each of ten pieces, about 2 us a call before the first), /proc and /proc/PID/mem 24 %,',
-          'to sleep and to wake 21 % (15 to 18 us each on that machine, whatever is done then), scry\'s own code 13 %. At 1000 a second the list of threads, read anew each 20 ms, was 10 %.',
-          'Since then it is compared first, who rests is seen in a shared page, and the program is asked less often whether it is still the same: interleaved, a tick costs 20 to 27 % less with one thread, 33 to 36 % less with eight that rest.',
-          'By eBPF, --cpu, 1000 a second, one thread: a watch of 10 s takes 6 to 10 us a sample more than one of 2 s, where coming for records each 4 ms and asking of each whether a collection was counted since took 27.',
-          'The same work took 0.58 s without scry when this machine was quick, earlier the same day; there the program took 1.5 % more processor time by reading and 3.6 % by eBPF at 1000 a second, 2.9 % with stackprof, and a sample of one thread 46 us by reading, with the code of then. Where the plain run of a table takes longer, its differences of the program are noise.',
-          'So 3 us for a sample of a thread that runs cannot be had here by reading twice from outside. By eBPF a clock on each thread costs the program 12 us more at each switch of a thread that has one (4.0 without, 16.5 with, minima; the kernel sets its timer anew); a page that counts turns 0.03 us.', ''].freeze
+SHARES = ['## Where it goes', '', <<~TEXT].freeze
+  Of scry's processor time, measured once on a virtual machine at a load of 5 to 30, so only the shares are of use:
+
+  | reading, 10000 a second | |
+  |---|---|
+  | process_vm_readv, three fifths of it finding and holding pages (0.4 us and more for each of ten pieces, about 2 us a call before the first) | 38 % |
+  | /proc and /proc/PID/mem | 24 % |
+  | sleeping and waking: 15 to 18 us each on that machine, whatever is done then | 21 % |
+  | scry's own code | 13 % |
+
+  By eBPF with --cpu, 1000 a second and one thread, a watch of 10 s takes 6 to 10 us a sample more than one of 2 s.
+
+  On a quicker machine (0.58 s for the same work) the program took 1.5 % more processor time by reading and 3.6 % by eBPF at
+  1000 a second, and 2.9 % with stackprof; a sample of one thread took 46 us by reading.
+
+  The goal, 3 us for a sample of a thread that runs, cannot be met by reading twice from outside. A clock of eBPF on each
+  thread would cost the program 12 us more at each switch of a thread that has one (4.0 without, 16.5 with, minima), as the
+  kernel sets its timer anew; a page in which a thread counts its turns on a processor costs it 0.03 us.
+TEXT
 
 rounds = (ARGV[0] || 5).to_i
 began_at = File.read('/proc/loadavg').split.first
@@ -214,12 +228,15 @@ if parts.size == 1
   exit
 end
 text = ['# Sampling stacks: what it costs', '',
-        "Written by `bench/stacks.rb`; do not edit. Medians of #{rounds} rounds; ratios are of the program's own processor time to the plain run of the same round.",
-        'scry samples all threads, with lines and states, from outside; stackprof (wall mode) one thread, by a signal and within the program; its own report is not in it.',
-        'By eBPF what runs gives its samples itself, in the kernel, at the ticks of a clock on each processor; that is in the program\'s own time. With --cpu nothing else is looked at (looks: 0).',
-        'The machine is shared: the load is given below, and differences of some percent are noise.', '',
+        '    ruby bench/stacks.rb [ROUNDS] [OUT.md]      # writes this page; SECTIONS: a part of it', '',
+        wrapped("Medians of #{rounds} rounds; ratios are of the program's own processor time to the plain run of the same round. scry " \
+                'samples all threads, with lines and states, from outside. stackprof (wall mode) samples one thread, by a signal and ' \
+                'within the program; its own report is not in the times. By eBPF threads that run report their own samples, in the ' \
+                "kernel, at the ticks of a clock on each processor: that is in the program's own time. With --cpu there are no looks from " \
+                'outside (0). The machine is shared: see the load below; differences of some percent are noise, and so are all where ' \
+                'the plain run is slow.'), '',
         "- #{Time.now.strftime('%F')}, Linux #{Etc.uname[:release]}, #{Etc.nprocessors} CPUs, load #{began_at} at the beginning",
         "- #{RUBY_DESCRIPTION}", "- stackprof #{Gem.loaded_specs['stackprof']&.version || `ruby -e 'require "stackprof"; print StackProf::VERSION'`}", ''] +
        parts.flatten + SHARES
-text[7] += ", #{File.read('/proc/loadavg').split.first} at the end"
+text[6] += ", #{File.read('/proc/loadavg').split.first} at the end"
 ARGV[1] ? File.write(ARGV[1], text.join("\n")) : puts(text)

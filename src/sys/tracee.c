@@ -239,11 +239,11 @@ bool scry_tracee_has_restart(const struct scry_tracee *t)
 	return t->restart != RESTART_NONE;
 }
 
+/* By GETREGS and SETREGS: of a thread in code of 32 bits the register set NT_PRSTATUS has the
+ * layout of such a program, which would be taken for the other, without cs. */
 static int read_registers(struct scry_tracee *t)
 {
-	struct iovec iov = {.iov_base = &t->regs, .iov_len = sizeof(t->regs)};
-
-	if (ptrace(PTRACE_GETREGSET, t->tid, NT_PRSTATUS, &iov) < 0)
+	if (ptrace(PTRACE_GETREGS, t->tid, NULL, &t->regs) < 0)
 		return -errno;
 	t->restart = restart_of(t);
 	return 0;
@@ -252,10 +252,9 @@ static int read_registers(struct scry_tracee *t)
 int scry_tracee_move(struct scry_tracee *t, uint64_t ip)
 {
 	struct user_regs_struct regs = t->regs;
-	struct iovec iov = {.iov_base = &regs, .iov_len = sizeof(regs)};
 
 	regs.rip = ip;
-	if (ptrace(PTRACE_SETREGSET, t->tid, NT_PRSTATUS, &iov) < 0)
+	if (ptrace(PTRACE_SETREGS, t->tid, NULL, &regs) < 0)
 		return scry_fail(-errno, "cannot move thread %d of process %d: %s", t->tid, t->pid,
 				 strerror(errno));
 	t->regs.rip = ip;
@@ -636,9 +635,7 @@ static int write_frame(struct scry_tracee *t, const struct scry_call *how)
 
 static int set_registers(struct scry_tracee *t, struct user_regs_struct *regs)
 {
-	struct iovec iov = {.iov_base = regs, .iov_len = sizeof(*regs)};
-
-	return ptrace(PTRACE_SETREGSET, t->tid, NT_PRSTATUS, &iov) < 0 ? -errno : 0;
+	return ptrace(PTRACE_SETREGS, t->tid, NULL, regs) < 0 ? -errno : 0;
 }
 
 /* Goes on to the next syscall entry or exit. Signals that come are delivered at once. */

@@ -1,9 +1,7 @@
 /* A system call that a stop has ended is made again. Part of tracee.h. */
-#include <elf.h>
 #include <errno.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 
 #include "sys/tracee.h"
 
@@ -43,12 +41,11 @@ bool scry_tracee_is_cut(const struct scry_tracee *t)
 void scry_tracee_mend(struct scry_tracee *t)
 {
 	struct user_regs_struct regs = t->regs;
-	struct iovec iov = {.iov_base = &regs, .iov_len = sizeof(regs)};
 
 	if (!t->stopped || t->group_stopped || t->was_set || !scry_tracee_is_cut(t))
 		return;
 	regs.rax = (uint64_t)-ERESTARTNOHAND;
-	ptrace(PTRACE_SETREGSET, t->tid, NT_PRSTATUS, &iov);
+	ptrace(PTRACE_SETREGS, t->tid, NULL, &regs);
 }
 
 void scry_tracee_mend_signal(pid_t tid)

@@ -143,11 +143,12 @@ end" ]
 }
 
 @test "preload: what is left in an environment joins nobody" {
-	local fd
+	local fd abi
+	abi=$(sed -n "s/^#define SCRY_PRELOAD_ABI //p" "$ROOT/src/wire/preload.h") && [ -n "$abi" ]
 	exec {fd}<>"$T/other"
 	head -c 8192 /dev/zero >"$T/other"
-	SCRY_PRELOAD=1:$$:$fd:0:1 LD_PRELOAD="$BUILD/src/preload/libscry-malloc.so" /bin/ls / >"$T/out"
-	SCRY_PRELOAD=1:4194304:3:0:1 LD_PRELOAD="$BUILD/src/preload/libscry-malloc.so" /bin/ls / >>"$T/out"
+	SCRY_PRELOAD=$abi:$$:$fd:0:1 LD_PRELOAD="$BUILD/src/preload/libscry-malloc.so" /bin/ls / >"$T/out"
+	SCRY_PRELOAD=$abi:4194304:3:0:1 LD_PRELOAD="$BUILD/src/preload/libscry-malloc.so" /bin/ls / >>"$T/out"
 	LD_PRELOAD="$BUILD/src/preload/libscry-malloc.so" "$TARGETS/target_malloc_known" >"$T/known.out"
 	exec {fd}>&-
 	[ "$(sort -u "$T/out")" = "$(/bin/ls / | sort)" ]

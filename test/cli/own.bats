@@ -105,3 +105,16 @@ elsewhere() {
 	wait_for 5 text_is "$target" "$before"
 	ends_right "$target" busy
 }
+
+@test "each attach and detach is written to the system log" {
+	local words
+	target busy
+	target=$PID
+	SYSLOG_FILE="$T/log" LD_PRELOAD="$TARGETS/libsyslog.so" scry_ends 0 patch count $WORDS -p "$target" -d 0.2s
+	ends_right "$target" busy
+	cat "$T/log"
+	[ "$(wc -l <"$T/log")" -eq 2 ]
+	words="uid $(id -u) [a-z ]+ process $target \(target_busy\): [1-9][0-9]* bytes changed, longest pause [1-9][0-9]* us"
+	sed -n 1p "$T/log" | grep -qxE "attach: $words, undo pending"
+	sed -n 2p "$T/log" | grep -qxE "detach: $words, undo verified"
+}

@@ -9,7 +9,7 @@
 # Then functions of busy programs hooked and let go of: 1,000,000 changes in a program of 64 threads, and
 # 1,000 cycles in a Ruby of 8. Then a million fibers, ticks that take them off, and loops that share the time.
 #
-# Writes what was done, how often and when to bench/soak.md. Ends with 1 if anything failed. A round
+# Writes what was done, how often and when to its section of bench/soak.md. Ends with 1 if anything failed. A round
 # takes about two and a half hours; SOAK_CYCLES (300), SOAK_FILES (kill parts states disk contract hooked) and SOAK_PARTS
 # (files stressed_ruby stacks damaged million hooked_ruby fibers), SOAK_SAMPLES (1000000) and SOAK_TICKS
 # (100000000) make it shorter.
@@ -229,14 +229,13 @@ fibers() {
 }
 
 for part in $parts; do "$part"; done
+[ -f "$out" ] || echo "# Soaks: the long tests, run whole" >"$out"
 {
-	echo "# The last soak"
-	echo
 	echo "$(date -u +%Y-%m-%dT%H:%MZ), $("$SCRY" --version), commit $(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo '?'), $(uname -sr),"
-	echo "$(nproc) CPUs, $("$ruby" -e 'puts RUBY_DESCRIPTION' 2>/dev/null). Made by \`make soak\` (test/soak/soak.sh)."
+	echo "$(nproc) CPUs, $("$ruby" -e 'puts RUBY_DESCRIPTION' 2>/dev/null)."
 	echo
 	echo "| what | done | failed | time |"
 	echo "|---|---|---|---|"
 	cat "$work/rows"
-} >"$out"
+} | "$ruby" -r"$root/bench/page" -e 'page_section(ARGV[0], "The last round of make soak", $stdin.read)' "$out"
 exit $failed

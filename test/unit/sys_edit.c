@@ -98,6 +98,27 @@ static void test_switch(void **state)
 	assert_int_equal(code[1], 0xc3);
 }
 
+/* One write of a page is whole whatever happens; of two pages either may come alone. */
+static void test_across_pages(void **state)
+{
+	static _Alignas(SCRY_PAGE) uint8_t pages[2 * SCRY_PAGE];
+	const uint8_t old[5] = {0}, jump[5] = {0xe9, 0x01, 0x02, 0x03, 0x04};
+	struct scry_change c = {.addr = at(pages) + SCRY_PAGE - 4,
+				.size = sizeof(jump),
+				.kind = SCRY_EDIT_TEXT,
+				.old = old,
+				.new_ = jump};
+
+	(void)state;
+	assert_int_equal(scry_edit_change(&t.edit, &c), -ERANGE);
+	expect_journal(0, 0);
+	assert_memory_equal(pages + SCRY_PAGE - 4, old, sizeof(old));
+	c.addr--;
+	assert_int_equal(scry_edit_change(&t.edit, &c), 0);
+	assert_memory_equal(pages + SCRY_PAGE - 5, jump, sizeof(jump));
+	expect_journal(1, 1);
+}
+
 /* A change over one that stands, by another set: `fresh` in the place of what the first has put. */
 static void change_over(uint64_t *slot, uint64_t fresh)
 {
@@ -384,6 +405,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_over_is_first, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_compact, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_is_there, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_across_pages, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_torn, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_unmapped, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_mapped_still, setup, teardown),

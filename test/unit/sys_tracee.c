@@ -1,7 +1,7 @@
 /*
  * sys/tracee: a thread is let go in the midst of making another, which is let go with it; signals
- * that come while it is stepped are handled; whom a call is made in within a restartable sequence
- * begins that anew.
+ * that come while it is stepped are handled; a thread that a call is made in within a restartable
+ * sequence begins that anew; in code of 32 bits no call is made.
  */
 #include "sys/tracee.h"
 
@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -236,6 +237,45 @@ static void test_in_sequence(void **state)
 	end(pid);
 }
 
+static void code_of_32_bits(void)
+{
+	const uint8_t loop[] = {0xeb, 0xfe};
+	uint8_t *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+	struct {
+		uint32_t ip;
+		uint16_t cs;
+	} __attribute__((packed)) far = {(uint32_t)(uintptr_t)code, 0x23};
+
+	memcpy(code, loop, sizeof(loop));
+	shared[RAN] = 1;
+	__asm__ volatile("ljmpl *%0" ::"m"(far));
+}
+
+static void test_code_of_32_bits(void **state)
+{
+	uint64_t deadline_ns = scry_now_ns() + 60000000000;
+	pid_t pid = child(code_of_32_bits);
+	struct scry_tracee t;
+
+	(void)state;
+	assert_int_equal(scry_tracee_seize(&t, pid, pid), 0);
+	assert_int_equal(scry_tracee_stop(&t, deadline_ns), 0);
+	assert_true(scry_tracee_can_call(&t));
+	shared[GO] = 1;
+	do { /* until it has made the jump */
+		scry_tracee_release(&t);
+		assert_true(becomes(&shared[RAN], 1));
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		assert_int_equal(scry_tracee_seize(&t, pid, pid), 0);
+		assert_int_equal(scry_tracee_stop(&t, deadline_ns), 0);
+	} while (t.regs.cs != 0x23 && scry_now_ns() < deadline_ns);
+	assert_int_equal(t.regs.cs, 0x23);
+	assert_false(scry_tracee_can_call(&t));
+	scry_tracee_release(&t);
+	end(pid);
+}
+
 static int share(void **state)
 {
 	(void)state;
@@ -249,6 +289,7 @@ int main(void)
 		cmocka_unit_test(test_let_go_in_the_midst),
 		cmocka_unit_test(test_signals_while_stepped),
 		cmocka_unit_test(test_in_sequence),
+		cmocka_unit_test(test_code_of_32_bits),
 	};
 
 	return cmocka_run_group_tests(tests, share, NULL);
