@@ -515,7 +515,8 @@ static int drain(struct scry_watch *w)
 	struct scry_objects_watch *o = w->state;
 	int fill;
 
-	notice_armed(w, o);
+	if (!w->ended_ns) /* afterwards there is no agent that could be asked */
+		notice_armed(w, o);
 	check_booted(w, o);
 	if (o->armed_ns && !o->booting && !w->target_gone)
 		scry_objects_ractors_look(&o->ractors, o->ruby);
