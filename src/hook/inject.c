@@ -708,7 +708,9 @@ int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol)
 		return r;
 	}
 	how.deadline_ns = scry_now_ns() + CALL_NS;
-	r = scry_tracee_function(&t, &how, scry_inject_symbol(inj, symbol));
+	r = scry_own_check_agent(inj);
+	if (r == 0)
+		r = scry_tracee_function(&t, &how, scry_inject_symbol(inj, symbol));
 	scry_hurry_recall(t.tid);
 	scry_hurry_settle();
 	scry_tracee_release(&t);

@@ -119,7 +119,8 @@ int scry_inject_child_buffers(struct scry_inject *inj, struct scry_tracee *held,
  * at `*buffer` in our address space. After scry_inject_lock; nobody is stopped. 0 or -errno.
  */
 int scry_inject_follow(struct scry_inject *inj, const struct scry_inject *root, uint64_t *buffer);
-/* Runs an exported void(void) function of the agent in thread `tid`. -EAGAIN: it cannot be used. */
+/* Runs an exported void(void) function of the agent in thread `tid`. -EAGAIN: it cannot be used;
+ * -EPERM, -ENOENT: the agent is another scry's by now, or is not there any more. */
 int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol);
 /* Run-time address of an exported symbol of the agent. */
 uint64_t scry_inject_symbol(const struct scry_inject *inj, const char *name);

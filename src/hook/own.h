@@ -36,5 +36,8 @@ void scry_own_give_up(struct scry_inject *inj);
 
 /* Before a change: is the claim still ours? 0; -EPERM with a sentence. */
 int scry_own_check(const struct scry_inject *inj);
+/* The same, and is the agent there? Not after leaving. Nobody else unmaps it while we hold one of
+ * the process's threads. 0; -EPERM, -ENOENT with a sentence. */
+int scry_own_check_agent(const struct scry_inject *inj);
 
 #endif

@@ -28,37 +28,82 @@ static pid_t sleeper(void)
 	return pid;
 }
 
+struct entered {
+	struct scry_proc proc;
+	struct scry_inject inj;
+};
+
+static void enter(struct entered *e, pid_t pid)
+{
+	assert_int_equal(scry_proc_open(&e->proc, pid), 0);
+	assert_int_equal(scry_inject_lock(&e->inj, &e->proc), 0);
+	e->inj.max_pause_ns = 1000000000;
+	if (scry_inject_enter(&e->inj, 0, NULL) < 0)
+		fail_msg("%s", scry_error());
+}
+
+static void leave(struct entered *e)
+{
+	struct scry_undo_report report;
+	uint64_t left;
+
+	assert_int_equal(scry_inject_leave(&e->inj, &report, &left), 0);
+	assert_int_equal(left, 0);
+}
+
+static void end(struct entered *e, pid_t pid)
+{
+	scry_inject_done(&e->inj);
+	scry_proc_close(&e->proc);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
 static void in_nobody_else(void **unused)
 {
 	pid_t ours = sleeper(), other = sleeper();
-	struct scry_undo_report report;
-	struct scry_inject inj;
-	struct scry_proc proc;
-	uint64_t left;
+	struct entered e;
 
 	(void)unused;
-	assert_int_equal(scry_proc_open(&proc, ours), 0);
-	assert_int_equal(scry_inject_lock(&inj, &proc), 0);
-	inj.max_pause_ns = 1000000000;
-	if (scry_inject_enter(&inj, 0, NULL) < 0)
-		fail_msg("%s", scry_error());
-	assert_int_equal(scry_inject_run(&inj, other, "scry_agent_restorer"), -EAGAIN);
+	enter(&e, ours);
+	assert_int_equal(scry_inject_run(&e.inj, other, "scry_agent_restorer"), -EAGAIN);
 	assert_int_equal(scry_proc_tracer(other, other), 0);
 	/* it would have been led to an address at which nothing is */
 	assert_int_equal(scry_proc_task_state(other, other), 'S');
-	assert_int_equal(scry_inject_leave(&inj, &report, &left), 0);
-	assert_int_equal(left, 0);
-	scry_inject_done(&inj);
-	scry_proc_close(&proc);
-	kill(ours, SIGKILL);
+	leave(&e);
+	end(&e, ours);
 	kill(other, SIGKILL);
-	waitpid(ours, NULL, 0);
 	waitpid(other, NULL, 0);
+}
+
+/* Led to where the agent was, or where another scry may unmap it, it would die. */
+static void nowhere_else(void **unused)
+{
+	const uint64_t another = 1;
+	pid_t ours = sleeper();
+	struct entered e;
+	uint64_t claim, nonce; /* objects.bats has threads that are led to it */
+
+	(void)unused;
+	enter(&e, ours);
+	claim = e.inj.state_page + SCRY_OWNER_OFFSET;
+	nonce = e.inj.nonce;
+	assert_int_equal(scry_edit_poke(e.inj.mem.fd, claim, &another, sizeof(another)), 0);
+	assert_int_equal(scry_inject_run(&e.inj, ours, "scry_agent_restorer"), -EPERM);
+	assert_int_equal(scry_edit_poke(e.inj.mem.fd, claim, &nonce, sizeof(nonce)), 0);
+	leave(&e);
+	assert_int_equal(scry_inject_run(&e.inj, ours, "scry_agent_restorer"), -ENOENT);
+	assert_int_equal(kill(ours, SIGCONT), 0);
+	while (scry_proc_task_state(ours, ours) == 'R')
+		sched_yield();
+	assert_int_equal(scry_proc_task_state(ours, ours), 'S');
+	end(&e, ours);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(in_nobody_else)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(in_nobody_else),
+					   cmocka_unit_test(nowhere_else)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -292,6 +292,18 @@ static void run_child(void (*work)(void), const struct link_map *map, size_t nee
 	assert_int_equal(status, 0);
 }
 
+/* Names the first line that differs: cmocka cuts long strings. */
+static void assert_same(const char *before, const char *now)
+{
+	size_t line = 0;
+
+	for (size_t i = 0; before[i] || now[i]; i++) {
+		if (before[i] != now[i])
+			fail_msg("was: %.100s\nis: %.100s", before + line, now + line);
+		line = before[i] == '\n' ? i + 1 : line;
+	}
+}
+
 static void compare(void (*work)(void), const char *library, uint32_t least)
 {
 	static char before[TRANSCRIPT_MAX];
@@ -312,7 +324,7 @@ static void compare(void (*work)(void), const char *library, uint32_t least)
 			      "%u by trampolines, %u ran\n",
 			      library, said->hooked, need, said->ran, said->short_jumps,
 			      said->short_jumps_ran);
-		assert_string_equal(before, said->text);
+		assert_same(before, said->text);
 		assert_true(said->ran >= least);
 	}
 	munmap(said, sizeof(*said));
@@ -489,6 +501,7 @@ static void work_strings(void)
 {
 	static char a[5000], b[5000];
 	wchar_t wide[50];
+	int written;
 
 	for (size_t n = 1; n < 4500; n += n / 3 + 1) {
 		memset(a, (int)('a' + n % 26), n);
@@ -501,7 +514,8 @@ static void work_strings(void)
 	}
 	say("%s %s %zu\n", strstr("needle in a haystack", "hay"), strpbrk("abcdef", "fe"),
 	    strspn("aabbccd", "abc"));
-	say("%d %zu %ls\n", swprintf(wide, 50, L"%d wide %s", 42, "text"), wcslen(wide), wide);
+	written = swprintf(wide, 50, L"%d wide %s", 42, "text");
+	say("%d %zu %ls\n", written, wcslen(wide), wide);
 }
 
 static void work_numbers_libc(void)

@@ -264,7 +264,8 @@ static void check_booted(struct scry_watch *w, struct scry_objects_watch *o)
 		scry_objects_ractors_look(&o->ractors, o->ruby);
 		return;
 	}
-	scry_inject_want(w->inj, 0);
+	if (!w->is_over) /* leaving has said so, and the memory may be the program's again */
+		scry_inject_want(w->inj, 0);
 	o->refused = true;
 	scry_ruby_drop(o->ruby);
 	w->errors++;
@@ -515,7 +516,8 @@ static int drain(struct scry_watch *w)
 	struct scry_objects_watch *o = w->state;
 	int fill;
 
-	notice_armed(w, o);
+	if (!w->is_over) /* afterwards there is no agent that could be asked */
+		notice_armed(w, o);
 	check_booted(w, o);
 	if (o->armed_ns && !o->booting && !w->target_gone)
 		scry_objects_ractors_look(&o->ractors, o->ruby);
