@@ -489,6 +489,7 @@ static void work_strings(void)
 {
 	static char a[5000], b[5000];
 	wchar_t wide[50];
+	int written;
 
 	for (size_t n = 1; n < 4500; n += n / 3 + 1) {
 		memset(a, (int)('a' + n % 26), n);
@@ -501,7 +502,8 @@ static void work_strings(void)
 	}
 	say("%s %s %zu\n", strstr("needle in a haystack", "hay"), strpbrk("abcdef", "fe"),
 	    strspn("aabbccd", "abc"));
-	say("%d %zu %ls\n", swprintf(wide, 50, L"%d wide %s", 42, "text"), wcslen(wide), wide);
+	written = swprintf(wide, 50, L"%d wide %s", 42, "text");
+	say("%d %zu %ls\n", written, wcslen(wide), wide);
 }
 
 static void work_numbers_libc(void)
