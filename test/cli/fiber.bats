@@ -125,7 +125,7 @@ stands() {
 	[[ "$output" =~ " ready  "[^$'\n']*" yielder  polite" ]]
 	[[ "$output" =~ " idle  "[^$'\n']*" never_run  fresh" ]]
 	# each from where it stands to where fibers begin, and no further
-	[[ "$output" =~ "fiber 0, waiting: main"$'\n'"#1"[^$'\n']*" scry_fiber_join "[^$'\n']*$'\n'"#2"[^$'\n']*" main "[^$'\n']*$'\n'"fiber 1" ]]
+	[[ "$output" =~ "fiber 0, waiting: main"$'\n'"#1".*" scry_fiber_join "[^$'\n']*$'\n'"#"[0-9]+[^$'\n']*" main "[^$'\n']*$'\n'"fiber 1" ]]
 	[[ "$output" =~ "asleep"$'\n'.*" deep_in_sleep ".*" sleeper "[^$'\n']*$'\n'[^$'\n']*" scry_fiber_main "[^$'\n']*$'\n'[^$'\n']*" scry_fiber_begin "[^$'\n']*$'\n'"fiber 2" ]]
 	[[ "$output" =~ "polite"$'\n'.*" deep_in_yield (left="[^")"]*"0) ".*" deep_in_yield (left="[^")"]*"3) ".*" yielder "[^$'\n']*$'\n'[^$'\n']*" scry_fiber_main "[^$'\n']*$'\n'[^$'\n']*" scry_fiber_begin "[^$'\n']*$'\n'"fiber 3" ]]
 }
