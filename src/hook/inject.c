@@ -670,9 +670,12 @@ int scry_inject_follow(struct scry_inject *inj, const struct scry_inject *root,
 
 int scry_inject_want(struct scry_inject *inj, uint32_t watch)
 {
-	return scry_edit_poke(inj->mem.fd,
-			      inj->state_page + offsetof(struct scry_state_page, wanted), &watch,
-			      sizeof(watch));
+	const int r = scry_own_check(inj);
+
+	return r < 0 ? r
+		     : scry_edit_poke(inj->mem.fd,
+				      inj->state_page + offsetof(struct scry_state_page, wanted),
+				      &watch, sizeof(watch));
 }
 
 uint64_t scry_inject_symbol(const struct scry_inject *inj, const char *name)

@@ -190,8 +190,10 @@ static int undo_unwritten(struct scry_inject *inj, size_t first, size_t n,
 			  struct scry_undo_report *report)
 {
 	struct scry_undo_report now = {0};
-	int r = scry_edit_is_unwritten(&inj->edit, first, n) ? read_maps(inj) : -EAGAIN;
+	int r = scry_own_check(inj);
 
+	if (r == 0)
+		r = scry_edit_is_unwritten(&inj->edit, first, n) ? read_maps(inj) : -EAGAIN;
 	if (r == 0)
 		r = put_back(inj, first, n, &now);
 	if (r == -EBUSY) {
@@ -535,6 +537,8 @@ static int leave_once(struct scry_inject *inj, struct leaving *l)
 	/* entering may have failed before the journal was opened: nothing is changed */
 	left = inj->edit.mem ? inj->edit.count : 0;
 	r = left ? undo_stopped(inj, &w, 0, &left, l->report) : 0;
+	if (r == -ESTALE) /* its file is asked before the next stop */
+		r = -EAGAIN;
 	caller.thread = scry_stw_caller(&w, &inj->mem, &inj->maps, &caller.stack);
 	l->inside = scry_inject_is_inside(inj, &w) || is_about_to_call(inj, &w) ||
 		    scry_threads_are_inside(inj, &w) || !caller.thread || left;

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "instrument/objects/alloc_functions.h"
 #include "instrument/objects/plan.h"
+#include "hook/own.h"
 #include "hook/parts.h"
 #include "sys/maps.h"
 #include "watch/ask.h"
@@ -172,10 +173,12 @@ static void give_up(struct scry_ruby_lines *l)
 
 	scry_ruby_lines_leave_out(l, scry_error());
 	scry_ruby_drop(l->ruby);
-	if (scry_mem_u32(&inj->mem, at, &on) == 0) {
+	if (!l->watch->is_over && scry_own_check(inj) == 0 &&
+	    scry_mem_u32(&inj->mem, at, &on) == 0) {
 		on &= ~l->user;
 		scry_edit_poke(inj->mem.fd, at, &on, sizeof(on));
 	}
+	scry_error_clear();
 }
 
 /* Its VM was up, and is being taken down or gone: the agent ends lines before (agent/lines.c). */

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "hook/agent_map.h"
 #include "hook/enter_check.h"
+#include "hook/own.h"
 #include "base/text.h"
 #include "sys/cgroup.h"
 #include "watch/group.h"
@@ -27,9 +28,11 @@
 void scry_send_news(const struct scry_session *s, enum scry_news kind, int value, const char *text)
 {
 	struct scry_news_head head = {.kind = kind, .value = value, .size = (uint32_t)strlen(text)};
+	struct iovec parts[] = {{&head, sizeof(head)}, {(void *)(uintptr_t)text, head.size}};
+	const struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
 
-	if (send(s->fd, &head, sizeof(head), MSG_NOSIGNAL) == sizeof(head) && head.size)
-		send(s->fd, text, head.size, MSG_NOSIGNAL);
+	/* in one: the front waits for the rest of what has begun */
+	sendmsg(s->fd, &message, MSG_NOSIGNAL);
 }
 
 static uint32_t watch_string(const struct scry_watch *w, const char *text)
@@ -363,6 +366,12 @@ void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint6
 	if (w->pool.head)
 		scry_pool_follow(&w->pool, 0);
 	w->is_put_in |= !w->other_count; /* a child, and a rehearsal, which enter otherwise */
+	if (!scry_preload_has(w) && scry_own_check(w->inj) < 0) { /* nothing there is ours */
+		scry_send_news(w->session, SCRY_NEWS_SAY, 0, scry_error());
+		scry_error_clear();
+		*ret_left = 0;
+		return;
+	}
 	scry_group_leave(w);
 	if (scry_preload_has(w)) { /* nothing was changed; its lease is over */
 		*ret_left = 0;
