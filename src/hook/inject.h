@@ -114,17 +114,15 @@ int scry_inject_open(struct scry_inject *inj, struct scry_tracee *held, uint32_t
  * in a thread held for it. *ret_fd (caller closes) opens it. 0 or -errno with a sentence. */
 int scry_inject_child_buffers(struct scry_inject *inj, struct scry_tracee *held, int *ret_fd);
 
-/*
- * The other way in: a fork child of `root` that has taken a child buffer, whose control page lies
- * at `*buffer` in our address space. After scry_inject_lock; nobody is stopped. 0 or -errno.
- */
+/* The other way in: a fork child of `root` that has taken a child buffer, whose control page lies
+ * at `*buffer` in our address space. After scry_inject_lock; nobody is stopped. 0 or -errno. */
 int scry_inject_follow(struct scry_inject *inj, const struct scry_inject *root, uint64_t *buffer);
-/* Runs an exported void(void) function of the agent in thread `tid`. -EAGAIN: it cannot be used;
- * -EPERM, -ENOENT: the agent is another scry's by now, or is not there any more. */
+/* Runs an exported void(void) function of the agent in `tid`. -EAGAIN: it cannot be used; -EPERM:
+ * the agent is another scry's by now; -ENOENT: it is not there any more. */
 int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol);
 /* Run-time address of an exported symbol of the agent. */
 uint64_t scry_inject_symbol(const struct scry_inject *inj, const char *name);
-/* Informs the agent which watch is on from its next event on, 0: none. 0; -errno: it is gone. */
+/* Says to the agent which watch is on from its next event on, 0: none. 0; -errno: not ours. */
 int scry_inject_want(struct scry_inject *inj, uint32_t watch);
 /* The agent's accounts. 0, or -ESRCH / -EFAULT: the target is gone or has exec'ed. */
 int scry_inject_state(const struct scry_inject *inj, struct scry_agent_state *ret);

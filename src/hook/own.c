@@ -234,7 +234,8 @@ int scry_own_check_agent(const struct scry_inject *inj)
 	uint64_t nonce;
 
 	if (!inj->nonce || scry_mem_u64(&inj->mem, claim_at(inj), &nonce) < 0)
-		return scry_fail(-ENOENT, "the agent is not in process %d any more", inj->proc->pid);
+		return scry_fail(-ENOENT, "the agent is not in process %d any more",
+				 inj->proc->pid);
 	return scry_own_check(inj);
 }
 
