@@ -131,6 +131,30 @@ EOC
 	no grep -qa "yyyyy" "$T/digest.scry"
 }
 
+@test "-S -p: of calls with equal arguments in a row each has its own string" {
+	need_root "tracepoints and eBPF"
+	need_bpf
+	compiled walks <<'EOC'
+#include <stdio.h>
+#include <unistd.h>
+int main(void) {
+	char path[16];
+	for (int i = 10000; i < 100000; i++) {
+		snprintf(path, sizeof(path), "/%d", i);
+		access(path, F_OK);
+		if (i % 50 == 0) usleep(3000);
+	}
+}
+EOC
+	start walks "$T/walks"
+	"$SCRY" calls -S -L -d 1s -p "$PID" >"$T/lines" 2>"$T/err" 3>&-
+	cat "$T/err"
+	no grep -q "are shown as addresses" "$T/err"
+	# in order, none twice; and the one before a sleep is the fiftieth
+	sed -nE 's|^SYS_access\("/([0-9]+)".*|\1|p; s/^SYS_clock_nanosleep.*/sleep/p' "$T/lines" >"$T/walk"
+	awk '/sleep/ { if (last && last % 50) exit 1; next } last && $1 != last + 1 { exit 1 } { last = $1; n++ } END { if (n < 100) exit 1 }' "$T/walk"
+}
+
 @test "-p of a thread: its calls alone; -L alone: signals and the end" {
 	compiled threads <<'EOC'
 #include <pthread.h>
