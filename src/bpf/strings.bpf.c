@@ -20,7 +20,7 @@ struct {
 } strings SEC(".maps");
 
 struct { /* process -> 1 */
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, SCRY_STRINGS_PIDS);
 	__type(key, __u32);
 	__type(value, __u8);
@@ -74,7 +74,7 @@ int strings_enter(unsigned long long *ctx)
 	__u32 number = (__u32)ctx[1], zero = 0, pid = scry_pid_of(task, scry_setup.pid_ns);
 	const struct scry_strings_wanted *w;
 	struct scry_strings_record *r;
-	__u64 *count, args[8] = {0};
+	__u64 *count, args[8] = {0}, now = bpf_ktime_get_ns();
 
 	if (!pid || !bpf_map_lookup_elem(&pids, &pid))
 		return 0;
@@ -95,7 +95,7 @@ int strings_enter(unsigned long long *ctx)
 	args[4] = regs->r8;
 	for (int i = 0; i < (int)SCRY_STRINGS_ARGS; i++)
 		r->args[i] = args[i];
-	r->time_ns = bpf_ktime_get_ns();
+	r->time_ns = now;
 	r->pid = pid;
 	r->tid = scry_tid_of(task, scry_setup.pid_ns);
 	r->number = number;
@@ -116,6 +116,28 @@ int strings_forked(struct bpf_raw_tracepoint_args *ctx)
 
 	if (scry_setup.follow && of && pid && of != pid && bpf_map_lookup_elem(&pids, &of))
 		bpf_map_update_elem(&pids, &pid, &one, BPF_ANY);
+	return 0;
+}
+
+/* Perf leaves it, too (sys/syscalls). */
+SEC("raw_tp/sched_process_exec")
+int strings_ran(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u32 pid = scry_pid_of(bpf_get_current_task_btf(), scry_setup.pid_ns);
+
+	if (scry_setup.follow && pid)
+		bpf_map_delete_elem(&pids, &pid);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_exit")
+int strings_ended(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 pid = scry_pid_of(task, scry_setup.pid_ns);
+
+	if (pid && BPF_CORE_READ(task, signal, live.counter) == 0)
+		bpf_map_delete_elem(&pids, &pid);
 	return 0;
 }
 

@@ -107,7 +107,7 @@ int scry_signals_open(struct scry_signals **ret)
 	s->cpus = cpus < CPUS_MAX ? (int)cpus : CPUS_MAX;
 	s->rings = calloc((size_t)s->cpus, sizeof(*s->rings));
 	s->fds = malloc((size_t)s->cpus * sizeof(*s->fds));
-	s->before = scry_stamp_read();
+	s->before = scry_stamp_read(CLOCK_MONOTONIC_RAW);
 	for (int i = 0; s->fds && i < s->cpus; i++)
 		s->fds[i] = -1;
 	if (!s->rings || !s->fds)
@@ -194,7 +194,7 @@ void scry_signals_take(struct scry_signals *s, const struct scry_signals_take *h
 	for (int i = 0; i < s->cpus; i++)
 		scry_event_ring_read(&s->rings[i], &s->record.header, sizeof(s->record), on_record,
 				     s);
-	now = scry_stamp_read();
+	now = scry_stamp_read(CLOCK_MONOTONIC_RAW);
 	if (s->count)
 		qsort(s->waiting, s->count, sizeof(*s->waiting), by_time);
 	for (; n < s->count && s->waiting[n].tsc <= until; n++) {

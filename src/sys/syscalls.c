@@ -149,7 +149,7 @@ int scry_syscalls_open(pid_t pid, bool with_children, struct scry_syscalls **ret
 	s->cpus = cpus < CPUS_MAX ? (int)cpus : CPUS_MAX;
 	s->rings = calloc((size_t)s->cpus, sizeof(*s->rings));
 	s->tracefs = scry_tracefs_open();
-	s->before = scry_stamp_read();
+	s->before = scry_stamp_read(CLOCK_MONOTONIC_RAW);
 	r = s->rings ? 0 : -ENOMEM;
 	if (r == 0) {
 		s->enter =
@@ -294,7 +294,7 @@ int scry_syscalls_take(struct scry_syscalls *s, const struct scry_syscalls_take 
 	size_t n = 0;
 	int r = scry_syscalls_look(s, how), e;
 
-	now = scry_stamp_read();
+	now = scry_stamp_read(CLOCK_MONOTONIC_RAW);
 	if (s->count)
 		qsort(s->calls, s->count, sizeof(*s->calls), by_time);
 	for (; n < s->count && (how->is_last || s->calls[n].tsc <= until); n++) {

@@ -63,22 +63,27 @@ uint64_t scry_tracefs_id(int tracefs, const char *event)
 	return scry_tracefs_text(tracefs, path, text, sizeof(text)) ? strtoull(text, NULL, 10) : 0;
 }
 
-uint64_t scry_stamp_ns(void)
+static uint64_t ns_of(clockid_t clock)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC_RAW, &t);
+	clock_gettime(clock, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+uint64_t scry_stamp_ns(void)
+{
+	return ns_of(CLOCK_MONOTONIC_RAW);
+}
+
 /* Of several, the one with the least time in between. */
-struct scry_stamp scry_stamp_read(void)
+struct scry_stamp scry_stamp_read(clockid_t clock)
 {
 	struct scry_stamp best = {0};
 	uint64_t least = UINT64_MAX;
 
 	for (int i = 0; i < READINGS; i++) {
-		uint64_t first = __rdtsc(), ns = scry_stamp_ns(), last = __rdtsc();
+		uint64_t first = __rdtsc(), ns = ns_of(clock), last = __rdtsc();
 
 		if (last - first < least) {
 			least = last - first;

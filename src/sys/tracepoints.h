@@ -8,6 +8,7 @@
 #include <linux/perf_event.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 /* A descriptor of tracefs, mounted or not; -1: it cannot be had. */
 int scry_tracefs_open(void);
@@ -20,7 +21,7 @@ struct scry_stamp { /* both clocks, at one moment */
 	uint64_t tsc, ns;
 };
 uint64_t scry_stamp_ns(void);
-struct scry_stamp scry_stamp_read(void);
+struct scry_stamp scry_stamp_read(clockid_t clock); /* of CLOCK_MONOTONIC_RAW, or another clock */
 /* The TSC's tick at `ns`, by two readings around it. */
 uint64_t scry_stamp_tsc(const struct scry_stamp *a, const struct scry_stamp *b, uint64_t ns);
 

@@ -59,10 +59,13 @@ static size_t encode(uint32_t c, uint8_t ret[4])
 void scry_call_put_wide(struct scry_buf *buf, uint32_t c)
 {
 	uint8_t bytes[4];
-	size_t n = encode(c, bytes);
+	const size_t n = encode(c, bytes), before = buf->len;
 
-	if (!n || scry_call_put_char(buf, bytes, n) != n)
-		scry_buf_printf(buf, "\\%03o", c);
+	if (n && scry_call_put_char(buf, bytes, n) == n)
+		return;
+	if (!buf->failed)
+		buf->len = before; /* its first byte */
+	scry_buf_printf(buf, "\\%03o", c);
 }
 
 void scry_call_put_utf8(struct scry_buf *buf, uint32_t c)

@@ -144,7 +144,7 @@ static void flags(void **state)
 
 static void wide(void **state)
 {
-	static const int text[] = {'d', 0xe9, '\t', 0x1f600, 0xd800, 0};
+	static const int text[] = {'d', 0xe9, '\t', 0x1f600, 0xd800, 0x202e, 0};
 	static const int more[20] = {'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j',
 				     'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r', 's', 't'};
 	struct memory m = {0};
@@ -156,7 +156,7 @@ static void wide(void **state)
 	is_shown("string(int) f(string(array(int, zero)*), int, "
 		 "string(array(int, zero(arg2))*), string(int), string(array(int, zero)*));",
 		 &m, &r, NULL,
-		 "\"d\303\251\\t\360\237\230\200\\154000\", 2, \"d\303\251\", '\303\251', "
+		 "\"d\303\251\\t\360\237\230\200\\154000\\20056\", 2, \"d\303\251\", '\303\251', "
 		 "\"abcdefghijklmnop\"... | ) = -1");
 }
 

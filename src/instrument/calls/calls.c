@@ -156,17 +156,23 @@ static int plan_all(struct scry_watch *w, struct scry_calls_watch *t)
 	return r;
 }
 
-/* Of system calls. The rest is shown without them. */
+/* The rest is shown without them. */
+static void note_strings(struct scry_watch *w, int error)
+{
+	if (error < 0)
+		scry_watch_note(w, "strings of system calls are shown as addresses: %s",
+				scry_error());
+	scry_error_clear();
+}
+
+/* Of system calls. */
 static void open_strings(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 	int r = scry_calls_kernel_strings(t->kernel, cli->protos, w->opts->follow,
 					  (uint32_t)cli->string_size);
 
-	if (r < 0)
-		scry_watch_note(w, "strings of system calls are shown as addresses: %s",
-				scry_error());
-	scry_error_clear();
+	note_strings(w, r);
 }
 
 static int prepare(struct scry_watch *w)
@@ -279,7 +285,7 @@ static int enter(struct scry_watch *w)
 		if (!cli->is_default && !is_held)
 			scry_loading_report_waiting(w, &t->hooks, t->first);
 		if (t->kernel)
-			scry_calls_kernel_switch(t->kernel, true);
+			note_strings(w, scry_calls_kernel_switch(t->kernel, true));
 	}
 	return r;
 }
@@ -642,7 +648,8 @@ static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 	if (t->kernel && scry_calls_kernel_strings_ended(t->kernel))
 		scry_watch_note(w,
 				"strings of system calls are shown as addresses from some moment "
-				"on, as more of them came than there was room for");
+				"on, as more came than there was room for, or they did not match "
+				"the calls");
 	w->events += scry_calls_children_count(t, &refused);
 	if (t->kernel && w->target_gone && scry_calls_children_live(t))
 		scry_watch_note(w,

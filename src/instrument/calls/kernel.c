@@ -53,14 +53,23 @@ void scry_calls_kernel_close(struct scry_calls_kernel *k)
 	free(k);
 }
 
-void scry_calls_kernel_switch(struct scry_calls_kernel *k, bool on)
+int scry_calls_kernel_switch(struct scry_calls_kernel *k, bool on)
 {
-	if (scry_calls_strings_switch(k->strings, on) < 0) {
+	int r = 0;
+
+	if (!on) {
+		scry_calls_strings_perf(k->strings, false);
+		scry_syscalls_switch(k->syscalls, false);
+		return scry_calls_strings_switch(k->strings, false);
+	}
+	r = scry_calls_strings_switch(k->strings, true);
+	if (r < 0) {
 		scry_calls_strings_close(k->strings);
 		k->strings = NULL;
-		scry_error_clear();
 	}
-	scry_syscalls_switch(k->syscalls, on);
+	scry_syscalls_switch(k->syscalls, true);
+	scry_calls_strings_perf(k->strings, true);
+	return r;
 }
 
 int scry_calls_kernel_strings(struct scry_calls_kernel *k, const struct scry_protos *protos,

@@ -25,7 +25,8 @@ int scry_calls_kernel_strings(struct scry_calls_kernel *k, const struct scry_pro
 			      bool with_children, uint32_t string_size);
 /* From some moment on they were not known any more, as some were lost. */
 bool scry_calls_kernel_strings_ended(const struct scry_calls_kernel *k);
-void scry_calls_kernel_switch(struct scry_calls_kernel *k, bool on);
+/* 0; or -errno with a sentence: system calls come, their strings are shown as addresses. */
+int scry_calls_kernel_switch(struct scry_calls_kernel *k, bool on);
 
 struct scry_calls_kernel_take {
 	struct scry_calls *calls;

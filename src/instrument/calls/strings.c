@@ -17,48 +17,101 @@
 #include "sys/tracepoints.h"
 #include "wire/bpf_strings.h"
 
-#define KEPT_MAX (1u << 16) /* that wait for their calls */
-#define APART_NS 100000u    /* the two tell of a call within this */
+#define KEPT_MAX (1u << 16)  /* that wait for their calls */
+#define APART_NS 1000000000u /* the two report a call within this */
+#define UNSURE_NS 200u	     /* of two clocks, read just now */
+#define RENEW_NS 60000000000u
 #define THREADS_MAX (1u << 16)
 
 SCRY_BPF_OBJECT(strings);
 
-struct kept {
-	struct scry_strings_record record;
+struct call {
+	uint64_t tsc, args[SCRY_STRINGS_ARGS];
+	uint32_t number;
+};
+
+struct kept { /* a record whose call has not come, or a call whose record has not */
+	bool is_call;
 	uint32_t next; /* of its thread, + 1; 0: none */
+	union {
+		struct scry_strings_record record;
+		struct call call;
+	};
 };
 
 struct scry_calls_strings {
 	struct scry_bpf *bpf;
 	struct scry_stamp first, last; /* the TSC beside CLOCK_MONOTONIC */
 	struct kept *kept;
-	uint32_t count, room, used;
+	uint32_t count, room;
+	uint32_t free;		 /* the first place that is free again, + 1 */
 	struct scry_map threads; /* thread -> its first that is not used, + 1; its last << 32 */
+	struct scry_map ended;	 /* threads whose records and calls did not agree */
+	uint64_t begin_ns,
+		until; /* perf was on from, and until: CLOCK_MONOTONIC, TSC; 0: not yet */
 	uint32_t max;
-	bool is_on, has_ended;
+	bool is_on, has_ended, has_thread_ended;
 	bool is_wanted[SCRY_STRINGS_NUMBERS];
 };
 
-static struct scry_stamp stamp(void)
+static uint64_t tsc_of(const struct scry_calls_strings *s, uint64_t ns)
 {
-	struct scry_stamp s;
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	s.tsc = __rdtsc();
-	s.ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-	return s;
+	return scry_stamp_tsc(&s->first, &s->last, ns);
 }
 
-/* A record of the ring. */
-static int give(void *arg, void *record, size_t size)
+/* Does the record belong to the call? Their order decides; this finds out where it was broken. The
+ * time is a coarse check: the thread may lose its processor between perf and the program. */
+static bool is_of(const struct scry_calls_strings *s, const struct scry_strings_record *r,
+		  const struct call *call)
 {
-	struct scry_calls_strings *s = arg;
-	const struct scry_strings_record *r = record;
-	uint64_t *ends;
+	return r->number == call->number && !memcmp(r->args, call->args, sizeof(r->args)) &&
+	       tsc_of(s, r->time_ns + APART_NS) >= call->tsc &&
+	       tsc_of(s, r->time_ns - APART_NS) <= call->tsc;
+}
 
-	if (size < sizeof(*r) || s->has_ended)
-		return 0;
+static struct kept *first_of(const struct scry_calls_strings *s, uint32_t tid)
+{
+	uint64_t ends = 0;
+
+	scry_map_get(&s->threads, tid, &ends);
+	return (uint32_t)ends ? &s->kept[(uint32_t)ends - 1] : NULL;
+}
+
+static void drop_first(struct scry_calls_strings *s, uint32_t tid)
+{
+	uint64_t ends = 0;
+	struct kept *first;
+
+	if (!scry_map_get(&s->threads, tid, &ends))
+		return;
+	first = &s->kept[(uint32_t)ends - 1];
+	if (first->next)
+		scry_map_put(&s->threads, tid, (ends >> 32 << 32) | first->next);
+	else
+		scry_map_remove(&s->threads, tid, NULL);
+	first->next = s->free;
+	s->free = (uint32_t)ends;
+}
+
+/* Records and calls of the thread did not agree. */
+static void end_thread(struct scry_calls_strings *s, uint32_t tid)
+{
+	while (first_of(s, tid))
+		drop_first(s, tid);
+	s->has_thread_ended = true;
+	if (scry_map_put(&s->ended, tid, 1) < 0)
+		s->has_ended = true;
+}
+
+/* A place for one, + 1; 0: there is none. */
+static uint32_t place(struct scry_calls_strings *s)
+{
+	const uint32_t free_one = s->free;
+
+	if (free_one) {
+		s->free = s->kept[free_one - 1].next;
+		return free_one;
+	}
 	if (s->count == s->room && s->room < KEPT_MAX) {
 		uint32_t room = s->room ? 2 * s->room : 256;
 		struct kept *more = reallocarray(s->kept, room, sizeof(*more));
@@ -68,15 +121,43 @@ static int give(void *arg, void *record, size_t size)
 			s->room = room;
 		}
 	}
-	ends = s->count < s->room ? scry_map_ref(&s->threads, r->tid) : NULL;
+	return s->count < s->room ? ++s->count : 0;
+}
+
+static void keep(struct scry_calls_strings *s, uint32_t tid, const struct kept *kept)
+{
+	const uint32_t at = place(s);
+	uint64_t *ends = at ? scry_map_ref(&s->threads, tid) : NULL;
+
 	if (!ends) {
 		s->has_ended = true;
+		return;
+	}
+	s->kept[at - 1] = *kept;
+	if (*ends)
+		s->kept[(*ends >> 32) - 1].next = at;
+	*ends = (uint64_t)at << 32 | (*ends ? (uint32_t)*ends : at);
+}
+
+/* A record of the ring. */
+static int give(void *arg, void *record, size_t size)
+{
+	struct scry_calls_strings *s = arg;
+	const struct scry_strings_record *r = record;
+	const struct kept *first;
+
+	if (size < sizeof(*r) || s->has_ended || scry_map_get(&s->ended, r->tid, &(uint64_t){0}))
+		return 0;
+	first = first_of(s, r->tid);
+	if (!first || !first->is_call) {
+		keep(s, r->tid, &(struct kept){.record = *r});
 		return 0;
 	}
-	s->kept[s->count++] = (struct kept){.record = *r};
-	if ((uint32_t)*ends)
-		s->kept[(*ends >> 32) - 1].next = s->count;
-	*ends = (uint64_t)s->count << 32 | ((uint32_t)*ends ? (uint32_t)*ends : s->count);
+	s->last = scry_stamp_read(CLOCK_MONOTONIC);
+	if (is_of(s, r, &first->call))
+		drop_first(s, r->tid);
+	else
+		end_thread(s, r->tid);
 	return 0;
 }
 
@@ -129,7 +210,11 @@ static int load(struct scry_calls_strings *s, const struct scry_calls_strings_op
 		r = scry_bpf_set(s->bpf, "pids", &pid, &one);
 	for (uint32_t i = 0; i < SCRY_STRINGS_NUMBERS && r == 0; i++)
 		r = want(s, opts->protos, i);
-	return r == 0 ? scry_bpf_ring(s->bpf, "strings", give, s) : r;
+	if (r == 0)
+		r = scry_bpf_ring(s->bpf, "strings", give, s);
+	if (r < 0 && !*scry_error())
+		scry_fail(r, "eBPF: %s", strerror(-r));
+	return r;
 }
 
 int scry_calls_strings_open(const struct scry_calls_strings_opts *opts,
@@ -139,10 +224,12 @@ int scry_calls_strings_open(const struct scry_calls_strings_opts *opts,
 	int r;
 
 	if (!s)
-		return -ENOMEM;
+		return scry_no_memory("strings of system calls");
 	scry_map_init(&s->threads, THREADS_MAX);
+	scry_map_init(&s->ended, THREADS_MAX);
 	s->max = opts->string_size < SCRY_STRINGS_MAX ? opts->string_size : SCRY_STRINGS_MAX;
-	s->first = stamp();
+	s->first = scry_stamp_read(CLOCK_MONOTONIC);
+	s->last = s->first;
 	r = load(s, opts);
 	if (r < 0)
 		scry_calls_strings_close(s);
@@ -157,12 +244,15 @@ void scry_calls_strings_close(struct scry_calls_strings *s)
 		return;
 	scry_bpf_close(s->bpf);
 	scry_map_done(&s->threads);
+	scry_map_done(&s->ended);
 	free(s->kept);
 	free(s);
 }
 
 int scry_calls_strings_switch(struct scry_calls_strings *s, bool on)
 {
+	static const char *const programs[] = {"strings_forked", "strings_ran", "strings_ended",
+					       "strings_enter"};
 	int r = 0;
 
 	if (!s || on == s->is_on)
@@ -172,39 +262,33 @@ int scry_calls_strings_switch(struct scry_calls_strings *s, bool on)
 		scry_bpf_detach(s->bpf);
 		return 0;
 	}
-	r = scry_bpf_attach_own(s->bpf, "strings_forked");
-	return r == 0 ? scry_bpf_attach_own(s->bpf, "strings_enter") : r;
+	for (size_t i = 0; i < sizeof(programs) / sizeof(*programs) && r == 0; i++)
+		r = scry_bpf_attach_own(s->bpf, programs[i]);
+	return r;
+}
+
+void scry_calls_strings_perf(struct scry_calls_strings *s, bool on)
+{
+	if (s && on)
+		s->begin_ns = scry_stamp_read(CLOCK_MONOTONIC).ns;
+	else if (s)
+		s->until = __rdtsc();
 }
 
 void scry_calls_strings_take(struct scry_calls_strings *s, uint64_t lost)
 {
 	if (!s)
 		return;
-	if (s->used == s->count) {
-		s->used = s->count = 0;
-		scry_map_done(&s->threads);
-		scry_map_init(&s->threads, THREADS_MAX);
-	}
 	scry_bpf_take(s->bpf);
 	s->has_ended |= lost || scry_bpf_sum(s->bpf, "lost", 0);
-	s->last = stamp();
+	if (s->last.ns - s->first.ns > RENEW_NS) /* the one clock is slewed, the other not */
+		s->first = s->last;
+	s->last = scry_stamp_read(CLOCK_MONOTONIC);
 }
 
 bool scry_calls_strings_ended(const struct scry_calls_strings *s)
 {
-	return s && s->has_ended;
-}
-
-/* Is it the call that the record was made of? */
-static bool is_of(const struct scry_calls_strings *s, const struct scry_strings_record *r,
-		  const struct scry_syscall *call)
-{
-	const uint64_t tsc = scry_stamp_tsc(&s->first, &s->last, r->time_ns);
-	const uint64_t apart = tsc > call->tsc ? tsc - call->tsc : call->tsc - tsc;
-	const uint64_t ns = s->last.ns - s->first.ns, ticks = s->last.tsc - s->first.tsc;
-
-	return r->number == call->number && ns && apart / (ticks / ns + 1) < APART_NS &&
-	       !memcmp(r->args, call->args, sizeof(r->args));
+	return s && (s->has_ended || s->has_thread_ended);
 }
 
 static size_t put_parts(const struct scry_calls_strings *s, const struct scry_strings_record *r,
@@ -228,30 +312,40 @@ static size_t put_parts(const struct scry_calls_strings *s, const struct scry_st
 	return (size_t)(at - to);
 }
 
-/* Older ones are of calls that nobody reported. False: there is none of it. */
-static bool find(struct scry_calls_strings *s, const struct scry_syscall *call, uint64_t *ret,
-		 size_t *ret_words)
+/* The record of the thread's next call; NULL: there is none. The first ones may be of calls that
+ * were made before perf was on. */
+static struct kept *next_of(struct scry_calls_strings *s, const struct scry_syscall *call)
 {
-	uint64_t ends = 0;
-	bool is_found = false;
+	struct kept *k;
 
-	if (!scry_map_get(&s->threads, call->tid, &ends))
-		return false;
-	while ((uint32_t)ends && !is_found) {
-		const struct kept *k = &s->kept[(uint32_t)ends - 1];
-		const bool is_newer =
-			scry_stamp_tsc(&s->first, &s->last, k->record.time_ns) > call->tsc;
+	while ((k = first_of(s, call->tid)) && !k->is_call && k->record.time_ns < s->begin_ns &&
+	       tsc_of(s, k->record.time_ns + UNSURE_NS) < call->tsc)
+		drop_first(s, call->tid);
+	return k;
+}
 
-		is_found = is_of(s, &k->record, call);
-		if (!is_found && is_newer)
-			break;
-		if (is_found)
-			*ret_words = put_parts(s, &k->record, ret);
-		ends = k->next ? (ends >> 32 << 32) | k->next : 0;
-		s->used++;
+/* A thread makes no other call until its record is there, so one may be missing, not two. */
+static size_t pair(struct scry_calls_strings *s, const struct scry_syscall *from,
+		   uint64_t ret[SCRY_CALL_MORE_MAX])
+{
+	struct call call = {.tsc = from->tsc, .number = from->number};
+	const struct kept *k = next_of(s, from);
+	size_t words = 0;
+
+	memcpy(call.args, from->args, sizeof(call.args));
+	if (!k || k->is_call) {
+		scry_calls_strings_take(s, 0);
+		k = next_of(s, from);
 	}
-	scry_map_put(&s->threads, call->tid, ends);
-	return is_found;
+	if (!k) {
+		keep(s, from->tid, &(struct kept){.is_call = true, .call = call});
+	} else if (!k->is_call && is_of(s, &k->record, &call)) {
+		words = put_parts(s, &k->record, ret);
+		drop_first(s, from->tid);
+	} else {
+		end_thread(s, from->tid);
+	}
+	return words;
 }
 
 size_t scry_calls_strings_of(struct scry_calls_strings *s, const struct scry_syscall *call,
@@ -259,11 +353,10 @@ size_t scry_calls_strings_of(struct scry_calls_strings *s, const struct scry_sys
 {
 	size_t words = 0;
 
-	if (!s || call->number >= SCRY_STRINGS_NUMBERS || !s->is_wanted[call->number])
+	if (!s || call->number >= SCRY_STRINGS_NUMBERS || !s->is_wanted[call->number] ||
+	    s->has_ended || (s->until && call->tsc >= s->until) ||
+	    scry_map_get(&s->ended, call->tid, &(uint64_t){0}))
 		return 0;
-	if (!find(s, call, ret, &words)) { /* it may have come since */
-		scry_calls_strings_take(s, 0);
-		find(s, call, ret, &words);
-	}
+	words = pair(s, call, ret);
 	return s->has_ended ? 0 : words;
 }
