@@ -228,7 +228,7 @@ killed_leaving() { # FROM-THE-END STEP ARGS...
 	shift 2
 	KILLS=0
 	scry_ends 0 "$@" # what is not known yet is learned first
-	for _ in 1 2 3; do # some hundredths more or less each time: the least, so that most have as many
+	for _ in 1 2 3; do # hundreds more or less each time: of the least most lives have as many
 		before_kill
 		stops=$("$TARGETS/killer" both 0 -- "$SCRY" "$@" 2>&1 >/dev/null 3>&- | sed -n 's/^killer: stops //p')
 		[ "$stops" -gt 100 ]
@@ -240,7 +240,7 @@ killed_leaving() { # FROM-THE-END STEP ARGS...
 		points=$((points + 1))
 	done
 	echo "$KILLS kills at $points points of $total, $bad bad"
-	[ "$bad" -eq 0 ] && [ "$points" -ge 20 ] && [ "$KILLS" -gt $((points / 2)) ]
+	[ "$bad" -eq 0 ] && [ "$points" -ge 20 ] && [ "$KILLS" -gt $((points / 4)) ]
 }
 
 @test "killed between what it does to map its agent: what the program maps there is never unmapped" {
