@@ -489,7 +489,8 @@ static int check(struct stacks *s, int argc, char **argv, int rest_at)
 	if (scry_report_opts_check(&s->o.report, s->o.output) < 0)
 		return -EINVAL;
 	if (scry_view_sort_check("stacks", s->o.report.rows.sort_key) < 0 ||
-	    scry_view_filter_check("stacks", &s->o.report.rows.filter) < 0)
+	    scry_view_filter_check("stacks", &s->o.report.rows.filter) < 0 ||
+	    scry_stacks_check_filter(&s->o.report.rows) < 0)
 		return -EINVAL;
 	return scry_report_check_kept(&s->o.report, s->o.output);
 }

@@ -23,6 +23,7 @@
 #include "sys/proc.h"
 #include "view/filter.h"
 #include "view/sort.h"
+#include "view/syscall_columns.h"
 
 #define TURN_NS 20000000u
 #define RATE_DEFAULT 1000u
@@ -282,7 +283,8 @@ static int check(struct syscalls *s, int argc, char **argv, int rest_at)
 	if (scry_report_opts_check(&s->o.report, s->o.output) < 0)
 		return -EINVAL;
 	if (scry_view_sort_check("syscalls", s->o.report.rows.sort_key) < 0 ||
-	    scry_view_filter_check("syscalls", &s->o.report.rows.filter) < 0)
+	    scry_view_filter_check("syscalls", &s->o.report.rows.filter) < 0 ||
+	    scry_syscall_check_filter(&s->o.report.rows) < 0)
 		return -EINVAL;
 	return scry_report_check_kept(&s->o.report, s->o.output);
 }

@@ -35,7 +35,8 @@ static bool is_repeatable(uint64_t nr)
 
 bool scry_tracee_is_cut(const struct scry_tracee *t)
 {
-	return (int64_t)t->regs.rax == -EINTR && is_repeatable(t->regs.orig_rax);
+	return t->regs.cs == 0x33 && /* in code of 32 bits the numbers are of other calls */
+	       (int64_t)t->regs.rax == -EINTR && is_repeatable(t->regs.orig_rax);
 }
 
 void scry_tracee_mend(struct scry_tracee *t)

@@ -19,8 +19,11 @@
 #define STEPS 65 /* 0, then from 2^n on */
 #define BAR 40u
 
-struct row {
+enum hidden { SHOWN, BY_GREP, BY_FILTER };
+
+struct row { /* of each function that was called, also of those that are not shown */
 	uint32_t symbol, module;
+	enum hidden hidden;
 	uint64_t returned, total_ns;
 	uint64_t steps[STEPS];
 };
@@ -34,7 +37,9 @@ struct hist {
 	struct scry_map by_name; /* symbol and module -> row + 1 */
 	struct row *rows;
 	size_t count, room;
-	uint64_t calls, returned, left, alone;
+	struct scry_left_out left_out;	       /* functions */
+	uint64_t seen;			       /* calls of all functions */
+	uint64_t calls, returned, left, alone; /* of those that are shown */
 };
 
 static uint32_t step_of(uint64_t ns)
@@ -45,27 +50,6 @@ static uint32_t step_of(uint64_t ns)
 static uint64_t step_begin(uint32_t step)
 {
 	return step ? 1ull << (step - 1) : 0;
-}
-
-static struct row *row_of(struct hist *h, const struct scry_ev_function *f)
-{
-	uint64_t *at = scry_map_ref(&h->by_name, (uint64_t)f->symbol_str << 32 | f->module_str);
-
-	if (at && !*at && h->count == h->room) {
-		size_t room = h->room ? 2 * h->room : 64;
-		struct row *more = reallocarray(h->rows, room, sizeof(*more));
-
-		if (!more)
-			return NULL;
-		h->rows = more;
-		h->room = room;
-	}
-	if (at && !*at) {
-		h->rows[h->count++] =
-			(struct row){.symbol = f->symbol_str, .module = f->module_str};
-		*at = h->count;
-	}
-	return at ? &h->rows[*at - 1] : NULL;
 }
 
 static bool fits_symbol(const char *name, const void *term)
@@ -91,32 +75,68 @@ static int fits(void *arg, const struct scry_row_term *term)
 			 : scry_row_term_fits(term, text);
 }
 
-/* NULL: it is of no interest. */
-static const struct scry_call_function *function_of(const struct hist *h, uint32_t pid,
-						    uint32_t number)
+static enum hidden hidden_by(const struct hist *h, const struct scry_ev_function *f)
+{
+	if (!scry_grep_matches_symbol(&h->grep, scry_reader_string(h->reader, f->symbol_str, NULL)))
+		return BY_GREP;
+	if (!scry_row_filter_matches(&h->filter, fits, &(struct trial){h, f}))
+		return BY_FILTER;
+	return SHOWN;
+}
+
+static struct row *row_of(struct hist *h, const struct scry_ev_function *f)
+{
+	uint64_t *at = scry_map_ref(&h->by_name, (uint64_t)f->symbol_str << 32 | f->module_str);
+
+	if (at && !*at && h->count == h->room) {
+		size_t room = h->room ? 2 * h->room : 64;
+		struct row *more = reallocarray(h->rows, room, sizeof(*more));
+
+		if (!more)
+			return NULL;
+		h->rows = more;
+		h->room = room;
+	}
+	if (at && !*at) {
+		struct row *row = &h->rows[h->count++];
+
+		*row = (struct row){f->symbol_str, f->module_str, .hidden = hidden_by(h, f)};
+		h->left_out.by_grep += row->hidden == BY_GREP;
+		h->left_out.by_filter += row->hidden == BY_FILTER;
+		*at = h->count;
+	}
+	return at ? &h->rows[*at - 1] : NULL;
+}
+
+/* 0, or -errno with a sentence. *ret_row is NULL: of another process, or of no known function. */
+static int row_of_call(struct hist *h, uint32_t pid, uint32_t number, struct row **ret_row)
 {
 	const struct scry_call_function *f = scry_call_functions_find(&h->functions, pid, number);
 
-	if (!f || (h->opts->pid && h->opts->pid != pid) ||
-	    !scry_grep_matches_symbol(&h->grep,
-				      scry_reader_string(h->reader, f->ev.symbol_str, NULL)) ||
-	    !scry_row_filter_matches(&h->filter, fits, &(struct trial){h, &f->ev}))
-		return NULL;
-	return f;
+	*ret_row = NULL;
+	if (!f || (h->opts->pid && h->opts->pid != pid))
+		return 0;
+	*ret_row = row_of(h, &f->ev);
+	return *ret_row ? 0 : scry_no_memory("%zu functions", h->count);
 }
 
-static void on_call(struct hist *h, const struct scry_ev_call *call)
+static int on_call(struct hist *h, const struct scry_ev_call *call)
 {
-	h->calls += function_of(h, call->pid, call->function) != NULL;
+	struct row *row;
+	int r = row_of_call(h, call->pid, call->function, &row);
+
+	h->seen += row != NULL;
+	h->calls += row && row->hidden == SHOWN;
+	return r;
 }
 
 static int on_return(struct hist *h, const struct scry_ev_return *ret)
 {
-	const struct scry_call_function *f = function_of(h, ret->pid, ret->function);
 	struct row *row;
+	int r = row_of_call(h, ret->pid, ret->function, &row);
 
-	if (!f)
-		return 0;
+	if (!row || row->hidden != SHOWN)
+		return r;
 	if (ret->how == SCRY_RETURN_LEFT) {
 		h->left++;
 		return 0;
@@ -125,9 +145,6 @@ static int on_return(struct hist *h, const struct scry_ev_return *ret)
 		h->alone++;
 		return 0;
 	}
-	row = row_of(h, &f->ev);
-	if (!row)
-		return scry_no_memory("%zu functions", h->count);
 	h->returned++;
 	row->returned++;
 	row->total_ns += ret->duration_ns;
@@ -184,6 +201,11 @@ static void push_row(const struct scry_table *table, const struct row *row, stru
 		scry_table_push_row(table, &line, doc);
 }
 
+static bool is_some_hidden(const struct hist *h)
+{
+	return h->left_out.by_grep || h->left_out.by_filter;
+}
+
 static void push(const struct hist *h, struct scry_doc *doc)
 {
 	static const struct scry_column columns[] = {
@@ -201,16 +223,36 @@ static void push(const struct hist *h, struct scry_doc *doc)
 	scry_doc_table(doc, columns, table.column_count);
 	for (size_t i = 0; i < h->count; i++)
 		push_row(&table, &h->rows[i], doc);
-	if (!h->count && !h->alone)
+	if (!h->returned && !h->alone && !is_some_hidden(h))
 		scry_doc_remark(doc, "no call has returned");
 	if (h->left)
 		scry_doc_remark(doc, "%llu more %s left by an exception or longjmp",
 				(unsigned long long)h->left,
 				h->left == 1 ? "call was" : "calls were");
-	scry_call_remark_alone(doc, h->alone, h->count ? "more " : "", "");
+	scry_call_remark_alone(doc, h->alone, h->returned ? "more " : "", "");
 	if (open)
 		scry_doc_remark(doc, "%llu more %s not seen to end", (unsigned long long)open,
 				open == 1 ? "call was" : "calls were");
+	scry_left_out_push(&h->left_out, doc);
+}
+
+/* No call has a time. */
+static void judge_nothing(const struct hist *h, struct scry_buf *buf)
+{
+	if (h->alone) {
+		scry_text_things(buf, h->alone, "calls");
+		scry_buf_printf(buf, " %s seen; %s not followed, so no time is known",
+				scry_text_were(h->alone),
+				h->alone == 1 ? "its return is" : "their returns are");
+	} else if (!is_some_hidden(h)) {
+		scry_buf_printf(buf, "nothing was seen: no call has returned");
+	} else if (h->left_out.by_grep + h->left_out.by_filter < h->count) {
+		scry_buf_printf(buf, "no call of the functions that are let through has returned");
+	} else if (h->opts->filter.count) {
+		scry_verdict_filtered(buf, h->opts->grep != NULL);
+	} else {
+		scry_buf_printf(buf, "no function contains '%s'", h->opts->grep);
+	}
 }
 
 /* Where the most calls of the first function lie. */
@@ -220,13 +262,8 @@ static void judge(const struct hist *h, struct scry_doc *doc)
 	struct scry_buf buf = {0};
 	uint32_t at = 0;
 
-	if (!h->count && h->alone) {
-		scry_text_things(&buf, h->alone, "calls");
-		scry_buf_printf(&buf, " %s seen; %s not followed, so no time is known",
-				scry_text_were(h->alone),
-				h->alone == 1 ? "its return is" : "their returns are");
-	} else if (!h->count) {
-		scry_buf_printf(&buf, "nothing was seen: no call has returned");
+	if (!h->returned) {
+		judge_nothing(h, &buf);
 	} else {
 		const char *name = scry_reader_string(h->reader, row->symbol, NULL);
 
@@ -257,7 +294,7 @@ static int read_all(struct hist *h, struct scry_data_quality *quality)
 			r = scry_call_functions_add(&h->functions, h->reader,
 						    (const void *)(event + 1));
 		if (event->type == SCRY_EVENT_CALL)
-			on_call(h, (const void *)(event + 1));
+			r = on_call(h, (const void *)(event + 1));
 		if (event->type == SCRY_EVENT_RETURN)
 			r = on_return(h, (const void *)(event + 1));
 	}
@@ -267,7 +304,7 @@ static int read_all(struct hist *h, struct scry_data_quality *quality)
 int scry_view_calls_hist(struct scry_reader *reader, const struct scry_view_opts *opts,
 			 struct scry_doc *doc)
 {
-	struct hist h = {.opts = opts, .reader = reader};
+	struct hist h = {.opts = opts, .reader = reader, .left_out.noun = "functions"};
 	struct scry_data_quality quality;
 	int r = scry_row_filter_init(&h.filter, &opts->filter);
 
@@ -282,7 +319,7 @@ int scry_view_calls_hist(struct scry_reader *reader, const struct scry_view_opts
 	if (r == 0) {
 		scry_data_quality_close(&quality);
 		quality.noun = "calls";
-		quality.shown = h.calls;
+		quality.shown = h.seen;
 		if (h.count)
 			qsort(h.rows, h.count, sizeof(*h.rows), by_total);
 		scry_data_quality_push(&quality, doc);

@@ -45,7 +45,7 @@ bool scry_row_term_fits(const struct scry_row_term *term, const char *text)
 	return fnmatch(term->glob, text, 0) == 0;
 }
 
-static bool is_same_key(const struct scry_row_term *a, const struct scry_row_term *b)
+bool scry_row_term_is_same(const struct scry_row_term *a, const struct scry_row_term *b)
 {
 	return a->key_length == b->key_length && !memcmp(a->key, b->key, a->key_length);
 }
@@ -57,7 +57,7 @@ static bool has_other(const struct scry_row_filter *filter, const struct scry_ro
 	for (size_t i = 0; i < filter->count; i++) {
 		const struct scry_row_term *other = &filter->terms[i];
 
-		if (!other->is_not && other != term && is_same_key(other, term) &&
+		if (!other->is_not && other != term && scry_row_term_is_same(other, term) &&
 		    fits(arg, other) > 0)
 			return true;
 	}

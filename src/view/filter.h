@@ -54,6 +54,7 @@ int scry_row_filter_init(struct scry_row_filter *filter, const struct scry_opt_s
 
 /* Is it this key? */
 bool scry_row_term_is(const struct scry_row_term *term, const char *key);
+bool scry_row_term_is_same(const struct scry_row_term *a, const struct scry_row_term *b);
 
 /* Does the whole text, "" when it is not known, match the term's glob, whatever its sign? */
 bool scry_row_term_fits(const struct scry_row_term *term, const char *text);

@@ -577,6 +577,16 @@ static void pick_columns(const struct stacks *v, struct scry_table *table,
 	}
 }
 
+int scry_stacks_check_filter(const struct scry_view_opts *opts)
+{
+	const struct stacks v = {.opts = opts};
+	struct scry_column columns[SCRY_DOC_COLUMNS_MAX];
+	struct scry_table table = {.columns = columns, .filter = &opts->filter};
+
+	pick_columns(&v, &table, columns);
+	return scry_table_check_filter(&table, "stacks");
+}
+
 static bool has_time(const void *row, void *view __attribute__((unused)))
 {
 	return ((const struct row *)row)->total_ns != 0;
@@ -631,17 +641,18 @@ static int push(struct stacks *v)
 	struct scry_column columns[SCRY_DOC_COLUMNS_MAX];
 	struct scry_table table = {.columns = columns, .view = v, .has = has_time};
 	struct scry_grep grep;
-	int err = make_rows(v);
+	int err = scry_stacks_check_filter(v->opts);
 
-	if (err)
-		return scry_no_memory("the report");
-	table.filter = &v->opts->filter;
-	pick_columns(v, &table, columns);
-	err = scry_table_check_filter(&table, "stacks");
 	if (!err)
 		err = scry_grep_init(&grep, v->opts->grep);
 	if (err)
 		return err;
+	if (make_rows(v)) {
+		scry_grep_done(&grep);
+		return scry_no_memory("the report");
+	}
+	table.filter = &v->opts->filter;
+	pick_columns(v, &table, columns);
 	if (v->row_count)
 		qsort(v->rows, v->row_count, sizeof(*v->rows), by_time);
 	table.rows = v->rows;

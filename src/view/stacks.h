@@ -8,6 +8,8 @@
 
 #include "base/opt.h"
 
+struct scry_view_opts;
+
 struct scry_view_stacks_style {
 	bool wall, cpu, gvl; /* one at most; none: wall */
 	bool idle;	     /* threads that only waited too */
@@ -41,5 +43,9 @@ struct scry_view_stacks_style {
 		0, "idle", SCRY_OPT_FLAG, &(o)->times.idle, NULL,          \
 			"stacks: threads too that only waited", NULL       \
 	}
+
+/* Ask it before a watch: 0, or -EINVAL with a sentence: --filter names a column that rows of this
+ * --by have not. */
+int scry_stacks_check_filter(const struct scry_view_opts *opts);
 
 #endif

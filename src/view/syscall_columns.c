@@ -336,12 +336,13 @@ size_t scry_syscall_columns(const struct scry_syscall_view *v,
 	return COLUMNS;
 }
 
-int scry_syscall_check_filter(const struct scry_syscall_view *v)
+int scry_syscall_check_filter(const struct scry_view_opts *opts)
 {
+	const struct scry_syscall_view v = {.opts = opts}; /* what a form has is --by's alone */
 	struct scry_column columns[SCRY_DOC_COLUMNS_MAX];
 	const struct scry_table table = {.columns = columns,
-					 .column_count = scry_syscall_columns(v, columns),
-					 .filter = &v->opts->filter};
+					 .column_count = scry_syscall_columns(&v, columns),
+					 .filter = &opts->filter};
 
 	return scry_table_check_filter(&table, "syscalls");
 }

@@ -408,7 +408,7 @@ static int push(struct scry_syscall_view *v)
 
 	for (size_t i = count; i-- > 0;) /* the first of a row's */
 		v->places.rows[v->verdicts[i].row - v->places.rows].verdict = (uint32_t)i + 1;
-	r = scry_syscall_check_filter(v);
+	r = scry_syscall_check_filter(v->opts);
 	if (r == 0 && v->opts->by == SCRY_VIEW_BY_LINE)
 		r = share_out(v);
 	if (r < 0)

@@ -308,6 +308,24 @@ static const void **sorted_rows(const struct scry_table *t, struct scratch *scra
 	return rows;
 }
 
+/* Of the keys of --filter that no column has. */
+static void remark_no_column(const struct scry_table *t, const struct scry_row_filter *filter,
+			     struct scry_doc *doc)
+{
+	for (size_t i = 0; i < filter->count; i++) {
+		const struct scry_row_term *term = &filter->terms[i];
+		size_t j = 0;
+
+		while (j < i && !scry_row_term_is_same(&filter->terms[j], term))
+			j++;
+		if (j == i && column_of(t, term) == t->column_count)
+			scry_doc_remark(
+				doc,
+				"--filter does not concern this table: it has no column '%.*s'",
+				(int)term->key_length, term->key);
+	}
+}
+
 uint64_t scry_table_push(const struct scry_table *t, struct scry_doc *doc)
 {
 	struct scry_left_out left_out = {.noun = t->noun};
@@ -337,6 +355,8 @@ uint64_t scry_table_push(const struct scry_table *t, struct scry_doc *doc)
 	}
 	if (t->last && shown > 1)
 		push_row(t, t->last, &scratch, doc);
+	if (shown)
+		remark_no_column(t, &scratch.filter, doc);
 	scratch_done(&scratch);
 	free(rows);
 	if (is_unknown)

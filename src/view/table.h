@@ -43,7 +43,7 @@ struct scry_table {
 	bool (*has)(const void *row, void *view);
 	const struct scry_grep *grep; /* NULL: all; else rows with a column that matches */
 	/* NULL: all; else what --filter gave: rows whose columns match. It does not concern a table
-	 * that has no such column. */
+	 * that has no such column, which a remark says. */
 	const struct scry_opt_strings *filter;
 	uint64_t top;	  /* rows at most; 0: all */
 	const char *sort; /* key of a column: biggest first; NULL: as they are */

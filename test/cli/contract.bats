@@ -476,6 +476,12 @@ signals_of() {
 	says "'nonsense' is not a filter; fix: KEY=GLOB"
 	scry_ends 2 stacks --filter class=x -d 0.1s -p "$PID"
 	says "the stacks view has no column 'class' to filter by"
+	# What rows of this --by have not, before the program begins.
+	scry_ends 2 stacks --by gem --filter file=x -- touch "$T/ran"
+	says "the stacks view has no column 'file' to filter by; fix: --filter gem"
+	scry_ends 2 syscalls --by thread --filter module=x -- touch "$T/ran"
+	says "the syscalls view has no column 'module' to filter by"
+	[ ! -e "$T/ran" ]
 	scry_ends 0 malloc record -o "$T/malloc.scry" -- ls /
 	scry_ends 0 report "$T/malloc.scry" --filter "module!=*libc.so*"
 	grep -q "left out by --filter" "$T/scry.out"

@@ -66,6 +66,9 @@ wrong() {
 	wrong doc/AGENT.md 's/"across pages"/"across two pages"/' check-rules "in test/unit/sys_edit.c"
 	wrong doc/AGENT.md 's/"many cycles on a ruby/"few cycles on a ruby/' check-rules "no \"few cycles"
 	wrong doc/AGENT.md 's/^22\. /23. /' check-rules "rule 23 follows rule 21"
+	wrong doc/AGENT.md 's/\*Test:\* as rule 53\./*Test:* as above./' check-rules "names no test after *Test:*, nor \"none\""
+	# The last one too, behind which there is no heading.
+	wrong doc/AGENT.md '$a 999. **A rule.** - *Why:* it is.' check-rules "rule 999 has no *Test:*"
 }
 
 @test "a manual page that is not what --help says: options, their words, their order, whose they are" {

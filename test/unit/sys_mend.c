@@ -382,9 +382,22 @@ static int unshare_all(void **state)
 	return semctl(semaphore, 0, IPC_RMID) | msgctl(messages, IPC_RMID, NULL);
 }
 
+/* i386 numbers other calls: its 0 restarts one, its 3 reads. */
+static void code_of_32_bits(void **state)
+{
+	struct scry_tracee t = {
+		.regs = {.rax = (unsigned long long)-EINTR, .orig_rax = SYS_read, .cs = 0x33}};
+
+	(void)state;
+	assert_true(scry_tracee_is_cut(&t));
+	t.regs.cs = 0x23;
+	assert_false(scry_tracee_is_cut(&t));
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(know_nothing_of_stops)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(know_nothing_of_stops),
+					   cmocka_unit_test(code_of_32_bits)};
 
 	return cmocka_run_group_tests(tests, share, unshare_all);
 }

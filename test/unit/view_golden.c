@@ -440,6 +440,27 @@ static void calls(void **state)
 	close(fd);
 }
 
+/* Functions that --filter and --grep hide are counted, and their calls are in no sum. */
+static void calls_hist(void **state)
+{
+	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
+	struct scry_view_opts opts = plain;
+	int fd = calls_recording();
+
+	golden_check(fd, "calls-hist", "calls_hist.txt", &plain);
+	golden_check(fd, "calls-hist", "calls_hist.json", &plain);
+	opts.filter = (struct scry_opt_strings){1, {"function=[gk]*"}};
+	golden_check(fd, "calls-hist", "calls_hist_filter.txt", &opts);
+	opts.filter.values[0] = "function=own"; /* which did not return */
+	golden_check(fd, "calls-hist", "calls_hist_left.txt", &opts);
+	opts.filter.values[0] = "library=nothing";
+	golden_check(fd, "calls-hist", "calls_hist_filtered.txt", &opts);
+	opts = plain;
+	opts.grep = "nothing";
+	golden_check(fd, "calls-hist", "calls_hist_grep.txt", &opts);
+	close(fd);
+}
+
 static void objects(void **state)
 {
 	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
@@ -630,11 +651,14 @@ static void documented(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(objects), cmocka_unit_test(many),	 cmocka_unit_test(raw),
-		cmocka_unit_test(empty),   cmocka_unit_test(events),	 cmocka_unit_test(count),
-		cmocka_unit_test(times),   cmocka_unit_test(locks),	 cmocka_unit_test(calls),
-		cmocka_unit_test(info),	   cmocka_unit_test(bad_regex),	 cmocka_unit_test(half),
-		cmocka_unit_test(crowd),   cmocka_unit_test(documented),
+		cmocka_unit_test(objects),    cmocka_unit_test(many),
+		cmocka_unit_test(raw),	      cmocka_unit_test(empty),
+		cmocka_unit_test(events),     cmocka_unit_test(count),
+		cmocka_unit_test(times),      cmocka_unit_test(locks),
+		cmocka_unit_test(calls),      cmocka_unit_test(calls_hist),
+		cmocka_unit_test(info),	      cmocka_unit_test(bad_regex),
+		cmocka_unit_test(half),	      cmocka_unit_test(crowd),
+		cmocka_unit_test(documented),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

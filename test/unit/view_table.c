@@ -45,7 +45,7 @@ static const struct scry_column columns[] = {
 	{NULL, "line", SCRY_CELL_NUMBER, SCRY_AT(struct row, line)},
 	{"symbol", NULL, SCRY_CELL_SYMBOL, get_symbol, SCRY_COLUMN_GREP},
 	{NULL, "place", SCRY_CELL_TEXT, get_place, 0},
-	{NULL, NULL, SCRY_CELL_TEXT, get_file, SCRY_COLUMN_GREP},
+	{NULL, "file", SCRY_CELL_TEXT, get_file, SCRY_COLUMN_GREP},
 };
 
 static char printed[4096];
@@ -157,7 +157,9 @@ static void filters(void **state)
 {
 	const struct scry_opt_strings a = {1, {"place=a.c:*"}}, line = {1, {"line=3"}},
 				      none = {2, {"place=a.c:*", "line=3"}},
-				      other = {1, {"module=x"}}, sum = {1, {"calls=7"}};
+				      other = {1, {"module=x"}}, sum = {1, {"calls=7"}},
+				      both = {3, {"line=3", "module=x", "module!=y"}},
+				      unlike = {1, {"file!=b.c"}}, known = {1, {"file!="}};
 	struct scry_table table = {SCRY_COLUMNS(columns), .filter = &other};
 
 	filter = &a;
@@ -176,6 +178,19 @@ static void filters(void **state)
 	assert_int_equal(show(NULL, 0, scry_out_text_open), 0);
 	filter = &other; /* a table that has no such column */
 	assert_int_equal(show(NULL, 0, scry_out_text_open), 4);
+	has("\n--filter does not concern this table: it has no column 'module'\n");
+	lacks("left out");
+	filter = &both; /* one key that it has; the other is said once */
+	assert_int_equal(show(NULL, 0, scry_out_text_open), 1);
+	has("3 rows are left out by --filter");
+	has("no column 'module'");
+	assert_null(strstr(strstr(printed, "no column") + 1, "no column"));
+	filter = &unlike; /* what is not known is not b.c */
+	assert_int_equal(show(NULL, 0, scry_out_text_open), 3);
+	has("reopen");
+	filter = &known;
+	assert_int_equal(show(NULL, 0, scry_out_text_open), 3);
+	lacks("reopen");
 	assert_int_equal(scry_table_check_filter(&table, "test"), -EINVAL);
 	assert_non_null(strstr(scry_error(), "the test view has no column 'module' to filter by"));
 	table.filter = &line;
