@@ -439,10 +439,11 @@ void scry_watch_hurry(void)
 
 int scry_session_image(struct scry_session *s, struct scry_tracee *t)
 {
+	const bool is_late = scry_spawn_is_late(t);
 	struct scry_maps maps;
 	struct scry_watch *w;
 	bool is_wanted;
-	uint64_t held;
+	uint64_t held = 0;
 	int r;
 
 	if (s->instrument->wants) {
@@ -456,14 +457,17 @@ int scry_session_image(struct scry_session *s, struct scry_tracee *t)
 	end_older(s, t->pid);
 	w = scry_watch_new(s);
 	r = w ? scry_proc_open(&w->proc, t->pid) : -ENOMEM;
+	if (is_late)
+		held = scry_spawns_let_go(&s->spawns, t);
 	if (r == 0) {
-		w->held = t;
+		w->held = is_late ? NULL : t;
 		w->is_caught = s->is_catching;
 		r = scry_watch_enter(w);
 		w->held = NULL;
 		scry_session_lease(s, SCRY_LEASE_NS); /* entering may have taken longer */
 	}
-	held = let_run(s, r < 0 && !s->entered ? NULL : w, t);
+	if (!is_late)
+		held = let_run(s, r < 0 && !s->entered ? NULL : w, t);
 	if (r < 0 && w) {
 		if (s->entered && s->instrument->follows_exec)
 			scry_watch_note(w, "it ran a program that is not recorded: %s",
