@@ -268,33 +268,45 @@ static void ask_for_signal(struct scry_spawn *s)
 	s->brks = 0;
 }
 
-/* It stands before that signal, which names its descriptor (F_SETSIG, fcntl(2)): one of others does
- * not. It may come when that is closed already. */
+/* The kernel names the descriptor (F_SETSIG, fcntl(2)): signals of others have none, or another. */
+static bool is_ours(const struct scry_spawn *s, const siginfo_t *info)
+{
+	return info->si_signo == SCRY_BRK_SIGNAL && info->si_code >= POLL_IN &&
+	       info->si_code <= POLL_HUP && info->si_fd == s->brk_number;
+}
+
+/* It stands before that signal. It may come when its descriptor is closed already. */
 static bool is_brk_signal(const struct scry_spawn *s, int signal)
 {
 	siginfo_t info;
 
 	return s->starting && s->brk_number && signal == SCRY_BRK_SIGNAL &&
-	       ptrace(PTRACE_GETSIGINFO, s->t.tid, 0, &info) == 0 && info.si_code >= POLL_IN &&
-	       info.si_code <= POLL_HUP && info.si_fd == s->brk_number;
+	       ptrace(PTRACE_GETSIGINFO, s->t.tid, 0, &info) == 0 && is_ours(s, &info);
 }
 
-/* The start is over, or nearly: it may have threads, and is looked at as any that lives. */
-static bool come_too_late(struct scry_spawn *s)
+static bool is_on_its_way(const struct scry_spawn *s)
 {
-	s->is_late = true;
-	stand_still(s);
-	return true;
+	struct __ptrace_peeksiginfo_args args = {.nr = 1};
+	siginfo_t info;
+
+	for (; ptrace(PTRACE_PEEKSIGINFO, s->t.tid, &args, &info) == 1; args.off++)
+		if (is_ours(s, &info))
+			return true;
+	return false;
 }
 
-/* The signal did not come, or not where it should: from now on its calls are looked at. */
+/* The signal did not come, or not where it should: from now on its calls are looked at, unless its
+ * start is over. */
 static bool fall_back(struct scry_spawn *s)
 {
 	end_signal(s);
 	s->brk_until_ns = 0;
 	scry_tracee_mend_signal(s->t.tid);
-	if (was_relocated(s) && read_registers(s))
-		return come_too_late(s);
+	if (was_relocated(s) && !is_on_its_way(s) && read_registers(s)) {
+		s->is_late = true;
+		stand_still(s);
+		return true;
+	}
 	resume(s, 0);
 	return false;
 }
@@ -313,20 +325,19 @@ static void look_at_clock(struct scry_spawn *s)
  * there are auditors: then its calls are looked at. */
 static bool at_brk(struct scry_spawn *s)
 {
+	const bool is_over = was_relocated(s), is_first = !s->brks++;
+
 	if (!s->brk_fd || !read_registers(s) || s->t.regs.rip != s->brk)
 		return fall_back(s);
-	if (s->brks++) {
+	/* One was missed, and this may be a dlopen of the program's; or auditors. */
+	if (is_first == is_over || (is_over && scry_proc_task_count(s->t.pid) > 1))
+		return fall_back(s);
+	if (is_over) {
 		end_signal(s);
-		s->brk_until_ns = 0;
-		if (was_relocated(s) && scry_proc_task_count(s->t.pid) > 1)
-			return come_too_late(s); /* the first was missed: this is a dlopen */
-		if (was_relocated(s)) {
-			stand_still(s);
-			return true;
-		}
-	} else {
-		s->brk_until_ns = scry_now_ns() + BRK_NS;
+		stand_still(s);
+		return true;
 	}
+	s->brk_until_ns = scry_now_ns() + BRK_NS;
 	resume(s, 0);
 	return false;
 }
