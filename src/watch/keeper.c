@@ -440,15 +440,14 @@ void scry_watch_hurry(void)
 int scry_session_image(struct scry_session *s, struct scry_tracee *t)
 {
 	bool is_wanted, is_late = scry_spawn_is_late(t);
-	struct scry_maps maps;
+	struct scry_maps maps = {0};
 	struct scry_watch *w;
 	uint64_t held;
 	int r;
 
 	if (s->instrument->wants) {
-		if (scry_maps_read(t->pid, &maps) < 0)
-			return 0;
-		is_wanted = s->instrument->wants(t->pid, &maps);
+		is_wanted =
+			scry_maps_read(t->pid, &maps) == 0 && s->instrument->wants(t->pid, &maps);
 		scry_maps_done(&maps);
 		if (!is_wanted)
 			return 0;
@@ -456,15 +455,16 @@ int scry_session_image(struct scry_session *s, struct scry_tracee *t)
 	end_older(s, t->pid);
 	w = scry_watch_new(s);
 	r = w ? scry_proc_open(&w->proc, t->pid) : -ENOMEM;
-	held = is_late ? scry_spawns_let_go(&s->spawns, t) : 0;
+	if (is_late)
+		scry_spawns_let_go(&s->spawns, t);
 	if (r == 0) {
 		w->held = is_late ? NULL : t;
-		w->is_caught = s->is_catching;
+		w->is_caught = is_late || s->is_catching;
 		r = scry_watch_enter(w);
 		w->held = NULL;
 		scry_session_lease(s, SCRY_LEASE_NS); /* entering may have taken longer */
 	}
-	held = is_late ? held : let_run(s, r < 0 && !s->entered ? NULL : w, t);
+	held = is_late ? 0 : let_run(s, r < 0 && !s->entered ? NULL : w, t);
 	if (r < 0 && w) {
 		if (s->entered && s->instrument->follows_exec)
 			scry_watch_note(w, "it ran a program that is not recorded: %s",
