@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define HITS 2		       /* more are not waited for: the kernel then disables it by itself */
 #define HOST_USERS 0xeffffffdu /* inode of the first user namespace (linux/proc_ns.h) */
 
 _Static_assert(SCRY_BRK_SIGNAL == SIGURG, "its number on x86-64");
@@ -81,9 +82,17 @@ int scry_brk_signal_open(pid_t tid, uint64_t address)
 		return -errno;
 	if (fd && fcntl(fd, F_SETSIG, SCRY_BRK_SIGNAL) == 0 &&
 	    fcntl(fd, F_SETOWN_EX, &owner) == 0 && fcntl(fd, F_SETFL, O_ASYNC | O_NONBLOCK) == 0 &&
-	    ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) == 0)
+	    ioctl(fd, PERF_EVENT_IOC_REFRESH, HITS) == 0)
 		return fd;
 	err = fd ? -errno : -EBADF; /* 0 says: none */
 	close(fd);
 	return err;
+}
+
+/* Disabled first: a descriptor that somebody else has too, as a child of ours for a moment, keeps
+ * the breakpoint. */
+void scry_brk_signal_close(int fd)
+{
+	ioctl(fd, PERF_EVENT_IOC_DISABLE, 0);
+	close(fd);
 }

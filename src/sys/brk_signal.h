@@ -16,10 +16,13 @@
 #define SCRY_BRK_SIGNAL 23 /* SIGURG */
 
 /*
- * For `tid`, which is traced by us and stands still in its start. A descriptor to be closed,
- * greater than 0; or -errno without a sentence: not here (no debug registers, not permitted, the
- * signal is blocked).
+ * For `tid`, which is traced by us and stands still in its start: at most two signals, whose
+ * siginfo has the descriptor in si_fd. That, to be closed by scry_brk_signal_close, greater than 0;
+ * or -errno without a sentence: not here (no debug registers, not permitted, the signal is
+ * blocked).
  */
 int scry_brk_signal_open(pid_t tid, uint64_t address);
+/* None is sent from then on; one may be on its way. */
+void scry_brk_signal_close(int fd);
 
 #endif

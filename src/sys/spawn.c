@@ -24,9 +24,12 @@
 #include "sys/maps.h"
 #include "sys/proc.h"
 #include "sys/regular.h"
+#include "sys/served.h"
 
 #define STATIC_SYSCALLS 32 /* glibc's come to six */
 #define CATCH_NS 50000000ull
+#define BRK_NS 100000000ull /* a loader comes to its breakpoint within some milliseconds */
+#define PAGE 4096ull
 #define SIGNALS_MAX 32 /* of who was kept: a program that runs another one gets fewer */
 
 static struct scry_spawn *add(struct scry_spawns *s, const struct scry_spawn *row)
@@ -53,7 +56,7 @@ static struct scry_spawn *add(struct scry_spawns *s, const struct scry_spawn *ro
 static void end_signal(struct scry_spawn *s)
 {
 	if (s->brk_fd)
-		close(s->brk_fd);
+		scry_brk_signal_close(s->brk_fd);
 	s->brk_fd = 0;
 }
 
@@ -111,10 +114,11 @@ static void find_irelative(struct scry_spawn *s, struct scry_elf *elf, uint64_t 
 
 /* Where the loader in mapping `m` says that its list has changed; 0: not known. Looked up once for
  * a file. */
-static uint64_t find_brk(pid_t pid, const struct scry_map_entry *m)
+static uint64_t find_brk(pid_t pid, const struct scry_maps *maps, const struct scry_map_entry *m)
 {
 	static struct stat known;
-	static uint64_t value;
+	static uint64_t from_start; /* of the file's first mapping; 0: it has none */
+	uint64_t bias;
 	struct scry_elf *elf;
 	struct scry_sym sym;
 	struct stat st;
@@ -122,16 +126,30 @@ static uint64_t find_brk(pid_t pid, const struct scry_map_entry *m)
 
 	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid, m->start,
 		 m->end);
-	if (m->offset || stat(path, &st) < 0)
+	if (m->offset || !scry_served_answers(pid, m) || stat(path, &st) < 0)
 		return 0;
 	if (!scry_regular_is_same(&known, &st)) {
 		if (scry_elf_open_mapped(pid, m, &elf) < 0)
 			return 0;
-		value = scry_elf_symbol(elf, "_dl_debug_state", &sym) == 0 ? sym.value : 0;
+		from_start = 0;
+		if (scry_elf_symbol(elf, "_dl_debug_state", &sym) == 0 &&
+		    scry_elf_bias(elf, maps, m, &bias) == 0)
+			from_start = sym.value + bias - m->start;
 		known = st;
 		scry_elf_close(elf);
 	}
-	return value ? m->start + value : 0;
+	return from_start ? m->start + from_start : 0;
+}
+
+/* What loaders protect: whole pages. One that fills none is never protected, and not waited for. */
+static void set_relro(struct scry_spawn *s, uint64_t start, uint64_t end)
+{
+	start &= ~(PAGE - 1);
+	end &= ~(PAGE - 1);
+	if (end <= start)
+		return;
+	s->relro_start = start;
+	s->relro_end = end;
 }
 
 /* Where the main program's RELRO and the loader lie in the image that was just exec'ed. */
@@ -154,10 +172,8 @@ static void look_at_image(struct scry_spawn *s)
 		bool has_bias = scry_elf_bias(elf, &maps, m, &bias) == 0;
 
 		scry_elf_relro(elf, &start, &end);
-		if (end > start && has_bias) {
-			s->relro_start = (start + bias) & ~4095ull;
-			s->relro_end = end + bias;
-		}
+		if (end > start && has_bias)
+			set_relro(s, start + bias, end + bias);
 		if (!base && has_bias)
 			find_irelative(s, elf, bias);
 		scry_elf_close(elf);
@@ -167,7 +183,7 @@ static void look_at_image(struct scry_spawn *s)
 		s->loader_start = m->start;
 		s->is_glibc = strstr(m->path, "/ld-linux") != NULL;
 		if (s->is_glibc && s->relro_start)
-			s->brk = find_brk(s->t.pid, m);
+			s->brk = find_brk(s->t.pid, &maps, m);
 		for (size_t i = 0; i < maps.count; i++)
 			if (maps.entries[i].inode == m->inode &&
 			    maps.entries[i].end > s->loader_end)
@@ -214,6 +230,7 @@ static void resume(struct scry_spawn *s, int signal)
 static void stand_still(struct scry_spawn *s)
 {
 	s->starting = false;
+	s->brk_until_ns = 0;
 	s->t.group_stopped = false;
 	s->t.stopped_at_ns = scry_now_ns();
 }
@@ -234,35 +251,93 @@ static bool was_relocated(const struct scry_spawn *row)
 	return r;
 }
 
+static bool read_registers(struct scry_spawn *s)
+{
+	struct iovec iov = {.iov_base = &s->t.regs, .iov_len = sizeof(s->t.regs)};
+
+	return ptrace(PTRACE_GETREGSET, s->t.tid, NT_PRSTATUS, &iov) == 0;
+}
+
 /* Until then nothing that it does is looked at. */
 static void ask_for_signal(struct scry_spawn *s)
 {
 	int fd = s->brk ? scry_brk_signal_open(s->t.tid, s->brk) : -ENOENT;
 
-	s->brk_fd = fd > 0 ? fd : 0;
+	s->brk_fd = s->brk_number = fd > 0 ? fd : 0;
+	s->brk_until_ns = s->brk_fd ? scry_now_ns() + BRK_NS : 0;
 	s->brks = 0;
 }
 
-/* It stands before that signal. The loader comes there when it begins to load, and when all is
- * relocated; in between, too, where there are auditors: then its calls are looked at. */
-static bool is_at_brk(struct scry_spawn *s, int signal)
+/* The kernel names the descriptor (F_SETSIG, fcntl(2)): signals of others have none, or another. */
+static bool is_ours(const struct scry_spawn *s, const siginfo_t *info)
 {
-	struct iovec iov = {.iov_base = &s->t.regs, .iov_len = sizeof(s->t.regs)};
-
-	return s->brk_fd && signal == SCRY_BRK_SIGNAL &&
-	       ptrace(PTRACE_GETREGSET, s->t.tid, NT_PRSTATUS, &iov) == 0 &&
-	       s->t.regs.rip == s->brk;
+	return info->si_signo == SCRY_BRK_SIGNAL && info->si_code >= POLL_IN &&
+	       info->si_code <= POLL_HUP && info->si_fd == s->brk_number;
 }
 
+/* It stands before that signal. It may come when its descriptor is closed already. */
+static bool is_brk_signal(const struct scry_spawn *s, int signal)
+{
+	siginfo_t info;
+
+	return s->starting && s->brk_number && signal == SCRY_BRK_SIGNAL &&
+	       ptrace(PTRACE_GETSIGINFO, s->t.tid, 0, &info) == 0 && is_ours(s, &info);
+}
+
+static bool is_on_its_way(const struct scry_spawn *s)
+{
+	struct __ptrace_peeksiginfo_args args = {.nr = 1};
+	siginfo_t info;
+
+	for (; ptrace(PTRACE_PEEKSIGINFO, s->t.tid, &args, &info) == 1; args.off++)
+		if (is_ours(s, &info))
+			return true;
+	return false;
+}
+
+/* The signal did not come, or not where it should: from now on its calls are looked at, unless its
+ * start is over. */
+static bool fall_back(struct scry_spawn *s)
+{
+	end_signal(s);
+	s->brk_until_ns = 0;
+	scry_tracee_mend_signal(s->t.tid);
+	if (was_relocated(s) && !is_on_its_way(s) && read_registers(s)) {
+		s->is_late = true;
+		stand_still(s);
+		return true;
+	}
+	resume(s, 0);
+	return false;
+}
+
+/* No kernel promises that signal. Asked for again in each pass until it stands: other stops may
+ * come first, and clear that. */
+static void look_at_clock(struct scry_spawn *s)
+{
+	if (!s->brk_until_ns || scry_now_ns() < s->brk_until_ns)
+		return;
+	end_signal(s);
+	ptrace(PTRACE_INTERRUPT, s->t.tid, 0, 0);
+}
+
+/* The loader comes there when it begins to load, and when all is relocated; in between, too, where
+ * there are auditors: then its calls are looked at. */
 static bool at_brk(struct scry_spawn *s)
 {
-	if (s->brks++) {
+	const bool is_over = was_relocated(s), is_first = !s->brks++;
+
+	if (!s->brk_fd || !read_registers(s) || s->t.regs.rip != s->brk)
+		return fall_back(s);
+	/* One was missed, and this may be a dlopen of the program's; or auditors. */
+	if (is_first == is_over || (is_over && scry_proc_task_count(s->t.pid) > 1))
+		return fall_back(s);
+	if (is_over) {
 		end_signal(s);
-		if (was_relocated(s)) {
-			stand_still(s);
-			return true;
-		}
+		stand_still(s);
+		return true;
 	}
+	s->brk_until_ns = scry_now_ns() + BRK_NS;
 	resume(s, 0);
 	return false;
 }
@@ -328,14 +403,19 @@ static bool take(struct scry_spawns *s, struct scry_spawn *row, int status)
 	if (event == PTRACE_EVENT_EXEC) {
 		row->t.pid = row->t.tid;
 		row->starting = true;
+		row->is_late = false;
 		end_signal(row);
 		look_at_image(row);
 		ask_for_signal(row);
 		resume(row, 0);
 	} else if (event == PTRACE_EVENT_STOP && WSTOPSIG(status) != SIGTRAP) {
 		row->t.stopped = false;
+		if (row->brk_until_ns) /* what it does not run does not count */
+			row->brk_until_ns = scry_now_ns() + BRK_NS;
 		ptrace(PTRACE_LISTEN, row->t.tid, 0,
 		       0); /* job control: stays stopped until continued */
+	} else if (event == PTRACE_EVENT_STOP && row->brk_until_ns && !row->brk_fd) {
+		return fall_back(row);
 	} else if (event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK ||
 		   event == PTRACE_EVENT_CLONE) {
 		add_child(s, row, event == PTRACE_EVENT_VFORK);
@@ -363,14 +443,16 @@ void scry_spawns_pass(struct scry_spawns *s)
 		if (row->t.stopped) /* ready, or handed out and not given back */
 			continue;
 		r = waitpid(row->t.tid, &status, __WALL | WNOHANG);
-		if (r == 0)
+		if (r == 0) {
+			look_at_clock(row);
 			continue;
+		}
 		if (r < 0 || WIFEXITED(status) || WIFSIGNALED(status)) {
 			row->t.seized = row->t.stopped = false;
 			forget(s, row);
 		} else if (status >> 16 || WSTOPSIG(status) == (SIGTRAP | 0x80)) {
 			row->is_ready = take(s, row, status);
-		} else if (is_at_brk(row, WSTOPSIG(status))) {
+		} else if (is_brk_signal(row, WSTOPSIG(status))) {
 			row->t.stopped = true;
 			row->is_ready = at_brk(row);
 		} else {
@@ -454,6 +536,12 @@ bool scry_spawn_is_vforked(const struct scry_tracee *t)
 		->is_vforked;
 }
 
+bool scry_spawn_is_late(const struct scry_tracee *t)
+{
+	return ((const struct scry_spawn *)((const char *)t - offsetof(struct scry_spawn, t)))
+		->is_late;
+}
+
 bool scry_spawns_has(const struct scry_spawns *s, pid_t pid)
 {
 	for (size_t i = 0; i < s->count; i++)
@@ -477,10 +565,20 @@ void scry_spawns_drop_older(struct scry_spawns *s, uint64_t ns)
 			forget(s, s->rows[i]);
 }
 
+/* Those that it has made are followed as processes are; others may want to hold them. */
+static void forget_threads(struct scry_spawns *s, pid_t pid)
+{
+	for (size_t i = s->count; i-- > 0;)
+		if (s->rows[i]->t.tid != pid && scry_proc_of_thread(s->rows[i]->t.tid) == pid)
+			forget(s, s->rows[i]);
+}
+
 uint64_t scry_spawns_let_go(struct scry_spawns *s, struct scry_tracee *t)
 {
 	uint64_t since = t->stopped_at_ns; /* its own measure: release fills held_ns */
 
+	if (scry_spawn_is_late(t))
+		forget_threads(s, t->pid);
 	forget(s, row_of(t));
 	return since ? scry_now_ns() - since : 0;
 }

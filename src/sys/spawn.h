@@ -12,7 +12,8 @@
  *
  * Where it can be had, a program of glibc is not stopped at its syscalls, but where its loader says
  * that all is loaded and relocated (sys/brk_signal, `_dl_debug_state`): after its own RELRO, before
- * that munmap.
+ * that munmap. Where that signal does not come in time, or elsewhere, its system calls are looked
+ * at from then on; where the start is over by then, it is late (scry_spawn_is_late).
  *
  * A set of them: with `follows` the processes and threads that a followed one makes are followed
  * too, from their first instruction (PTRACE_O_TRACEFORK and its brothers), until they are let go.
@@ -39,12 +40,14 @@ struct scry_spawn { /* one followed thread */
 	bool is_glibc, is_main_done; /* done: the main program's RELRO is read-only */
 	int brk_fd;		     /* it is waited for at `brk` (sys/brk_signal); 0: it is not */
 	uint64_t brk;
-	uint32_t brks;	   /* so often it came there */
-	uint64_t nr, arg;  /* of the syscall that runs */
-	uint64_t since_ns; /* it was kept, or made by one that is followed; 0: neither */
-	bool is_kept;	   /* that, or one of its */
-	uint32_t signals;  /* that have stopped it since then */
-	bool is_vforked;
+	int brk_number;	       /* that descriptor's, open or not: its signals name it */
+	uint64_t brk_until_ns; /* so long it is waited for; 0: it is not */
+	uint32_t brks;	       /* so often it came there */
+	uint64_t nr, arg;      /* of the syscall that runs */
+	uint64_t since_ns;     /* it was kept, or made by one that is followed; 0: neither */
+	bool is_kept;	       /* that, or one of its */
+	uint32_t signals;      /* that have stopped it since then */
+	bool is_vforked, is_late;
 	bool is_ready; /* its image stands still, and step has not handed it out yet */
 };
 
@@ -86,6 +89,9 @@ void scry_spawns_go_on(struct scry_spawns *s, struct scry_tracee *t);
 void scry_spawns_keep(struct scry_spawns *s, struct scry_tracee *t);
 /* Was it made by vfork, so that nothing but its parent's image ran before its own? */
 bool scry_spawn_is_vforked(const struct scry_tracee *t);
+/* Was its start missed? It stands still, but may have run its own code and have other threads,
+ * which run: it is to be let go, and entered as any that lives. */
+bool scry_spawn_is_late(const struct scry_tracee *t);
 /* Is it followed? And: it is no more, running or not. */
 bool scry_spawns_has(const struct scry_spawns *s, pid_t pid);
 void scry_spawns_drop(struct scry_spawns *s, pid_t pid);

@@ -439,16 +439,15 @@ void scry_watch_hurry(void)
 
 int scry_session_image(struct scry_session *s, struct scry_tracee *t)
 {
-	struct scry_maps maps;
+	bool is_wanted, is_late = scry_spawn_is_late(t);
+	struct scry_maps maps = {0};
 	struct scry_watch *w;
-	bool is_wanted;
 	uint64_t held;
 	int r;
 
 	if (s->instrument->wants) {
-		if (scry_maps_read(t->pid, &maps) < 0)
-			return 0;
-		is_wanted = s->instrument->wants(t->pid, &maps);
+		is_wanted =
+			scry_maps_read(t->pid, &maps) == 0 && s->instrument->wants(t->pid, &maps);
 		scry_maps_done(&maps);
 		if (!is_wanted)
 			return 0;
@@ -456,14 +455,16 @@ int scry_session_image(struct scry_session *s, struct scry_tracee *t)
 	end_older(s, t->pid);
 	w = scry_watch_new(s);
 	r = w ? scry_proc_open(&w->proc, t->pid) : -ENOMEM;
+	if (is_late)
+		scry_spawns_let_go(&s->spawns, t);
 	if (r == 0) {
-		w->held = t;
-		w->is_caught = s->is_catching;
+		w->held = is_late ? NULL : t;
+		w->is_caught = is_late || s->is_catching;
 		r = scry_watch_enter(w);
 		w->held = NULL;
 		scry_session_lease(s, SCRY_LEASE_NS); /* entering may have taken longer */
 	}
-	held = let_run(s, r < 0 && !s->entered ? NULL : w, t);
+	held = is_late ? 0 : let_run(s, r < 0 && !s->entered ? NULL : w, t);
 	if (r < 0 && w) {
 		if (s->entered && s->instrument->follows_exec)
 			scry_watch_note(w, "it ran a program that is not recorded: %s",
@@ -472,8 +473,7 @@ int scry_session_image(struct scry_session *s, struct scry_tracee *t)
 		s->not_entered++;
 	}
 	for (size_t i = 0; r == 0 && scry_group_at(w, i); i++)
-		scry_group_at(w, i)->start_ns =
-			held; /* before it began: a wait, no cost of its time */
+		scry_group_at(w, i)->start_ns = held; /* a wait before it began, no cost */
 	return r < 0 ? r : 1;
 }
 

@@ -41,8 +41,8 @@ void scry_session_notes(struct scry_session *s, struct scry_watch *any)
 		scry_watch_lost_some(any, "what started programs did before scry noticed them");
 	if (s->late)
 		scry_watch_note(any,
-				"%llu program%s that a watched one started %s noticed late: what "
-				"was done before is not counted",
+				"%llu program%s started under scry %s noticed late: what was done "
+				"before is not counted",
 				(unsigned long long)s->late, scry_text_s(s->late),
 				scry_text_were(s->late));
 	if (s->not_entered)

@@ -4,17 +4,22 @@
  */
 #include "sys/spawn.h"
 
+#include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,6 +28,7 @@
 
 #include "sys/brk_signal.h"
 #include "sys/proc.h"
+#include "sys/served.h"
 
 long __real_ptrace(enum __ptrace_request request, pid_t pid, void *address, void *data);
 long __wrap_ptrace(enum __ptrace_request request, pid_t pid, void *address, void *data);
@@ -42,6 +48,51 @@ long __wrap_ptrace(enum __ptrace_request request, pid_t pid, void *address, void
 	return __real_ptrace(request, pid, address, data);
 }
 
+uint64_t __wrap_scry_now_ns(void);
+int __real_scry_brk_signal_open(pid_t tid, uint64_t address);
+int __wrap_scry_brk_signal_open(pid_t tid, uint64_t address);
+size_t __real_scry_proc_task_count(pid_t pid);
+size_t __wrap_scry_proc_task_count(pid_t pid);
+bool __real_scry_served_answers(pid_t pid, const struct scry_map_entry *m);
+bool __wrap_scry_served_answers(pid_t pid, const struct scry_map_entry *m);
+
+static uint64_t now = 1; /* of sys/spawn: time stands still unless a test moves it */
+static enum { RIGHT, DEAF, AT_LOADER } signals;
+static size_t opened; /* breakpoints */
+static bool has_threads, is_loader_dead;
+
+uint64_t __wrap_scry_now_ns(void)
+{
+	return now;
+}
+
+/* DEAF: one that never sends. AT_LOADER: it sends where the loader begins, not where it was asked
+ * to. */
+int __wrap_scry_brk_signal_open(pid_t tid, uint64_t address)
+{
+	struct user_regs_struct regs;
+
+	opened++;
+	if (signals == DEAF)
+		return open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (signals == AT_LOADER && ptrace(PTRACE_GETREGS, tid, 0, &regs) == 0)
+		address = regs.rip;
+	return __real_scry_brk_signal_open(tid, address);
+}
+
+size_t __wrap_scry_proc_task_count(pid_t pid)
+{
+	return has_threads ? 2 : __real_scry_proc_task_count(pid);
+}
+
+bool __wrap_scry_served_answers(pid_t pid, const struct scry_map_entry *m)
+{
+	return !(is_loader_dead && strstr(m->path, "/ld-linux")) &&
+	       __real_scry_served_answers(pid, m);
+}
+
+static const char *program = "sleep";
+
 static pid_t start(struct scry_spawns *s)
 {
 	int go[2];
@@ -54,7 +105,7 @@ static pid_t start(struct scry_spawns *s)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(go[1]);
 		if (read(go[0], &byte, 1) == 0)
-			execlp("sleep", "sleep", "100", (char *)NULL);
+			execlp(program, "sleep", "100", (char *)NULL);
 		_exit(127);
 	}
 	close(go[0]);
@@ -113,10 +164,29 @@ static bool has_signal(void)
 	waitpid(pid, NULL, 0);
 	fd = scry_brk_signal_open(pid, (uintptr_t)has_signal);
 	if (fd > 0)
-		close(fd);
+		scry_brk_signal_close(fd);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	return fd > 0;
+}
+
+static bool lacks_signal(void)
+{
+	if (has_signal())
+		return false;
+	fputs("# no breakpoint of perf: who starts is stopped at each call\n", stderr);
+	return true;
+}
+
+static void end(struct scry_spawns *s, struct scry_tracee *t)
+{
+	pid_t pid = t->pid;
+
+	scry_spawns_let_go(s, t);
+	assert_int_equal(s->count, 0);
+	kill(pid, SIGKILL);
+	scry_spawns_done(s);
+	waitpid(pid, NULL, 0);
 }
 
 /* Its loader makes some fifty calls, and is not stopped at them. */
@@ -127,10 +197,8 @@ static void test_stops_are_few(void **state)
 	pid_t pid;
 
 	(void)state;
-	if (!has_signal()) {
-		fputs("# no breakpoint of perf: who starts is stopped at each call\n", stderr);
+	if (lacks_signal())
 		skip();
-	}
 	looks = 0;
 	pid = start(&s);
 	t = image_of(&s);
@@ -141,6 +209,162 @@ static void test_stops_are_few(void **state)
 	kill(pid, SIGKILL);
 	scry_spawns_done(&s);
 	waitpid(pid, NULL, 0);
+}
+
+static volatile int passed;
+
+__attribute__((noinline)) static void pass_by(void)
+{
+	passed++;
+}
+
+/* However often it is passed, two signals are sent. */
+static void test_two_signals(void **state)
+{
+	pid_t pid;
+	int fd, status, count = 0;
+
+	(void)state;
+	if (lacks_signal())
+		skip();
+	pid = fork();
+	if (pid == 0) {
+		ptrace(PTRACE_TRACEME, 0, 0, 0);
+		raise(SIGSTOP);
+		for (int i = 0; i < 10; i++)
+			pass_by();
+		_exit(passed);
+	}
+	waitpid(pid, &status, 0);
+	fd = scry_brk_signal_open(pid, (uintptr_t)pass_by);
+	assert_true(fd > 0);
+	for (; WIFSTOPPED(status); waitpid(pid, &status, 0)) {
+		count += WSTOPSIG(status) == SIGURG;
+		ptrace(PTRACE_CONT, pid, 0, 0);
+	}
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 10);
+	assert_int_equal(count, 2);
+	scry_brk_signal_close(fd);
+}
+
+/* A signal that never comes: when its time is over the program is stopped, and said to be late. */
+static void test_signal_never_comes(void **state)
+{
+	struct scry_spawns s = {0};
+	struct scry_tracee *t;
+	pid_t pid;
+
+	(void)state;
+	signals = DEAF;
+	opened = 0;
+	pid = start(&s);
+	while (!opened || scry_proc_task_state(pid, pid) != 'S') /* it sleeps */
+		assert_null(scry_spawns_step(&s));
+	assert_true(scry_spawns_is_starting(&s));
+	now += 1000000000;
+	t = image_of(&s);
+	signals = RIGHT;
+	assert_non_null(t);
+	assert_true(scry_spawn_is_late(t));
+	assert_false(scry_spawns_is_starting(&s));
+	end(&s, t);
+}
+
+/* Another place: it is swallowed, and the moment found by system calls. */
+static void test_signal_elsewhere(void **state)
+{
+	struct scry_spawns s = {0};
+	struct scry_tracee *t;
+
+	(void)state;
+	if (lacks_signal())
+		skip();
+	signals = AT_LOADER;
+	looks = 0;
+	start(&s);
+	t = image_of(&s);
+	signals = RIGHT;
+	assert_non_null(t);
+	assert_false(scry_spawn_is_late(t));
+	assert_true(looks > 8);
+	end(&s, t);
+}
+
+/* Who has threads where the loader says that it is done is not in his start. */
+static void test_threads_at_signal(void **state)
+{
+	struct scry_spawns s = {0};
+	struct scry_tracee *t;
+
+	(void)state;
+	if (lacks_signal())
+		skip();
+	start(&s);
+	has_threads = true;
+	t = image_of(&s);
+	has_threads = false;
+	assert_non_null(t);
+	assert_true(scry_spawn_is_late(t));
+	end(&s, t);
+}
+
+/* A loader whose server does not answer is not asked for. */
+static void test_loader_of_a_dead_server(void **state)
+{
+	struct scry_spawns s = {0};
+	struct scry_tracee *t;
+
+	(void)state;
+	opened = 0;
+	is_loader_dead = true;
+	start(&s);
+	t = image_of(&s);
+	is_loader_dead = false;
+	assert_non_null(t);
+	assert_int_equal(opened, 0);
+	end(&s, t);
+}
+
+/* A copy of sleep whose RELRO is one byte long. */
+static void write_small_relro(char *path)
+{
+	static unsigned char bytes[1 << 20];
+	Elf64_Ehdr *header = (Elf64_Ehdr *)bytes;
+	Elf64_Phdr *p;
+	int fd = open("/usr/bin/sleep", O_RDONLY | O_CLOEXEC);
+	ssize_t size = read(fd, bytes, sizeof(bytes));
+
+	close(fd);
+	assert_in_range(size, sizeof(*header), sizeof(bytes) - 1);
+	p = (Elf64_Phdr *)(bytes + header->e_phoff);
+	for (int i = 0; i < header->e_phnum; i++)
+		if (p[i].p_type == PT_GNU_RELRO)
+			p[i].p_filesz = p[i].p_memsz = 1;
+	fd = mkstemp(path);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, bytes, (size_t)size), size);
+	fchmod(fd, 0755);
+	close(fd);
+}
+
+/* The loader protects whole pages: who has none is not waited for. */
+static void test_small_relro(void **state)
+{
+	char path[] = "/tmp/scry-relro-XXXXXX";
+	struct scry_spawns s = {0};
+	struct scry_tracee *t;
+
+	(void)state;
+	write_small_relro(path);
+	program = path;
+	start(&s);
+	t = image_of(&s);
+	program = "sleep";
+	unlink(path);
+	assert_non_null(t);
+	assert_false(scry_spawn_is_late(t));
+	end(&s, t);
 }
 
 /* Who starts with the signal blocked, or gets it from others, is found all the same. */
@@ -287,6 +511,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_signal_while_held),
 		cmocka_unit_test(test_stops_are_few),
+		cmocka_unit_test(test_two_signals),
+		cmocka_unit_test(test_signal_never_comes),
+		cmocka_unit_test(test_signal_elsewhere),
+		cmocka_unit_test(test_threads_at_signal),
+		cmocka_unit_test(test_loader_of_a_dead_server),
+		cmocka_unit_test(test_small_relro),
 		cmocka_unit_test(test_signal_of_others),
 		cmocka_unit_test(test_killed_in_a_stop),
 		cmocka_unit_test(test_waits_are_whole),
