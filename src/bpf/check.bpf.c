@@ -7,6 +7,7 @@
 
 #include <bpf/bpf_helpers.h>
 
+#include "bpf/lost.h"
 #include "wire/bpf_check.h"
 
 const volatile __u64 scry_check_word = 0;
@@ -16,23 +17,12 @@ struct {
 	__uint(max_entries, 1 << 16);
 } ring SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} lost SEC(".maps");
-
 static int emit(void *ctx)
 {
 	struct scry_bpf_checked *r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
-	__u64 *count;
-	__u32 zero = 0;
 
 	if (!r) {
-		count = bpf_map_lookup_elem(&lost, &zero);
-		if (count)
-			*count += 1;
+		scry_lost_one();
 		return 0;
 	}
 	r->pid_tid = bpf_get_current_pid_tgid();

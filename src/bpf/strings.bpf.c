@@ -7,6 +7,7 @@
  */
 #include <linux/bpf.h>
 
+#include "bpf/lost.h"
 #include "bpf/task.h"
 #include "wire/bpf_strings.h"
 
@@ -32,13 +33,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct scry_strings_wanted);
 } wanted SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} lost SEC(".maps");
 
 static __always_inline void copy(struct scry_strings_record *r, const struct scry_strings_wanted *w,
 				 const __u64 args[8], __u32 i)
@@ -71,10 +65,10 @@ int strings_enter(unsigned long long *ctx)
 {
 	const struct pt_regs___kernel *regs = (const struct pt_regs___kernel *)ctx[0];
 	struct task_struct *task = bpf_get_current_task_btf();
-	__u32 number = (__u32)ctx[1], zero = 0, pid = scry_pid_of(task, scry_setup.pid_ns);
+	__u32 number = (__u32)ctx[1], pid = scry_pid_of(task, scry_setup.pid_ns);
 	const struct scry_strings_wanted *w;
 	struct scry_strings_record *r;
-	__u64 *count, args[8] = {0}, now = bpf_ktime_get_ns();
+	__u64 args[8] = {0}, now = bpf_ktime_get_ns();
 
 	if (!pid || !bpf_map_lookup_elem(&pids, &pid))
 		return 0;
@@ -83,9 +77,7 @@ int strings_enter(unsigned long long *ctx)
 		return 0;
 	r = bpf_ringbuf_reserve(&strings, sizeof(*r), 0);
 	if (!r) {
-		count = bpf_map_lookup_elem(&lost, &zero);
-		if (count)
-			*count += 1;
+		scry_lost_one();
 		return 0;
 	}
 	args[0] = regs->di;

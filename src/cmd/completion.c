@@ -114,6 +114,18 @@ static void print_names(const struct scry_command *table)
 		printf("%s%s", c == table ? "" : " ", c->name);
 }
 
+/* For each command that has subcommands: its name and theirs, between these texts. */
+static void print_groups(const char *before, const char *between, const char *after)
+{
+	for (const struct scry_command *c = scry_commands; c->name; c++) {
+		if (!c->group)
+			continue;
+		printf("%s%s%s", before, c->name, between);
+		print_names(c->group);
+		printf("%s", after);
+	}
+}
+
 /* bash */
 
 static void bash_option(const struct writer *w, const struct scry_opt *row)
@@ -196,22 +208,10 @@ static void write_bash(void)
 	printf("\" ;;\n\t\"3 help\") case $(_scry_full \"${COMP_WORDS[2]}\" \"");
 	print_names(scry_commands);
 	printf("\") in\n");
-	for (const struct scry_command *c = scry_commands; c->name; c++) {
-		if (!c->group)
-			continue;
-		printf("\t\t%s) words=\"", c->name);
-		print_names(c->group);
-		printf("\" ;;\n");
-	}
+	print_groups("\t\t", ") words=\"", "\" ;;\n");
 	printf("\t\tesac ;;\n\t\"2 completion\") [ \"${cur:0:1}\" = - ] || words=\"bash zsh fish\" "
 	       ";;\n");
-	for (const struct scry_command *c = scry_commands; c->name; c++) {
-		if (!c->group)
-			continue;
-		printf("\t\"2 %s\") words=\"", c->name);
-		print_names(c->group);
-		printf("\" ;;\n");
-	}
+	print_groups("\t\"2 ", "\") words=\"", "\" ;;\n");
 	printf("\tesac\n\tcase $name in\n");
 	for (const struct scry_command *c = scry_commands; c->name; c++) {
 		if (!c->group)
@@ -417,13 +417,7 @@ static void write_fish(void)
 	       "\t\tcase help\n\t\t\tset words[2] (__scry_full $words[2] ");
 	print_names(scry_commands);
 	printf(")\n");
-	for (const struct scry_command *c = scry_commands; c->name; c++) {
-		if (!c->group)
-			continue;
-		printf("\t\tcase %s\n\t\t\tset words[2] (__scry_full $words[2] ", c->name);
-		print_names(c->group);
-		printf(")\n");
-	}
+	print_groups("\t\tcase ", "\n\t\t\tset words[2] (__scry_full $words[2] ", ")\n");
 	printf("\tend\n"
 	       "\tprintf '%%s\\n' $words\n"
 	       "end\n"

@@ -76,13 +76,14 @@ static void in_nobody_else(void **unused)
 	waitpid(other, NULL, 0);
 }
 
-/* Led to where the agent was, or where another scry may unmap it, it would die. */
+/* Led to where the agent was, or where another scry may unmap it, it would die. That a thread is
+ * led there otherwise is shown by each watch of objects (ruby/objects_attach.bats). */
 static void nowhere_else(void **unused)
 {
 	const uint64_t another = 1;
 	pid_t ours = sleeper();
 	struct entered e;
-	uint64_t claim, nonce; /* objects.bats has threads that are led to it */
+	uint64_t claim, nonce;
 
 	(void)unused;
 	enter(&e, ours);
