@@ -43,13 +43,14 @@ takes_out() { # PID
 	scry_ends 0 patch undo ucontext -p "$1" --max-pause 2s
 }
 
+# The one thread may have been on its way to the system call when the code was changed: it makes that call after.
 is_faster() { # FILE
 	"$RUBY" --disable=gems -rjson -e '
 r = JSON.parse(File.read(ARGV[0]))
 b, a = r["before"], r["after"]
 abort "before #{b}, after #{a}" unless b["switches"] > 1000 && a["switches"] > 2 * b["switches"] * a["cpu_ns"] / b["cpu_ns"]
 abort "#{a["switch_ns"]} ns instead of #{b["switch_ns"]}" unless a["switch_ns"] * 4 < b["switch_ns"]
-abort "system calls #{b["system_calls"]}, #{a["system_calls"]}" unless b["system_calls"] >= b["switches"] && a["system_calls"].zero?
+abort "system calls #{b["system_calls"]}, #{a["system_calls"]}" unless b["system_calls"] >= b["switches"] && a["system_calls"] <= 1
 abort "samples #{b}, #{a}" unless b["samples_inside"] * 5 > b["samples"] && a["samples_inside"] * 20 < a["samples"]' "$1"
 }
 
