@@ -697,8 +697,10 @@ int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol)
 	struct scry_call how = {.gadgets = &own, .mem_fd = inj->mem.fd};
 	struct scry_hurry hurry = {0};
 	struct scry_tracee t;
-	int r;
+	int r = scry_own_check_agent(inj);
 
+	if (r < 0) /* no thread is stopped for nothing; while one is, it is checked again */
+		return r;
 	/* A fork child's VM names its parent's threads until it has tidied up: in those there may
 	 * be no agent any more. */
 	if (!scry_proc_task_state(inj->proc->pid, tid))

@@ -49,6 +49,8 @@ static void confine(int socket, int files[2], pid_t parent)
 	for (int i = 0; i < 2; i++)
 		if (files[i] >= 0)
 			files[i] = dup2(files[i], 4 + i);
+		else
+			close(4 + i);
 	close_range(6, ~0u, 0);
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	prctl(PR_SET_DUMPABLE, 0);

@@ -169,8 +169,7 @@ static void look_for_change(struct scry_session *s, struct scry_watch *w, struct
 		return;
 	if (scry_proc_stat(w->proc.pid, &st) < 0)
 		st.state = 'X';
-	/* One that is ending has no image, nor has one in the midst of its exec: that is seen soon.
-	 * Of one that may not be looked at, never. */
+	/* Ending, or in its exec: seen soon. Of one that may not be looked at, never. */
 	if (!st.image && st.state != 'Z' && st.state != 'X' &&
 	    (!w->imageless_ns || scry_now_ns() < w->imageless_ns + IMAGELESS_NS)) {
 		w->imageless_ns = w->imageless_ns ? w->imageless_ns : scry_now_ns();
@@ -197,20 +196,22 @@ static void report_change(struct scry_session *s, struct scry_watch *w, const st
 		scry_session_unfollowed(w, c->why + strlen("the process "));
 }
 
-/* Relocated already when it was held: what it has done until now is looked at as in any other that
- * lives. */
+/* Relocated already when it was held: it is entered like any other running program, and late. */
 static void enter_changed(struct scry_session *s, struct change *c)
 {
 	struct scry_watch *w = scry_watch_new(s);
 	int r = w ? scry_proc_open(&w->proc, c->pid) : -ENOMEM;
 
 	scry_spawns_let_go(&s->spawns, c->t);
-	if (r == 0)
+	if (r == 0) {
+		w->is_caught = true;
 		r = scry_watch_enter(w);
+	}
 	if (r < 0 && w) {
 		scry_watch_note(w, "process %d ran a program that is not recorded: %s", c->pid,
 				scry_error());
 		scry_watch_free(w);
+		s->not_entered++;
 	}
 	scry_error_clear();
 }
@@ -423,9 +424,8 @@ static uint64_t let_run(struct scry_session *s, struct scry_watch *w, struct scr
 	return since ? now - since : 0;
 }
 
-/* Where the kernel shares processors out by session (autogroup), a nice value counts within one
- * only: the keeper's, which has nobody else in it, then went without for seconds. Who is no keeper
- * (doctor, which rehearses) is in the user's session: all of that would go before all others. */
+/* With autogroup a nice value counts within a session only: a keeper, alone in its own, waited for
+ * seconds. Doctor runs in the user's session, whose weight is not ours to change. */
 void scry_watch_hurry(void)
 {
 	FILE *f = getsid(0) == getpid() ? fopen("/proc/self/autogroup", "we") : NULL;

@@ -570,7 +570,7 @@ static int drain(struct scry_watch *w)
 		return r;
 	if (t->is_left || w->target_gone)
 		scry_thread_buffers_end(t->buffers);
-	if (!w->target_gone && !t->root)
+	if (!w->target_gone && !t->root && !t->is_left)
 		scry_unwind_turn(&t->unwinding);
 	r = scry_thread_buffers_take(t->buffers, scry_stream_add, scry_calls_stream(t->calls),
 				     &taken);
