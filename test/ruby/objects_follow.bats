@@ -172,7 +172,8 @@ RUBY
 	[ "$(grep -c '^free$' "$T/others")" -gt 5 ]
 	no grep -v '^free$' "$T/others"
 	missing="$(json "$T/o.json" '(r["notes"] || []).sum { |n| n[/^([0-9]+) fork child(?:ren)? w(?:as|ere) not watched/, 1].to_i }')"
-	json_is "$T/o.json" "$(made Kid) == (3000 - $missing) * 100"
+	# On a busy machine the ring may be full at times: what is missing then is counted as lost.
+	json_is "$T/o.json" "(0..r['data_quality']['lost']).cover?((3000 - $missing) * 100 - $(made Kid))"
 }
 
 @test "a child that is killed" {
