@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "base/text.h"
+#include "base/vector.h"
 #include "view/functions.h"
 #include "view/gem.h"
 
@@ -40,15 +41,56 @@ static void add_crowded(struct scry_ev_gvl *s, const struct scry_ev_gvl *ev)
 	s->crowded += ev->crowded;
 }
 
-static void on_lock(struct scry_gvl_view *g, const struct scry_ev_gvl *ev)
+static uint64_t known_ns(const struct scry_ev_gvl *s)
+{
+	return s->watched_ns > s->unknown_ns ? s->watched_ns - s->unknown_ns : 0;
+}
+
+uint64_t scry_gvl_known_ns(const struct scry_gvl_view *g)
+{
+	return known_ns(&g->sum);
+}
+
+static int add_process(struct scry_gvl_view *g, const struct scry_ev_gvl *ev)
+{
+	uint64_t *at = scry_map_ref(&g->by_pid, ev->pid);
+
+	if (!at || scry_vector_reserve(&g->processes, g->process_count, &g->process_room))
+		return scry_no_memory("%u processes", g->process_count);
+	if (!*at) {
+		g->processes[g->process_count++] = (struct scry_gvl_process){.pid = ev->pid};
+		*at = g->process_count;
+	}
+	g->processes[*at - 1].contended_ns += ev->contended_ns;
+	g->processes[*at - 1].known_ns += known_ns(ev);
+	return 0;
+}
+
+uint64_t scry_gvl_longest_ns(const struct scry_gvl_view *g)
+{
+	uint64_t longest = 0;
+
+	for (uint32_t i = 0; i < g->process_count; i++)
+		if (g->processes[i].known_ns > longest)
+			longest = g->processes[i].known_ns;
+	return longest;
+}
+
+const struct scry_gvl_process *scry_gvl_worst_process(const struct scry_gvl_view *g)
+{
+	const struct scry_gvl_process *worst = g->processes;
+
+	for (uint32_t i = 1; i < g->process_count; i++)
+		if (g->processes[i].contended_ns > worst->contended_ns)
+			worst = &g->processes[i];
+	return worst;
+}
+
+static int on_lock(struct scry_gvl_view *g, const struct scry_ev_gvl *ev)
 {
 	struct scry_ev_gvl *s = &g->sum;
 
-	uint64_t *is_known = scry_map_ref(&g->by_pid, ev->pid);
-
 	g->locks++;
-	if (is_known && !(*is_known)++)
-		g->processes++;
 	s->pid = ev->pid;
 	s->can_take_back |= ev->can_take_back;
 	s->watched_ns += ev->watched_ns;
@@ -73,6 +115,7 @@ static void on_lock(struct scry_gvl_view *g, const struct scry_ev_gvl *ev)
 	s->cpu_ns = ev->cpu_ns == SCRY_GVL_CPU_UNKNOWN || s->cpu_ns == SCRY_GVL_CPU_UNKNOWN
 			    ? SCRY_GVL_CPU_UNKNOWN
 			    : s->cpu_ns + ev->cpu_ns;
+	return add_process(g, ev);
 }
 
 static int on_thread(struct scry_gvl_view *g, const struct scry_ev_gvl_thread *ev)
@@ -246,7 +289,7 @@ static int read_all(struct scry_gvl_view *g)
 		if (!is_ours(g, event))
 			continue;
 		if (event->type == SCRY_EVENT_GVL)
-			on_lock(g, (const void *)(event + 1));
+			r = on_lock(g, (const void *)(event + 1));
 		else if (event->type == SCRY_EVENT_GVL_THREAD)
 			r = on_thread(g, (const void *)(event + 1));
 		else if (event->type == SCRY_EVENT_GVL_PAIR)
@@ -350,11 +393,11 @@ void scry_gvl_put_thread(const struct scry_gvl_view *g, const struct scry_ev_gvl
 		return;
 	}
 	scry_gvl_put_name(g, t, b);
-	if (t->tid && (g->processes < 2 || t->tid == t->pid))
+	if (t->tid && (g->process_count < 2 || t->tid == t->pid))
 		scry_buf_printf(b, " (%u)", t->tid);
 	else if (t->tid)
 		scry_buf_printf(b, " (%u of %u)", t->tid, t->pid);
-	else if (g->processes > 1)
+	else if (g->process_count > 1)
 		scry_buf_printf(b, " (of %u)", t->pid);
 }
 
@@ -416,6 +459,7 @@ void scry_gvl_view_done(struct scry_gvl_view *g)
 {
 	scry_map_done(&g->by_number);
 	scry_map_done(&g->by_pid);
+	free(g->processes);
 	scry_map_done(&g->held.by_what);
 	scry_map_done(&g->waited.by_what);
 	scry_frames_done(&g->frames);

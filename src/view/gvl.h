@@ -31,6 +31,11 @@ struct scry_gvl_lines {
 	uint32_t count, room;
 };
 
+struct scry_gvl_process { /* of its locks: more where it ran another program (exec) */
+	uint32_t pid;
+	uint64_t contended_ns, known_ns;
+};
+
 struct scry_gvl_view {
 	struct scry_reader *reader;
 	const struct scry_view_opts *opts;
@@ -38,8 +43,10 @@ struct scry_gvl_view {
 	struct scry_data_quality quality;
 	struct scry_grep grep;
 	struct scry_ev_gvl sum;	   /* of all locks; pid: of the last */
-	uint32_t locks, processes; /* locks: more where one runs another program (exec) */
-	struct scry_map by_pid;	   /* those that have one */
+	uint32_t locks, process_count; /* locks: more where one runs another program (exec) */
+	struct scry_gvl_process *processes;
+	size_t process_room;
+	struct scry_map by_pid; /* -> place + 1 */
 	struct scry_ev_gvl_thread *threads;
 	struct scry_ev_gvl_pair *pairs;
 	struct scry_frames frames;
@@ -65,13 +72,14 @@ static inline uint64_t scry_gvl_waited_ns(const struct scry_ev_gvl_thread *t)
 	return t->wanted_ns + t->granted_ns;
 }
 
-/* Watched, and known who held it. */
-static inline uint64_t scry_gvl_known_ns(const struct scry_gvl_view *g)
-{
-	const struct scry_ev_gvl *s = &g->sum;
+/* Watched, and known who held it: of all locks. */
+uint64_t scry_gvl_known_ns(const struct scry_gvl_view *g);
 
-	return s->watched_ns > s->unknown_ns ? s->watched_ns - s->unknown_ns : 0;
-}
+/* The same, of the process for which it was longest: several are watched at the same time. */
+uint64_t scry_gvl_longest_ns(const struct scry_gvl_view *g);
+
+/* In which threads wanted the lock for longest. NULL: there is none. */
+const struct scry_gvl_process *scry_gvl_worst_process(const struct scry_gvl_view *g);
 
 /* By all threads together. */
 uint64_t scry_gvl_waited_all_ns(const struct scry_gvl_view *g);

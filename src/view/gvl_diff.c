@@ -252,9 +252,9 @@ static void push_totals(const struct diff *d, const struct pair *all)
 	const struct scry_gvl_view *v = d->v;
 	const struct scry_pair pairs[] = {
 		{"watched_before_ns", "seconds were watched", SCRY_CELL_TIME, 0,
-		 scry_cell_number(scry_gvl_known_ns(&v[0]))},
+		 scry_cell_number(scry_gvl_longest_ns(&v[0]))},
 		{"watched_after_ns", "then", SCRY_CELL_TIME, 0,
-		 scry_cell_number(scry_gvl_known_ns(&v[1]))},
+		 scry_cell_number(scry_gvl_longest_ns(&v[1]))},
 		{"contended_before_ns", "in which some thread wanted the GVL", SCRY_CELL_TIME, 0,
 		 scry_cell_number(v[0].sum.contended_ns)},
 		{"contended_after_ns", "then", SCRY_CELL_TIME, 0,
@@ -363,7 +363,7 @@ static int read_side(struct diff *d, const struct scry_diff_side *side, int at)
 	v->quality.label = side->name;
 	v->quality.noun = "critical sections";
 	v->quality.shown = v->sum.ends;
-	d->seconds[at] = (double)scry_gvl_known_ns(v) / 1e9;
+	d->seconds[at] = (double)scry_gvl_longest_ns(v) / 1e9;
 	if (r == 0 && d->seconds[at] <= 0)
 		return scry_fail(-EINVAL, "'%s' knows nothing of the GVL%s",
 				 side->name ? side->name : "the recording",

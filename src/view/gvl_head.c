@@ -50,7 +50,9 @@ static void note(struct scry_gvl_view *g)
 
 static bool is_little(const struct scry_gvl_view *g)
 {
-	return scry_share(g->sum.contended_ns, scry_gvl_known_ns(g), 1000) < 10;
+	const struct scry_gvl_process *worst = scry_gvl_worst_process(g);
+
+	return !worst || scry_share(worst->contended_ns, worst->known_ns, 1000) < 10;
 }
 
 /* Right behind the verdict: how much of the waiting has no line. */
@@ -256,6 +258,22 @@ static void note_ractors(struct scry_gvl_view *g)
 	note(g);
 }
 
+/* Of several processes that of one says more: most may be idle. */
+static void put_share(const struct scry_gvl_view *g, struct scry_buf *b)
+{
+	const struct scry_gvl_process *worst = scry_gvl_worst_process(g);
+
+	scry_buf_printf(b, "threads wanted the GVL ");
+	scry_text_percent(b, worst->contended_ns, worst->known_ns);
+	scry_buf_printf(b, " of the time");
+	if (g->process_count > 1) {
+		scry_buf_printf(b, " in process %u (", worst->pid);
+		scry_text_percent(b, g->sum.contended_ns, scry_gvl_known_ns(g));
+		scry_buf_printf(b, " on average of %u processes)", g->process_count);
+	}
+	scry_buf_printf(b, ": ");
+}
+
 static void judge(struct scry_gvl_view *g, uint64_t waited)
 {
 	const uint64_t known = scry_gvl_known_ns(g);
@@ -280,9 +298,7 @@ static void judge(struct scry_gvl_view *g, uint64_t waited)
 					   ? "no thread of the main ractor waited for its lock"
 					   : "no thread waited for the GVL");
 	} else {
-		scry_buf_printf(b, "threads wanted the GVL ");
-		scry_text_percent(b, g->sum.contended_ns, known);
-		scry_buf_printf(b, " of the time: ");
+		put_share(g, b);
 		scry_buf_printf(b, are_more ? "at least " : "");
 		scry_text_things(b, waiters, "threads");
 		scry_buf_printf(b, " waited ");
@@ -291,7 +307,7 @@ static void judge(struct scry_gvl_view *g, uint64_t waited)
 		scry_text_duration(b, known);
 		if (g->locks > 1)
 			scry_buf_printf(b, " of %u %s", g->locks,
-					g->locks > g->processes ? "programs" : "processes");
+					g->locks > g->process_count ? "programs" : "processes");
 		if (is_little(g)) {
 			scry_buf_printf(b, ", which is little");
 		} else if (worst->lost_ns) {

@@ -35,7 +35,7 @@ GET(get_name, scry_functions_string(view->reader, row->name_str))
 static void push_threads(struct scry_gvl_view *g)
 {
 	const struct scry_column columns[] = {
-		{g->processes > 1 ? "pid" : NULL, "pid", SCRY_CELL_NUMBER, NUMBER(pid)},
+		{g->process_count > 1 ? "pid" : NULL, "pid", SCRY_CELL_NUMBER, NUMBER(pid)},
 		{NULL, "thread", SCRY_CELL_NUMBER, NUMBER(thread)},
 		{"tid", "tid", SCRY_CELL_NUMBER, get_tid, 0},
 		{"others lost s", "lost_ns", SCRY_CELL_TIME, NUMBER(lost_ns)},
