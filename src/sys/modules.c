@@ -295,7 +295,7 @@ static void keep(struct scry_module *f, const struct stat *st)
 {
 	size_t i = 0;
 
-	if (!f->elf || st->st_size > (off_t)KEPT_FILE_MAX)
+	if (!f->elf || st->st_size > (off_t)KEPT_FILE_MAX || !scry_regular_may_stay_open(st))
 		return;
 	while (kept_bytes() + (uint64_t)st->st_size > KEPT_BYTES_MAX)
 		drop(oldest_kept());

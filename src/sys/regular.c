@@ -56,3 +56,10 @@ bool scry_regular_is_same(const struct stat *a, const struct stat *b)
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
 	       is_same_time(a->st_mtim, b->st_mtim) && is_same_time(a->st_ctim, b->st_ctim);
 }
+
+bool scry_regular_may_stay_open(const struct stat *st)
+{
+	struct stat root;
+
+	return stat("/", &root) == 0 && st->st_dev == root.st_dev;
+}

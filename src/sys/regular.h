@@ -16,5 +16,8 @@ struct stat;
 /* The same file, and unchanged: device, inode, size and the times of its last changes. Times lag
  * behind while somebody has it mapped to write. */
 bool scry_regular_is_same(const struct stat *a, const struct stat *b);
+/* May it stay open when no process that is watched needs it any more? Another file system than that
+ * of "/" could not be unmounted meanwhile: a container's, a disk that is to be taken out. */
+bool scry_regular_may_stay_open(const struct stat *st);
 
 #endif

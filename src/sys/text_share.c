@@ -104,7 +104,7 @@ int scry_text_share(struct scry_elf *elf, struct scry_text **ret)
 		return 0;
 	}
 	r = scry_text_read(elf, ret);
-	if (r == 0)
+	if (r == 0 && scry_regular_may_stay_open(&st))
 		keep(elf, &st, *ret);
 	return r;
 }

@@ -28,7 +28,7 @@
 #define WORK SCRY_TARGET_DIR "/libwork.so"
 #define PAGE 4096ul
 
-static char path[] = "/tmp/scry-modules-XXXXXX";
+static char path[sizeof("/dev/shm/scry-modules-XXXXXX")] = "/tmp/scry-modules-XXXXXX";
 
 static void copy_work(void)
 {
@@ -216,6 +216,53 @@ static void test_kept(void **state)
 	one = scry_modules_new(getpid());
 	assert_name(one, dlsym(RTLD_DEFAULT, "getenv"), "getenv");
 	scry_modules_free(one);
+}
+
+static bool is_open(const char *file)
+{
+	char link[32], to[64];
+
+	for (int fd = 3; fd < 1024; fd++) {
+		ssize_t n;
+
+		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+		n = readlink(link, to, sizeof(to) - 1);
+		to[n > 0 ? n : 0] = '\0';
+		if (!strcmp(to, file))
+			return true;
+	}
+	return false;
+}
+
+/* A file system that nobody uses any more can be unmounted; that of "/" never is. */
+static void test_not_kept(void **state)
+{
+	char other[] = "/dev/shm/scry-modules-XXXXXX", at_root[sizeof(path)];
+	struct scry_modules *t;
+	struct stat st, root;
+	void *work;
+
+	(void)state;
+	memcpy(at_root, path, sizeof(path));
+	close(mkstemp(other));
+	assert_int_equal(stat(other, &st) | stat("/", &root), 0);
+	if (st.st_dev == root.st_dev) {
+		unlink(other);
+		print_message("/dev/shm is no file system of its own here\n");
+		skip();
+	}
+	memcpy(path, other, sizeof(other));
+	copy_work();
+	memcpy(path, at_root, sizeof(path));
+	work = dlopen(other, RTLD_NOW);
+	assert_non_null(work);
+	t = scry_modules_new(getpid());
+	assert_name(t, dlsym(work, "work_call"), "work_call");
+	assert_true(is_open(other));
+	scry_modules_free(t);
+	assert_false(is_open(other));
+	dlclose(work);
+	unlink(other);
 }
 
 /* What was kept of a file is asked of each program's memory. */
@@ -435,17 +482,12 @@ static int set_up(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_twice),
-		cmocka_unit_test(test_other_file),
-		cmocka_unit_test(test_written_anew),
-		cmocka_unit_test(test_kept),
-		cmocka_unit_test(test_kept_is_proven),
-		cmocka_unit_test(test_vdso),
-		cmocka_unit_test(test_vdso_of_the_dead),
-		cmocka_unit_test(test_copy_of_holes),
-		cmocka_unit_test(test_copies_in_all),
-		cmocka_unit_test(test_no_object),
-		cmocka_unit_test(test_none),
+		cmocka_unit_test(test_twice),	      cmocka_unit_test(test_other_file),
+		cmocka_unit_test(test_written_anew),  cmocka_unit_test(test_kept),
+		cmocka_unit_test(test_not_kept),      cmocka_unit_test(test_kept_is_proven),
+		cmocka_unit_test(test_vdso),	      cmocka_unit_test(test_vdso_of_the_dead),
+		cmocka_unit_test(test_copy_of_holes), cmocka_unit_test(test_copies_in_all),
+		cmocka_unit_test(test_no_object),     cmocka_unit_test(test_none),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, NULL);
