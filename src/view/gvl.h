@@ -42,7 +42,7 @@ struct scry_gvl_view {
 	struct scry_doc *doc;
 	struct scry_data_quality quality;
 	struct scry_grep grep;
-	struct scry_ev_gvl sum;	   /* of all locks; pid: of the last */
+	struct scry_ev_gvl sum;	       /* of all locks; pid: of the last */
 	uint32_t locks, process_count; /* locks: more where one runs another program (exec) */
 	struct scry_gvl_process *processes;
 	size_t process_room;

@@ -82,6 +82,24 @@ holds() {
 	holds "$RUBY"
 }
 
+# swaps RUBY...: whoever holds the lock at the beginning gives it to the thread that has waited.
+swaps() {
+	local scry
+	start swap "$@" "$GVL/swap.rb"
+	wait_for 20 has_spent "$PID" 40
+	"$SCRY" gvl -p "$PID" --max-pause 2s --json >"$T/gvl.json" 2>"$T/gvl.err" 3>&- &
+	scry=$!
+	wait_for 20 hooked "$PID" || return 1
+	wait_for 60 in_file "^over" "$T/swap.out" || return 1
+	kill -INT "$scry"
+	wait "$scry" && judged swap
+}
+
+@test "the lock changes hands with the first event: who had waited, waited before; who held it, waits now" {
+	need_root "entering a process that is not a child of scry"
+	swaps "$RUBY"
+}
+
 briefly() { # NAMES: so many are known; 2: they are not
 	"$SCRY" gvl --json -o "$T/gvl.json" --force -- "$RUBY" "$GVL/brief.rb"
 	judged brief "$1" || return 2
@@ -181,6 +199,7 @@ passes() { # RUBY...
 		read -ra words <<<"$ruby"
 		shares "${words[@]}" || { echo "$ruby"; return 1; }
 		holds "${words[@]}" || { echo "$ruby"; return 1; }
+		swaps "${words[@]}" || { echo "$ruby"; return 1; }
 		! has_headers "${words[@]}" || extension "${words[@]}" || { echo "$ruby"; return 1; }
 		passes "${words[@]}" || { echo "$ruby"; return 1; }
 		! has_ractors "${words[@]}" || ractors 2 "${words[@]}" || { echo "$ruby"; return 1; }

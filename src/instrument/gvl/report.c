@@ -81,15 +81,18 @@ static uint64_t quantile(const struct scry_gvl_row *row, uint64_t thousandths)
 static void settle_old_wait(const struct report *r, struct scry_gvl_row *row,
 			    struct scry_ev_gvl_thread *ev)
 {
-	const bool is_older = r->g->since && first_state(r, row->th) != SCRY_GVL_OFF;
+	const enum scry_gvl_state first = first_state(r, row->th);
+	const bool is_waiting = row->state == SCRY_GVL_WANTS || row->state == SCRY_GVL_GRANTED,
+		   is_older = r->g->since && (first == SCRY_GVL_WANTS || first == SCRY_GVL_UNKNOWN),
+		   has_got_it = first == SCRY_GVL_WANTS && row->state != SCRY_GVL_UNKNOWN &&
+				!(is_waiting && row->is_old);
 
-	if ((row->state == SCRY_GVL_WANTS || row->state == SCRY_GVL_GRANTED) &&
-	    r->end > row->wait_began)
+	if (is_waiting && r->end > row->wait_began)
 		ev->open_ns = ns_of(r, r->end - row->wait_began +
 					       (row->is_old && is_older ? r->prefix : 0));
-	else if (row->state == SCRY_GVL_UNKNOWN && first_state(r, row->th) == SCRY_GVL_WANTS)
-		ev->open_ns = ns_of(r, r->prefix); /* there was no event */
-	if (row->old_wait && is_older)
+	else if (row->state == SCRY_GVL_UNKNOWN && first == SCRY_GVL_WANTS)
+		ev->open_ns = ns_of(r, r->prefix);     /* there was no event */
+	if (is_older && (row->old_wait || has_got_it)) /* with the first event: old_wait is 0 */
 		ev->older_ns = ns_of(r, row->old_wait + r->prefix);
 	if (!row->old_wait || is_older)
 		return;

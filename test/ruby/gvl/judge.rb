@@ -95,6 +95,11 @@ when "hold" # one thread holds it from before the watch to after it, or for so l
     near["the wait from before", waiter["older_wait_ns"], hog["held_ns"], 0.05, 5_000_000]
     wrong << "does not say who had waited" unless notes.match?(/waiting from before the watch: waiter/)
   end
+when "swap" # one that held it at the beginning gives it to one that waited then
+  hog, after = by_name.fetch("hog")[0], by_name.fetch("next")[0]
+  near["the wait from before", after["older_wait_ns"], hog["held_ns"], 0.05, 5_000_000]
+  wrong << "hog held it, and did not wait before: #{hog}" unless hog["older_wait_ns"].zero?
+  near["hog's wait", hog["wait_max_ns"], after["held_ns"], 0.05, 5_000_000]
 when "brief" # eight of 8 ms in a program of two seconds: were no more when they had ended
   first = threads.max_by { |t| t["without_ns"] }
   brief = threads - [first]
