@@ -701,7 +701,11 @@ static __attribute__((noinline)) void look(uint64_t now, uint32_t waits)
 	if (unlikely(!__atomic_load_n(&scry_agent.state_page->open, __ATOMIC_ACQUIRE)) &&
 	    !scry_child_buffer_claim(scry_agent.state_page, 0))
 		return;
-	m.t = (struct scry_gvl_table *)scry_agent.state_page->table;
+	m.t = (struct scry_gvl_table *)__atomic_load_n(&scry_agent.state_page->table,
+						       __ATOMIC_ACQUIRE);
+	/* a fork child that is entered itself is open before it has a table */
+	if (unlikely((uint64_t)m.t <= 1))
+		return;
 	sequence = *(volatile uint64_t *)&m.t->sequence;
 	is_start = begins(g, m.plan->watch);
 	if (unlikely(sequence & 1)) {

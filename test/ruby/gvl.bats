@@ -283,6 +283,39 @@ jits() {
 	judged started
 }
 
+# left_child N: one that was forked while its parent was watched, without -f: it keeps the hooks. Its pid in $child.
+left_child() {
+	local scry
+	"$SCRY" gvl -p "$PID" --max-pause 2s >"$T/report" 2>"$T/report.err" 3>&- 8>&- &
+	scry=$!
+	wait_for 20 hooked "$PID"
+	echo fork >&8
+	wait_for 20 has_lines "$1" "^child" "$T/left.out"
+	child=$(sed -n 's/^child //p' "$T/left.out" | tail -1)
+	kill -INT "$scry"
+	wait "$scry"
+}
+
+has_lines() { # COUNT PATTERN FILE
+	[ "$(grep -c "$2" "$3")" -eq "$1" ]
+}
+
+@test "a child that was forked during a watch is entered while its threads run: undo, objects, gvl" {
+	need_root "entering a process that is not a child of scry"
+	listens left "$RUBY" "$GVL/left.rb" "$T/stop"
+	left_child 1
+	scry_ends 0 undo -p "$child" --max-pause 2s
+	left_child 2
+	scry_ends 0 undo -f -p "$PID" --max-pause 2s
+	left_child 3
+	scry_ends 0 objects -p "$child" -d 0.2s --max-pause 2s
+	scry_ends 0 gvl -p "$child" -d 0.2s --max-pause 2s
+	touch "$T/stop"
+	exec 8>&-
+	finish "$PID"
+	in_file "^right 7 7 7$" "$T/left.out"
+}
+
 # The program goes on meanwhile, with all that hands the lock on, forks among it.
 @test "attached again and again in a storm: the result is right, the text and the slots as before" {
 	local pid n=0 rounds

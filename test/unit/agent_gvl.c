@@ -501,6 +501,22 @@ static void any_table(void **state)
 	munmap((uint8_t *)t - GUARD, TABLE_BYTES + 2 * GUARD);
 }
 
+/* A fork child that is entered itself is open before its table is there: 0, or 1 after a claim that
+ * failed. */
+static void no_table(void **state)
+{
+	const uint64_t own = state_page.table;
+
+	(void)state;
+	for (uint64_t none = 0; none < 2; none++) {
+		state_page.table = none;
+		scry_gvl_let_go((uint64_t)mutex, 0);
+		scry_gvl_let_go((uint64_t)mutex, 1);
+		assert_int_equal(state_page.table, none);
+	}
+	state_page.table = own;
+}
+
 /* The end of the lease is looked at anew when it has come, and only then. */
 static void lease(void **state)
 {
@@ -699,6 +715,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(lease, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(forged, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(any_table, set_up_stacks, tear_down_stacks),
+		cmocka_unit_test_setup_teardown(no_table, set_up_stacks, tear_down_stacks),
 		cmocka_unit_test_setup_teardown(waits_with_stacks, set_up_stacks, tear_down_stacks),
 		cmocka_unit_test_setup_teardown(full, set_up_stacks, tear_down_stacks),
 		cmocka_unit_test_setup_teardown(no_stacks, set_up_stacks, tear_down_stacks),

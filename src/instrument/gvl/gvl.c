@@ -504,15 +504,26 @@ static int begin(struct scry_gvl *g)
 	return 0;
 }
 
+/* No call is that of the VM's lock: the hooks pass. */
+static int disarm(struct scry_watch *w)
+{
+	const uint64_t none = 0;
+
+	return scry_edit_poke(w->inj->mem.fd, scry_inject_symbol(w->inj, "scry_agent_gvl"), &none,
+			      sizeof(none));
+}
+
 static int enter(struct scry_watch *w)
 {
 	const struct scry_gvl_opts *opts = w->opts->instrument_opts;
 	struct scry_gvl *g = w->state;
-	int r = scry_threads_start_table(w->inj, &w->channel, w->held);
+	int r = disarm(w); /* a fork child's hooks may be those of a watch that is over */
 
 	g->table = (struct scry_gvl_table *)w->channel.ring;
 	memset(g->table, 0, sizeof(*g->table));
 	g->has_stacks = opts && opts->stacks;
+	if (r == 0)
+		r = scry_threads_start_table(w->inj, &w->channel, w->held);
 	if (r == 0 && w->pool.head)
 		r = scry_pool_announce(&w->pool, w->inj, &(struct scry_agent_frames){0});
 	if (r == 0)
@@ -640,14 +651,12 @@ static void end(struct scry_gvl *g)
 static void leave(struct scry_watch *w)
 {
 	struct scry_gvl *g = w->state;
-	const uint64_t none = 0;
 
 	w->wake_fd = 0;
 	if (!g->table)
 		return;
 	end(g);
-	scry_edit_poke(w->inj->mem.fd, scry_inject_symbol(w->inj, "scry_agent_gvl"), &none,
-		       sizeof(none));
+	disarm(w);
 }
 
 /* Whose stacks were taken. */
