@@ -636,28 +636,20 @@ static const struct scry_column group_columns[] = {
 	{NULL, "is_cut", SCRY_CELL_BOOL, get_is_cut, 0},
 };
 
-static bool is_bigger(const struct scry_fibers_group *a, const struct scry_fibers_group *b)
-{
-	return a->count != b->count ? a->count > b->count : a->used_max > b->used_max;
-}
-
 static int compare_groups(const void *left, const void *right)
 {
 	const struct scry_fibers_group *a = *(const struct scry_fibers_group *const *)left,
 				       *b = *(const struct scry_fibers_group *const *)right;
 
-	if (is_bigger(a, b))
-		return -1;
-	if (is_bigger(b, a))
-		return 1;
-	return a > b ? 1 : -1;
+	if (a->count != b->count)
+		return a->count < b->count ? 1 : -1;
+	return (a->used_max < b->used_max) - (a->used_max > b->used_max);
 }
 
 static int push_groups(const struct scry_fibers_report *r, struct scry_doc *doc)
 {
 	const struct scry_view_opts opts = {.top = r->top};
 	const uint64_t top = scry_view_top(&opts, doc);
-	const size_t shown = top && top < r->group_count ? (size_t)top : r->group_count;
 	const struct scry_fibers_group **groups = calloc(r->group_count + 1, sizeof(*groups));
 	bool differ = false;
 
@@ -666,15 +658,14 @@ static int push_groups(const struct scry_fibers_report *r, struct scry_doc *doc)
 	for (size_t i = 0; i < r->group_count; i++)
 		groups[i] = &r->groups[i];
 	qsort(groups, r->group_count, sizeof(*groups), compare_groups);
-	scry_table_push(
-		&(struct scry_table){SCRY_COLUMNS(group_columns), SCRY_ROW_POINTERS(groups, shown)},
-		doc);
-	for (size_t i = 0; i < shown; i++)
+	scry_table_push(&(struct scry_table){SCRY_COLUMNS(group_columns),
+					     SCRY_ROW_POINTERS(groups, r->group_count),
+					     .order = compare_groups, .top = top, .noun = "groups"},
+			doc);
+	for (size_t i = 0; i < r->group_count && !(top && i == top); i++)
 		differ |= do_differ(groups[i]);
 	if (differ)
 		scry_doc_remark(doc, "* the largest; they differ in size");
-	scry_left_out_push(
-		&(struct scry_left_out){.noun = "groups", .by_top = r->group_count - shown}, doc);
 	free(groups);
 	return 0;
 }

@@ -100,6 +100,7 @@ static void push(struct list *l, const struct scry_grep *grep, struct scry_doc *
 		.filter = &l->opts->filter,
 		.top = scry_view_top(l->opts, doc),
 		.sort = l->opts->sort_key,
+		.order = l->view->order,
 	};
 
 	l->quality.noun = "calls";

@@ -66,6 +66,7 @@ void scry_gvl_view_done(struct scry_gvl_view *g);
 /* What made others wait most comes first, in each table. */
 void scry_gvl_view_sort(struct scry_gvl_view *g);
 int scry_gvl_row_compare(const void *left, const void *right);
+int scry_gvl_pair_compare(const void *left, const void *right);
 
 static inline uint64_t scry_gvl_waited_ns(const struct scry_ev_gvl_thread *t)
 {

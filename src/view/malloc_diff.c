@@ -340,6 +340,7 @@ static int push(struct diff *d)
 		.grep = &d->grep,
 		.top = scry_view_top(d->opts, d->doc),
 		.noun = noun(d, 2),
+		.order = compare,
 		.filter = &d->opts->filter,
 	};
 

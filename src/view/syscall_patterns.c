@@ -191,7 +191,7 @@ static const struct pattern *pattern_of(const struct scry_syscall_view *v,
 	return &patterns[what];
 }
 
-static int by_weight(const void *left, const void *right)
+int scry_syscall_verdict_compare(const void *left, const void *right)
 {
 	const struct scry_syscall_verdict *a = left, *b = right;
 
@@ -250,7 +250,7 @@ size_t scry_syscall_judge(const struct scry_syscall_view *v, struct scry_syscall
 			all[count++] = some[k];
 	}
 	if (count)
-		qsort(all, count, sizeof(*all), by_weight);
+		qsort(all, count, sizeof(*all), scry_syscall_verdict_compare);
 	look_for_searches(v, all, count);
 	*ret = all;
 	return count;
