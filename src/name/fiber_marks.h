@@ -50,7 +50,7 @@ struct scry_fiber_marks {
 	struct scry_fiber_list contexts, blocks, selves, ecs, registries;
 	struct scry_fiber_area *areas; /* ascending */
 	size_t area_count, area_room;
-	uint64_t read_bytes, swapped_bytes; /* looked through; left where they are */
+	uint64_t read_bytes, swapped_bytes; /* searched; left where they are */
 	uint64_t unread_bytes;		    /* were gone when they were read */
 	uint64_t lost; /* marks and areas beyond the limits, or without memory */
 };

@@ -73,7 +73,7 @@ static void judge(const struct list *l, const struct scry_function_row *row, str
 	} else if (!row && l->opts->filter.count) {
 		scry_verdict_filtered(&buf, l->opts->grep != NULL);
 	} else if (!row) {
-		scry_buf_printf(&buf, "no row is let through by --grep");
+		scry_buf_printf(&buf, "no row matches --grep");
 	} else {
 		const char *symbol =
 			scry_reader_string(l->reader,

@@ -664,8 +664,8 @@ static enum scry_malloc_verdict judge(struct malloc_view *v)
 	} else {
 		scry_buf_printf(&v->buf, "an unknown number are not");
 	}
-	scry_buf_printf(&v->buf, ": whether there is a leak is not known, and all that "
-				 "follows is of the calls that are in it");
+	scry_buf_printf(&v->buf, ": whether there is a leak is not known, and all "
+				 "figures are of the recorded calls only");
 	return SCRY_MALLOC_VERDICT_UNKNOWN;
 }
 

@@ -66,7 +66,7 @@ bool scry_table_wants(const struct scry_table *table, const void *row);
 /* 0, or -EINVAL with a sentence: --filter names a column that these rows have not. */
 int scry_table_check_filter(const struct scry_table *table, const char *view);
 
-/* The first row that is let through, in that order, but not of `sort`; NULL: there is none. */
+/* The first row that matches, in that order, but not of `sort`; NULL: there is none. */
 const void *scry_table_first(const struct scry_table *table);
 
 /* Columns, rows, and the remark on what is left out. Returns how many rows there were to see. */

@@ -79,7 +79,7 @@ ucontext_is_as_told() { # KIND PROGRAM
 	standing fibers_ucontext 30 64 heap spin
 	looks
 	[ "$(in_state freed)" = 0 ]
-	json_is "$T/fibers.json" "r['totals']['unchecked'] >= $(told shallow) && r['notes'].any? { |x| x.include?('not known whether they were given back') }"
+	json_is "$T/fibers.json" "r['totals']['unchecked'] >= $(told shallow) && r['notes'].any? { |x| x.include?('stacks from malloc that may have been freed') }"
 }
 
 @test "gdb sees the same frames of a context, by its registers" {
@@ -415,7 +415,7 @@ dies() {
 	standing fibers_scry 10000 16
 	looks --max-time 1ms
 	json_is "$T/fibers.json" "r['totals']['unjudged'] > 0 && r['totals']['fibers'] < 10006"
-	json_is "$T/fibers.json" "r['notes'].any? { |x| x.include?('were not judged, as --max-time was over') }"
+	json_is "$T/fibers.json" "r['notes'].any? { |x| x.include?('were not examined, as --max-time was over') }"
 	looks --max-time 0
 	json_is "$T/fibers.json" "r['totals']['unjudged'] == 0 && r['totals']['fibers'] == 10006"
 }
