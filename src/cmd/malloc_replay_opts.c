@@ -235,7 +235,7 @@ static int command(int argc, char **argv, bool is_compare)
 					       "keep the recording there", NULL}
 			   : (struct scry_opt){0, "check", SCRY_OPT_FLAG, &opts.check, NULL,
 					       "run the program itself under each, as often, and "
-					       "show what was predicted beside it",
+					       "show the prediction next to it",
 					       NULL},
 		SCRY_MALLOC_SERVERS_ROWS(&opts.servers),
 	};
