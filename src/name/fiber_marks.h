@@ -13,7 +13,7 @@
  * Marks are found in live and in dead memory alike: each is a guess, for the caller to judge. An
  * *area* is a piece of anonymous memory between guards, or a whole mapping.
  *
- * Only pages that are in memory are read, nobody is stopped.
+ * Only pages that are in memory are read, and no thread is stopped.
  */
 #ifndef SCRY_NAME_FIBER_MARKS_H
 #define SCRY_NAME_FIBER_MARKS_H
