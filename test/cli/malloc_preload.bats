@@ -138,7 +138,7 @@ end" ]
 	"$SCRY" report "$T/x.scry" | grep -q "note: 1 process could not be distinguished from others"
 }
 
-@test "preload: what is left in an environment joins nobody" {
+@test "preload: what is left in an environment joins no watch" {
 	local fd abi
 	abi=$(sed -n "s/^#define SCRY_PRELOAD_ABI //p" "$ROOT/src/wire/preload.h") && [ -n "$abi" ]
 	exec {fd}<>"$T/other"
