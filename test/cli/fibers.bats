@@ -373,7 +373,7 @@ dies() {
 	truncate -s $((offset + 8192)) "$CORE" # the lowest stack is whole, the second one lacks its upper end
 	"$SCRY" fibers --core "$CORE" --json --all >"$T/cut.json"
 	json_is "$T/cut.json" "x = r['fibers'].sort_by { |y| y['low'].hex }; x.size == 9 && x[0]['used_bytes'] > 0 && x[1..].all? { |y| y['used_bytes'].nil? && y['left_bytes'].nil? }"
-	json_is "$T/cut.json" "r['totals']['use_unknown'] == 8 && r['notes'].any? { |x| x.start_with?('8 stacks are not in the core') }"
+	json_is "$T/cut.json" "r['totals']['use_unknown'] == 8 && r['notes'].any? { |x| x.start_with?('8 stacks are missing from the core') }"
 	json_is "$T/cut.json" "rows.sum { |x| x['used_bytes'].to_i } == r['totals']['used_bytes'] && rows.any? { |x| x['used_max_bytes'].nil? }"
 	"$SCRY" fibers --core "$CORE" --all >"$T/cut.txt"
 	[ "$(sed -n '/each of them/,$p' "$T/cut.txt" | grep -c '^0x.* - *-  ')" = 8 ]
@@ -565,12 +565,12 @@ RUBY
 	standing fibers_scry 20000 16
 	goes_away "echo exec >&8"
 	[ "$status" = 5 ]
-	in_file "process $PID executed another program while it was looked at" "$T/away.err"
+	in_file "process $PID executed another program while scry read it" "$T/away.err"
 	[ ! -s "$T/away.out" ]
 	standing fibers_scry 20000 16
 	goes_away "kill -9 $PID"
 	[ "$status" = 5 ]
-	in_file "process $PID ended while it was looked at" "$T/away.err"
+	in_file "process $PID ended while scry read it" "$T/away.err"
 	[ ! -s "$T/away.out" ]
 }
 
