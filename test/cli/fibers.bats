@@ -100,7 +100,7 @@ ucontext_is_as_told() { # KIND PROGRAM
 	standing fibers_ucontext 6 64 guarded spin
 	looks
 	json_is "$T/fibers.json" "r['totals']['threads_running'] == 1"
-	json_is "$T/fibers.json" "r['notes'].any? { |x| x.start_with?('1 thread ran meanwhile') }"
+	json_is "$T/fibers.json" "r['notes'].any? { |x| x.start_with?('1 thread ran while scry read') }"
 	[ "$(waits spin)" = "" ] || [ "$(waits spin)" = 0 ]
 }
 
