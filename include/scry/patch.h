@@ -71,11 +71,11 @@ struct scry_patch_entry { /* the section "scry_patch" is an array of these */
 #define SCRY_PATCH_IN_ORDER
 #endif
 
-#define SCRY_PATCH_ENTRY(id, kind, name, what, original)                                         \
-	__attribute__((used, section("scry_patch"), aligned(8))) SCRY_PATCH_IN_ORDER static      \
-		struct scry_patch_entry scry_patch_entry_##id = {                                \
-			SCRY_PATCH_ABI, kind, name, __extension__(void *)(what),                 \
-			__extension__(void *)(original)};
+#define SCRY_PATCH_ENTRY(id, kind, name, what, original)                             \
+	__attribute__((used, section("scry_patch"), aligned(8)))                     \
+	SCRY_PATCH_IN_ORDER static struct scry_patch_entry scry_patch_entry_##id = { \
+		SCRY_PATCH_ABI, kind, name, __extension__(void *)(what),             \
+		__extension__(void *)(original)};
 
 /* All calls of `function`, in whichever object defines it, run `handler`, which has been declared
  * with the function's type. */
@@ -161,8 +161,8 @@ struct scry_patch_return {
 
 /*
  * A log of the last 1,024 lines, of up to 240 bytes each, which `scry patch read NAME -p PID` shows
- * as they come. Nobody waits for whoever reads: what is not read in time is overwritten, and its
- * number is missing. Lock-free, async-signal-safe.
+ * as they come. The program does not wait for the reader: what is not read in time is overwritten,
+ * and its number is missing. Lock-free, async-signal-safe.
  */
 #define SCRY_LOG_LINES 1024u
 struct scry_log_line {

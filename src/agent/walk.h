@@ -40,7 +40,7 @@ struct scry_frame_walk {
 };
 
 struct scry_walker {
-	uint64_t owner; /* number of its row in the table of threads, + 1; 0: nobody's */
+	uint64_t owner; /* number of its row in the table of threads, + 1; 0: none */
 	struct scry_frame_walk walks[SCRY_WALKS];
 	struct scry_frame_walk now;
 	uint64_t misses;

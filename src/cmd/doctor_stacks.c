@@ -37,13 +37,13 @@ void scry_doctor_engines(const struct scry_ruby *ruby)
 	int err = ruby ? check_clock(ruby) : scry_bpf_check();
 
 	snprintf(text, sizeof(text), "%s%s",
-		 err ? "read: " : "bpf: what runs, at a clock on each processor",
+		 err ? "read: " : "bpf: samples running threads by a clock on each processor",
 		 err ? scry_error() : "");
 	scry_doctor_optional("stacks: engine", !err, text);
 	scry_error_clear();
 	err = scry_iseq_events_check(ruby);
 	snprintf(text, sizeof(text), "%s%s",
-		 err ? "read: " : "probe: with that engine code is named at its birth",
+		 err ? "read: " : "probe: with that engine, code is named when it is compiled",
 		 err ? scry_error() : "");
 	scry_doctor_optional("stacks: names", !err, text);
 	scry_error_clear();
@@ -99,10 +99,10 @@ void scry_doctor_stacks(const struct scry_ruby *ruby)
 	}
 	free(threads);
 	snprintf(text, sizeof(text),
-		 "of %zd threads %zu have stacks that are whole, %zu in part, %zu have none, %zu "
-		 "cannot be read; %zu frames, all named",
+		 "of %zd threads, %zu stacks are whole, %zu partial, %zu empty, %zu unreadable; "
+		 "%zu frames, all named",
 		 count, seen.whole, seen.part, seen.empty,
 		 (size_t)count - seen.whole - seen.part - seen.empty, seen.frames);
 	scry_doctor_line("stacks: self-check", seen.whole + seen.part + seen.empty == (size_t)count,
-			 text, "once more; a layout that is wrong would fail always");
+			 text, "run it again: a wrong layout would fail every time");
 }

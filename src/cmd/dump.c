@@ -67,8 +67,8 @@ struct looks { /* by thread */
 };
 
 /*
- * What the tasks do, and who of them is in the VM's queue. The two are of one moment when those
- * that wait on a futex, as who waits for the lock does, have not run since they were asked.
+ * What the tasks do, and which of them are in the VM's queue. The two are of one moment when
+ * those that wait on a futex, as a thread does that waits for the lock, have not run in between.
  */
 static void look(struct scry_dump *d, struct looks *l)
 {
@@ -256,10 +256,8 @@ static int print(struct scry_dump *d, const struct dump_opts *opts)
 	gone = scry_mem_check_alive(&d->ruby->mem);
 	if (gone)
 		err = gone;
-	if (!err && opts->json)
-		err = scry_dump_json(d, stdout);
-	else if (!err)
-		scry_dump_text(d, opts->depth, stdout);
+	if (!err)
+		err = scry_dump_push(d, opts->depth, opts->json);
 	for (size_t i = 0; i < d->count; i++)
 		free(d->threads[i].frames);
 	free(d->threads);

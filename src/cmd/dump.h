@@ -1,13 +1,14 @@
-/* What `scry dump` has found out about the threads of a process, and how it is printed. */
+/* What `scry dump` has found out about the threads of a process, and how it finds it out. */
 #ifndef SCRY_CMD_DUMP_H
 #define SCRY_CMD_DUMP_H
+
 #include "base/buf.h"
-#include "base/json.h"
 #include "name/thread_state.h"
 #include "name/mixed_merge.h"
 #include "sys/core.h"
 #include "sys/proc.h"
 #include "vm/ruby_symbol.h"
+
 struct scry_stw;
 struct scry_dump_native;
 struct scry_fibers;
@@ -24,7 +25,7 @@ enum scry_dump_lock_kind {
 	SCRY_DUMP_LOCK_NONE,
 	SCRY_DUMP_LOCK_MUTEX,
 	SCRY_DUMP_LOCK_MONITOR,
-	SCRY_DUMP_LOCK_SLEEP, /* Mutex#sleep: nobody keeps it waiting */
+	SCRY_DUMP_LOCK_SLEEP, /* Mutex#sleep: no thread keeps it waiting */
 	SCRY_DUMP_LOCK_QUEUE,
 	SCRY_DUMP_LOCK_ROOM, /* in a SizedQueue */
 	SCRY_DUMP_LOCK_CONDITION,
@@ -95,10 +96,10 @@ struct scry_dump {
 /* What it waits for, into t->wait; t->state is known. */
 void scry_dump_wait(const struct scry_dump *d, const struct scry_task_now *now,
 		    struct scry_dump_thread *t);
-/* What its newest method waits for, into t->lock, without the owner. `frames` as for weaving. */
+/* What its newest method waits for, into t->lock, without the owner. `frames` as for merging. */
 void scry_dump_lock_find(struct scry_dump *d, const struct scry_walk *w,
 			 const struct scry_dump_frame *frames, struct scry_dump_thread *t);
-/* Who holds what all threads wait for, and cycles. is_held: nobody can move. 0 or -ENOMEM. */
+/* Which threads hold what others wait for, and cycles. is_held: no thread runs. 0 or -ENOMEM. */
 int scry_dump_lock_owners(struct scry_dump *d, bool is_held);
 
 /* Fibers that do not run; where memory is big, only if is_asked. 0 or -errno with a sentence. */
@@ -112,8 +113,8 @@ void scry_dump_core_states(struct scry_dump *d);
 /* Takes native frames too, from now on. 0 or -errno with a sentence. */
 int scry_dump_native_open(struct scry_dump *d);
 void scry_dump_native_close(struct scry_dump *d);
-/* The stack of one thread: its control frames by `w`, its native ones; `world` NULL: nobody is
- * stopped. Into t->verdict and t->frames. 0 or -ENOMEM. */
+/* The stack of one thread: its control frames by `w`, its native ones; `world` NULL: no
+ * thread is stopped. Into t->verdict and t->frames. 0 or -ENOMEM. */
 int scry_dump_stack(struct scry_dump *d, const struct scry_stw *world, struct scry_walk *w,
 		    struct scry_dump_thread *t);
 
@@ -134,17 +135,7 @@ bool scry_dump_native_rests(struct scry_dump_look *look);
 int scry_dump_mixed_merge(struct scry_dump *d, const struct scry_walk *w,
 			  const struct scry_dump_frame *ruby, struct scry_dump_thread *t);
 
-/* The parts of both about locks; a thread is its number and name. */
-void scry_dump_put_thread(const struct scry_dump_thread *t, struct scry_buf *buf);
-void scry_dump_put_lock(const struct scry_dump *d, const struct scry_dump_thread *t,
-			struct scry_buf *buf);
-void scry_dump_put_cycles(const struct scry_dump *d, struct scry_buf *buf);
-void scry_dump_json_lock(struct scry_json *j, const struct scry_dump *d,
-			 const struct scry_dump_thread *t);
-void scry_dump_json_cycles(struct scry_json *j, const struct scry_dump *d);
-/* All threads for a person; at most `depth` frames of each, 0: all. */
-void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out);
-/* schema scry.dump/2. 0 or -errno with a sentence. */
-int scry_dump_json(const struct scry_dump *d, FILE *out);
+/* Prints the document: text, or with `is_json` scry.dump/3. 0 or -errno with a sentence. */
+int scry_dump_push(const struct scry_dump *d, uint64_t depth, bool is_json);
 
 #endif

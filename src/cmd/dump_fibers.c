@@ -13,7 +13,7 @@
 #include "cmd/dump.h"
 #include "name/fibers.h"
 
-#define MEMORY_MAX (256ull << 20) /* looked through without being asked */
+#define MEMORY_MAX (256ull << 20) /* searched without being asked */
 #define JUDGE_NS 500000000ull
 #define PLACES_MAX 1000u
 

@@ -1,9 +1,10 @@
-/* Prints what threads wait for, and who keeps them waiting. See dump.h. */
+/* What threads wait for, and which threads hold it, for people and for programs. See dump_print.h.
+ */
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "cmd/dump.h"
+#include "cmd/dump_print.h"
 
 void scry_dump_put_thread(const struct scry_dump_thread *t, struct scry_buf *buf)
 {
@@ -91,46 +92,43 @@ void scry_dump_put_lock(const struct scry_dump *d, const struct scry_dump_thread
 	scry_buf_printf(buf, "\n");
 }
 
-/* Of the cycle of `first`: may the wait of one of its threads end by itself? */
-static bool is_timed(const struct scry_dump *d, size_t first)
+bool scry_dump_is_cycle(const struct scry_dump *d, size_t first, bool is_timed)
 {
+	const struct scry_dump_lock *lock = &d->threads[first].lock;
 	bool is = false;
 	size_t at = first;
 
+	if (!lock->is_in_cycle || lock->cycle != first)
+		return false;
 	do {
 		is |= d->threads[at].lock.is_timed;
 		at = d->threads[at].lock.owner;
 	} while (at != first);
-	return is;
+	return is == is_timed;
 }
 
 /* "thread 12 "a" waits for Thread::Mutex 0x1, which thread 13 "b" holds, which waits for ..." */
-void scry_dump_put_cycles(const struct scry_dump *d, struct scry_buf *buf)
+void scry_dump_put_cycle(const struct scry_dump *d, size_t first, struct scry_buf *buf)
 {
-	for (size_t i = 0; i < d->count && d->cycles; i++) {
-		size_t at = i;
+	size_t at = first;
 
-		if (!d->threads[i].lock.is_in_cycle || d->threads[i].lock.cycle != i)
-			continue;
-		scry_buf_printf(buf, is_timed(d, i)
-					     ? "a cycle of locks; Timeout may end it: thread "
-					     : "deadlock: thread ");
-		scry_dump_put_thread(&d->threads[i], buf);
-		do {
-			const struct scry_dump_lock *lock = &d->threads[at].lock;
+	scry_buf_printf(buf, scry_dump_is_cycle(d, first, true)
+				     ? "a cycle of locks; Timeout may end it: thread "
+				     : "deadlock: thread ");
+	scry_dump_put_thread(&d->threads[first], buf);
+	do {
+		const struct scry_dump_lock *lock = &d->threads[at].lock;
 
-			scry_buf_printf(buf, at == i ? " waits for " : ", and that one waits for ");
-			if (lock->kind == SCRY_DUMP_LOCK_THREAD) {
-				scry_buf_printf(buf, "the end of thread ");
-				scry_dump_put_thread(&d->threads[lock->owner], buf);
-			} else {
-				put_object(lock, buf);
-				put_holder(d, lock, buf);
-			}
-			at = lock->owner;
-		} while (at != i);
-		scry_buf_printf(buf, "\n");
-	}
+		scry_buf_printf(buf, at == first ? " waits for " : ", and that one waits for ");
+		if (lock->kind == SCRY_DUMP_LOCK_THREAD) {
+			scry_buf_printf(buf, "the end of thread ");
+			scry_dump_put_thread(&d->threads[lock->owner], buf);
+		} else {
+			put_object(lock, buf);
+			put_holder(d, lock, buf);
+		}
+		at = lock->owner;
+	} while (at != first);
 }
 
 static const char *kind_word(enum scry_dump_lock_kind kind)
@@ -144,72 +142,70 @@ static const char *kind_word(enum scry_dump_lock_kind kind)
 	return words[kind];
 }
 
-/* null, or what scry_dump_put_lock says. */
-void scry_dump_json_lock(struct scry_json *j, const struct scry_dump *d,
-			 const struct scry_dump_thread *t)
+static void put(struct scry_cell *cell, struct scry_doc_value value)
+{
+	((struct scry_doc_value *)cell->values)[cell->number++] = value;
+}
+
+static void put_text(struct scry_cell *cell, const char *key, const char *text, size_t length)
+{
+	put(cell, SCRY_VALUE_OF_KEY(key));
+	put(cell, (struct scry_doc_value){text ? SCRY_VALUE_TEXT : SCRY_VALUE_NULL, text, length});
+}
+
+static void put_number(struct scry_cell *cell, const char *key, enum scry_value_kind kind,
+		       uint64_t number)
+{
+	put(cell, SCRY_VALUE_OF_KEY(key));
+	put(cell, (struct scry_doc_value){.kind = kind, .number = number});
+}
+
+struct scry_cell scry_dump_lock_cell(const struct scry_dump *d, const struct scry_dump_thread *t,
+				     struct scry_doc_value values[SCRY_DUMP_LOCK_VALUES])
 {
 	const struct scry_dump_lock *lock = &t->lock;
 	const bool has_owner = lock->kind != SCRY_DUMP_LOCK_NONE && lock->owner < d->count &&
 			       !d->threads[lock->owner].is_other;
-	char address[24], class[64];
+	const struct scry_dump_thread *owner = has_owner ? &d->threads[lock->owner] : NULL;
+	const char *kind = kind_word(lock->kind);
+	struct scry_cell cell = {.values = values};
 
-	scry_json_key(j, "waits_for");
-	if (lock->kind == SCRY_DUMP_LOCK_NONE) {
-		scry_json_text(j, NULL);
-		return;
-	}
-	snprintf(address, sizeof(address), "0x%" PRIx64, lock->object);
-	snprintf(class, sizeof(class), "%.*s", (int)lock->class_length, lock->class);
-	scry_json_object_begin(j);
-	scry_json_key(j, "kind");
-	scry_json_text(j, kind_word(lock->kind));
-	scry_json_key(j, "class");
-	scry_json_text(j, class);
-	scry_json_key(j, "object");
-	scry_json_text(j, address);
-	scry_json_key(j, "owner");
-	if (has_owner)
-		scry_json_u64(j, (uint64_t)d->threads[lock->owner].ruby.tid);
-	else
-		scry_json_text(j, NULL);
-	scry_json_key(j, "owner_name");
-	scry_json_text(j, has_owner ? d->threads[lock->owner].name : NULL);
-	scry_json_key(j, "is_other_fiber");
-	if (lock->is_any_fiber)
-		scry_json_text(j, NULL);
-	else
-		scry_json_bool(j, lock->is_other_fiber);
-	scry_json_key(j, "why_unknown");
-	scry_json_text(j, lock->why);
-	scry_json_key(j, "others");
-	scry_json_u64(j, others(d, lock));
-	scry_json_object_end(j);
+	if (lock->kind == SCRY_DUMP_LOCK_NONE)
+		return scry_cell_unknown();
+	put(&cell, (struct scry_doc_value){.kind = SCRY_VALUE_OBJECT});
+	put_text(&cell, "kind", kind, kind ? strlen(kind) : 0);
+	put_text(&cell, "class", lock->class, lock->class_length);
+	put_number(&cell, "object", SCRY_VALUE_HEX, lock->object);
+	put_number(&cell, "owner", owner ? SCRY_VALUE_UNSIGNED : SCRY_VALUE_NULL,
+		   owner ? (uint64_t)owner->ruby.tid : 0);
+	put_text(&cell, "owner_name", owner ? owner->name : NULL, owner ? strlen(owner->name) : 0);
+	put_number(&cell, "is_other_fiber", lock->is_any_fiber ? SCRY_VALUE_NULL : SCRY_VALUE_BOOL,
+		   lock->is_other_fiber);
+	put_text(&cell, "why_unknown", lock->why, lock->why ? strlen(lock->why) : 0);
+	put_number(&cell, "others", SCRY_VALUE_UNSIGNED, others(d, lock));
+	put(&cell, (struct scry_doc_value){.kind = SCRY_VALUE_OBJECT_END});
+	return cell;
 }
 
 /* Lists of thread ids, each waiting for the one behind it and the last for the first. */
-static void json_cycles(struct scry_json *j, const struct scry_dump *d, bool are_timed)
+struct scry_cell scry_dump_cycles_cell(const struct scry_dump *d, bool are_timed,
+				       struct scry_doc_value *values)
 {
-	scry_json_array_begin(j);
+	struct scry_cell cell = {.values = values};
+
 	for (size_t i = 0; i < d->count; i++) {
 		size_t at = i;
 
-		if (!d->threads[i].lock.is_in_cycle || d->threads[i].lock.cycle != i ||
-		    is_timed(d, i) != are_timed)
+		if (!scry_dump_is_cycle(d, i, are_timed))
 			continue;
-		scry_json_array_begin(j);
+		put(&cell, (struct scry_doc_value){.kind = SCRY_VALUE_BEGIN});
 		do {
-			scry_json_u64(j, (uint64_t)d->threads[at].ruby.tid);
+			put(&cell,
+			    (struct scry_doc_value){.kind = SCRY_VALUE_UNSIGNED,
+						    .number = (uint64_t)d->threads[at].ruby.tid});
 			at = d->threads[at].lock.owner;
 		} while (at != i);
-		scry_json_array_end(j);
+		put(&cell, (struct scry_doc_value){.kind = SCRY_VALUE_END});
 	}
-	scry_json_array_end(j);
-}
-
-void scry_dump_json_cycles(struct scry_json *j, const struct scry_dump *d)
-{
-	scry_json_key(j, "deadlocks");
-	json_cycles(j, d, false);
-	scry_json_key(j, "timed_cycles");
-	json_cycles(j, d, true);
+	return cell;
 }

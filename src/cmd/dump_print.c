@@ -1,5 +1,5 @@
-/* Prints a dump. See dump.h. */
-#include "cmd/dump.h"
+/* What a dump says to people: the process, its threads, its fibers. See dump_print.h. */
+#include "cmd/dump_print.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -7,17 +7,8 @@
 #include <time.h>
 
 #include "base/demangle.h"
-#include "base/json.h"
 #include "base/text.h"
-#include "view/doc.h"
 #include "view/gem.h"
-
-static const char *verdict_word(enum scry_walk_verdict verdict)
-{
-	static const char *const words[] = {"valid", "repaired", "rejected", "empty"};
-
-	return words[verdict];
-}
 
 static void put_state(const struct scry_dump *d, const struct scry_dump_thread *t,
 		      struct scry_buf *buf)
@@ -48,10 +39,9 @@ static void put_state(const struct scry_dump *d, const struct scry_dump_thread *
 		scry_buf_printf(buf, "; the signal hit this thread");
 }
 
-static void put_head(const struct scry_dump *d, size_t at, struct scry_buf *buf)
+static void put_head(const struct scry_dump *d, const struct scry_dump_thread *t,
+		     struct scry_buf *buf)
 {
-	const struct scry_dump_thread *t = &d->threads[at];
-
 	if (t->alike > 1)
 		scry_buf_printf(buf, "%zu threads alike: ", t->alike);
 	else
@@ -149,11 +139,10 @@ static void put_native_notes(const struct scry_dump *d, const struct scry_dump_t
 				     "they are all above\n");
 }
 
-static void put_thread(const struct scry_dump *d, size_t at, uint64_t depth, struct scry_buf *buf)
+void scry_dump_put_threads(const struct scry_dump *d, const struct scry_dump_thread *t,
+			   uint64_t depth, struct scry_buf *buf)
 {
-	const struct scry_dump_thread *t = &d->threads[at];
-
-	put_head(d, at, buf);
+	put_head(d, t, buf);
 	scry_dump_put_lock(d, t, buf);
 	put_frames(t, depth, buf);
 	if (t->is_cut)
@@ -171,115 +160,30 @@ static void put_thread(const struct scry_dump *d, size_t at, uint64_t depth, str
 				scry_text_s(t->unnamed));
 }
 
-static void json_frame(struct scry_json *j, const struct scry_dump_frame *f)
+void scry_dump_put_place(const struct scry_dump_place *place, uint64_t depth, struct scry_buf *buf)
 {
-	const struct scry_doc_frame frame = {
-		.file = f->path[0] ? f->path : NULL,
-		.file_length = strlen(f->path),
-		.method = f->name[0] ? f->name : NULL,
-		.method_length = strlen(f->name),
-		.line = f->line,
-		.is_c = f->is_c,
-		.is_native = f->is_native,
-		.offset = f->offset,
-		.label = f->is_native ? NULL : f->label,
-		.address = f->is_native ? f->address : 0,
-	};
-
-	scry_json_break(j);
-	scry_out_json_frame(j, &frame);
+	scry_text_things(buf, place->fibers, "suspended fibers");
+	scry_buf_printf(buf, ":\n");
+	put_frames(place->thread, depth, buf);
+	if (place->thread->is_cut)
+		scry_buf_printf(buf, "    ... there are older frames\n");
 }
 
-static void put_fibers(const struct scry_dump *d, uint64_t depth, struct scry_buf *buf)
-{
-	for (size_t i = 0; i < d->place_count; i++) {
-		const struct scry_dump_place *p = &d->places[i];
-
-		scry_buf_printf(buf, "\n");
-		scry_text_things(buf, p->fibers, "suspended fibers");
-		scry_buf_printf(buf, ":\n");
-		put_frames(p->thread, depth, buf);
-		if (p->thread->is_cut)
-			scry_buf_printf(buf, "    ... there are older frames\n");
-	}
-}
-
-/* null: they were not looked for. */
-static void json_fibers(struct scry_json *j, const struct scry_dump *d)
-{
-	scry_json_key(j, "fibers");
-	if (!d->has_fibers) {
-		scry_json_text(j, NULL);
-		return;
-	}
-	scry_json_array_begin(j);
-	for (size_t i = 0; i < d->place_count; i++) {
-		const struct scry_dump_thread *t = d->places[i].thread;
-
-		scry_json_break(j);
-		scry_json_object_begin(j);
-		scry_json_key(j, "count");
-		scry_json_u64(j, d->places[i].fibers);
-		scry_json_key(j, "is_cut");
-		scry_json_bool(j, t->is_cut);
-		scry_json_key(j, "frames");
-		scry_json_array_begin(j);
-		for (size_t k = 0; k < t->count; k++)
-			json_frame(j, &t->frames[k]);
-		scry_json_array_end(j);
-		scry_json_object_end(j);
-	}
-	scry_json_array_end(j);
-}
-
-/* What is not as in a process that lives. */
+/* ", core FILE, ended by SIGABRT" */
 static void put_core(const struct scry_dump *d, struct scry_buf *buf)
 {
 	const char *name = sigabbrev_np(d->core->signal);
-	size_t unchecked = 0;
 
-	scry_buf_printf(buf, "its core: ");
+	scry_buf_printf(buf, ", core ");
 	scry_text_escape(buf, d->core_path, strlen(d->core_path));
 	if (d->core->signal && name)
 		scry_buf_printf(buf, ", ended by SIG%s", name);
 	else if (d->core->signal)
 		scry_buf_printf(buf, ", ended by signal %d", d->core->signal);
-	scry_buf_printf(buf, "\n");
-	if (d->core->cut) {
-		scry_buf_printf(buf, "note: the core was cut off, it lacks ");
-		scry_text_size(buf, d->core->cut);
-		scry_buf_printf(buf, "; look at ulimit -c and the disk's room\n");
-	}
-	for (size_t i = 0; i < d->core->file_count; i++)
-		unchecked +=
-			d->core->files[i].path && d->core->files[i].check == SCRY_CORE_UNCHECKED;
-	if (unchecked)
-		scry_buf_printf(buf, "note: the core does not say whether %zu file%s that it ran\n",
-				unchecked, unchecked == 1 ? " is the one" : "s are the ones");
-	if (d->is_odd)
-		scry_buf_printf(
-			buf, "note: not all of the VM's state is there or whole: a thread may have "
-			     "been in the midst of a call\n");
 }
 
-/* Whatever its threads would do: they do nothing before somebody lets them. */
-static void put_stopped(const struct scry_dump *d, struct scry_buf *buf)
+void scry_dump_put_process(const struct scry_dump *d, struct scry_buf *buf)
 {
-	if (d->proc.state == 'T')
-		scry_buf_printf(buf,
-				"note: the process is stopped by a signal (as ^Z is): none of its "
-				"threads runs; fix: kill -CONT %d\n",
-				(int)d->proc.pid);
-	else if (d->proc.state == 't')
-		scry_buf_printf(buf,
-				"note: process %d traces this one and holds it: its threads may be "
-				"stopped\n",
-				(int)d->proc.tracer);
-}
-
-void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
-{
-	struct scry_buf buf = {0};
 	struct tm tm = {0};
 	time_t now = (time_t)d->wall_s;
 	char when[32] = "";
@@ -287,152 +191,23 @@ void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
 
 	if (localtime_r(&now, &tm))
 		strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &tm);
-	scry_buf_printf(&buf, "process %d (", (int)d->proc.pid);
-	scry_text_escape(&buf, d->proc.comm, strlen(d->proc.comm));
-	scry_buf_printf(&buf, "), ");
-	scry_text_escape(&buf, d->ruby->description, strcspn(d->ruby->description, "("));
-	scry_buf_printf(&buf, "at %s: %zu Ruby thread%s", when, rubies, scry_text_s(rubies));
+	scry_buf_printf(buf, "process %d (", (int)d->proc.pid);
+	scry_text_escape(buf, d->proc.comm, strlen(d->proc.comm));
+	scry_buf_printf(buf, ")");
+	if (d->core)
+		put_core(d, buf);
+	scry_buf_printf(buf, ", ");
+	scry_text_escape(buf, d->ruby->description, strcspn(d->ruby->description, "("));
+	scry_buf_printf(buf, "at %s: %zu Ruby thread%s", when, rubies, scry_text_s(rubies));
 	if (d->others)
-		scry_buf_printf(&buf, ", %zu that run%s no Ruby", d->others,
+		scry_buf_printf(buf, ", %zu that run%s no Ruby", d->others,
 				d->others == 1 ? "s" : "");
 	if (d->suspended) {
-		scry_buf_printf(&buf, ", ");
-		scry_text_things(&buf, d->suspended, "suspended fibers");
+		scry_buf_printf(buf, ", ");
+		scry_text_things(buf, d->suspended, "suspended fibers");
 	}
 	if (d->pause_ns) {
-		scry_buf_printf(&buf, "; stopped for ");
-		scry_text_duration(&buf, d->pause_ns);
+		scry_buf_printf(buf, "; stopped for ");
+		scry_text_duration(buf, d->pause_ns);
 	}
-	scry_buf_printf(&buf, "\n");
-	if (d->left_out)
-		scry_buf_printf(&buf,
-				"incomplete: the frames of %zu thread%s, and what %s, are left "
-				"out: those of the others fill 64 MiB\n",
-				d->left_out, scry_text_s(d->left_out),
-				d->left_out == 1 ? "it waits for" : "these wait for");
-	if (d->core)
-		put_core(d, &buf);
-	else
-		put_stopped(d, &buf);
-	scry_dump_put_cycles(d, &buf);
-	for (size_t i = 0; i < d->count; i++) {
-		if (d->threads[i].same_as != i || d->threads[i].is_left_out)
-			continue;
-		scry_buf_printf(&buf, "\n");
-		put_thread(d, i, depth, &buf);
-	}
-	put_fibers(d, depth, &buf);
-	fputs(scry_buf_str(&buf), out);
-	scry_buf_done(&buf);
-}
-
-/* null, or what put_core says. */
-static void json_core(struct scry_json *j, const struct scry_dump *d)
-{
-	scry_json_key(j, "core");
-	if (!d->core) {
-		scry_json_text(j, NULL);
-		return;
-	}
-	scry_json_object_begin(j);
-	scry_json_key(j, "file");
-	scry_json_text(j, d->core_path);
-	scry_json_key(j, "signal");
-	scry_json_u64(j, (uint64_t)d->core->signal);
-	scry_json_key(j, "cut_bytes");
-	scry_json_u64(j, d->core->cut);
-	scry_json_key(j, "is_odd");
-	scry_json_bool(j, d->is_odd);
-	scry_json_object_end(j);
-}
-
-static void json_thread(struct scry_json *j, const struct scry_dump *d,
-			const struct scry_dump_thread *t)
-{
-	static const char *const ends[] = {
-		[SCRY_NATIVE_WHOLE] = "whole",
-		[SCRY_NATIVE_NO_RULE] = "no rule",
-		[SCRY_NATIVE_NO_REGISTER] = "no register",
-		[SCRY_NATIVE_UNREADABLE] = "unreadable",
-		[SCRY_NATIVE_TOO_DEEP] = "too deep",
-	};
-
-	scry_json_break(j);
-	scry_json_object_begin(j);
-	scry_json_key(j, "tid");
-	scry_json_u64(j, (uint64_t)t->ruby.tid);
-	scry_json_key(j, "name");
-	scry_json_text(j, t->name);
-	scry_json_key(j, "state");
-	scry_json_text(j, scry_thread_state_words(t->state));
-	scry_json_key(j, "wait");
-	scry_json_text(j, t->wait[0] ? t->wait : NULL);
-	scry_dump_json_lock(j, d, t);
-	scry_json_key(j, "has_signal");
-	scry_json_bool(j, t->has_signal);
-	scry_json_key(j, "verdict");
-	scry_json_text(j, verdict_word(t->verdict));
-	scry_json_key(j, "unnamed");
-	scry_json_u64(j, t->unnamed);
-	scry_json_key(j, "is_cut");
-	scry_json_bool(j, t->is_cut);
-	scry_json_key(j, "is_left_out");
-	scry_json_bool(j, t->is_left_out);
-	if (d->native) {
-		scry_json_key(j, "native_end");
-		scry_json_text(j, t->is_running	    ? "running"
-				  : t->native_count ? ends[t->end]
-						    : "unknown");
-		scry_json_key(j, "is_woven");
-		scry_json_bool(j, t->native_count && !t->is_apart);
-	}
-	scry_json_key(j, "frames");
-	scry_json_array_begin(j);
-	for (size_t i = 0; i < t->count; i++)
-		json_frame(j, &t->frames[i]);
-	scry_json_array_end(j);
-	scry_json_object_end(j);
-}
-
-int scry_dump_json(const struct scry_dump *d, FILE *out)
-{
-	struct scry_json j;
-
-	scry_json_init(&j, out);
-	scry_json_object_begin(&j);
-	scry_json_key(&j, "schema");
-	scry_json_text(&j, "scry.dump/2");
-	scry_json_key(&j, "pid");
-	scry_json_u64(&j, (uint64_t)d->proc.pid);
-	scry_json_key(&j, "runtime");
-	scry_json_text(&j, d->ruby->description);
-	scry_json_key(&j, "time_s");
-	scry_json_i64(&j, d->wall_s);
-	scry_json_key(&j, "pause_ns");
-	scry_json_u64(&j, d->pause_ns);
-	scry_json_key(&j, "is_stopped");
-	scry_json_bool(&j, !d->core && (d->proc.state == 'T' || d->proc.state == 't'));
-	json_core(&j, d);
-	scry_json_key(&j, "other_threads");
-	scry_json_u64(&j, d->others);
-	scry_json_key(&j, "left_out");
-	scry_json_u64(&j, d->left_out);
-	scry_dump_json_cycles(&j, d);
-	json_fibers(&j, d);
-	scry_json_key(&j, "threads");
-	scry_json_array_begin(&j);
-	for (size_t i = 0; i < d->count; i++)
-		if (!d->threads[i].is_other)
-			json_thread(&j, d, &d->threads[i]);
-	scry_json_array_end(&j);
-	if (d->native) {
-		scry_json_key(&j, "others");
-		scry_json_array_begin(&j);
-		for (size_t i = 0; i < d->count; i++)
-			if (d->threads[i].is_other)
-				json_thread(&j, d, &d->threads[i]);
-		scry_json_array_end(&j);
-	}
-	scry_json_object_end(&j);
-	return scry_json_done(&j);
 }

@@ -287,7 +287,7 @@ static void put_notes(struct show *s)
 		     "be missing",
 		     f->served.first, f->served.count);
 	if (f->space.core && f->space.core->cut)
-		note(s, "the core was cut off: %llu bytes are not there",
+		note(s, "the core was cut off: %llu bytes are missing",
 		     (unsigned long long)f->space.core->cut);
 }
 
@@ -505,8 +505,8 @@ int scry_cmd_fibers(int argc, char **argv)
 	err = scry_opt_parse(rows, count, (struct scry_opt_args){argc, argv}, &rest);
 
 	if (!err && o.help) {
-		printf("usage: %s\n\nFibers of a process: which stacks it has beside those of its "
-		       "threads, how deep\nthey are, and where each waits.\n\n",
+		printf("usage: %s\n\nFibers of a process: which stacks it has besides its "
+		       "threads', how deep\nthey are, and where each waits.\n\n",
 		       usage);
 		scry_opt_help(rows, count, stdout);
 		return 0;

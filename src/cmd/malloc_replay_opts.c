@@ -214,13 +214,13 @@ static int command(int argc, char **argv, bool is_compare)
 		 "time at which it was recorded: takes as long as the program did, for each run",
 		 "think|none|recorded"},
 		{0, "rss-every", SCRY_OPT_DURATION, &opts.rss_every_ns, "TIME",
-		 "how often memory is looked at (default: two hundred times, at least each 10ms)",
+		 "how often memory is measured (default: 200 times a run, at least every 10ms)",
 		 NULL},
 		{0, "verify", SCRY_OPT_FLAG, &opts.verify, NULL,
 		 "check each once more: its blocks are aligned, zeroed, kept, and do not overlap",
 		 NULL},
 		{0, "memory", SCRY_OPT_SIZE, &opts.memory, "SIZE",
-		 "the most memory to take (default: three quarters of what is available)", NULL},
+		 "the most memory to use (default: three quarters of the available memory)", NULL},
 		{0, "pid", SCRY_OPT_PID, &opts.pid, "PID", "this process of several", NULL},
 		{0, "json", SCRY_OPT_FLAG, &opts.json, NULL, "print JSON instead of text", NULL},
 		{'o', "output", SCRY_OPT_STRING, &opts.output, "FILE",
@@ -235,7 +235,7 @@ static int command(int argc, char **argv, bool is_compare)
 					       "keep the recording there", NULL}
 			   : (struct scry_opt){0, "check", SCRY_OPT_FLAG, &opts.check, NULL,
 					       "run the program itself under each, as often, and "
-					       "show what was predicted beside it",
+					       "show the prediction next to it",
 					       NULL},
 		SCRY_MALLOC_SERVERS_ROWS(&opts.servers),
 	};

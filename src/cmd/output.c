@@ -202,7 +202,9 @@ int scry_output_check(const char *path, int input_fd)
 	if (!path || fstat(input_fd, &in) || stat(path, &out) || in.st_dev != out.st_dev ||
 	    in.st_ino != out.st_ino || !S_ISREG(in.st_mode))
 		return 0;
-	return scry_fail(-EEXIST, "'%s' is what is read, and is not replaced; fix: another name",
+	return scry_fail(-EEXIST,
+			 "'%s' is the file that is being read, and cannot be the output too; fix: "
+			 "another name",
 			 path);
 }
 

@@ -121,8 +121,8 @@ static int audit(struct apply *a)
 			(double)a->audit.watched_ns / 1e9, a->audit.changed_by);
 	if (a->audit.lost)
 		return scry_fail(-ENOTSUP,
-				 "not all of the calls of process %d could be looked at: %llu were "
-				 "lost; fix: try again",
+				 "not all calls of process %d could be examined: %llu were lost; "
+				 "fix: try again",
 				 a->proc.pid, (unsigned long long)a->audit.lost);
 	return all ? 0 : -EAGAIN;
 }
@@ -251,7 +251,7 @@ static int check_is_in(struct apply *a)
 	if (scry_lasting_look(&a->proc, SCRY_UCONTEXT_NAME, &now) == 0 &&
 	    now.nonce == a->patch.head.nonce && now.stage == SCRY_PATCH_ON)
 		return 0;
-	return scry_fail(-EBUSY, "another program has taken the patch out of process %d meanwhile",
+	return scry_fail(-EBUSY, "another program has meanwhile removed the patch from process %d",
 			 a->proc.pid);
 }
 
@@ -453,9 +453,9 @@ static int run_pid(struct apply *a)
 	if (r == 0 && a->dry_run)
 		return describe(a);
 	if (r == 0) {
-		scry_log_say("watching for %.1f s whether process %d changes a signal mask; every "
-			     "process of this machine pays some 100 to 200 ns more for each system "
-			     "call meanwhile",
+		scry_log_say("watching for %.1f s whether process %d changes a signal mask; "
+			     "meanwhile each system call of every process on this machine takes "
+			     "some 100 to 200 ns longer",
 			     (double)a->audit_ns / 1e9, a->proc.pid);
 		r = audit(a);
 	}

@@ -51,10 +51,10 @@ int scry_lasting_leave(struct scry_inject *inj, int r)
 	if (gone < 0)
 		return gone;
 	if (inj->is_too_large)
-		scry_log_say("process %d has more memory than can be looked through within "
-			     "--max-pause: code that was interrupted within the changed "
-			     "instructions was looked for on the stacks of its threads only; a "
-			     "longer --max-pause looks at all",
+		scry_log_say("process %d has more memory than can be searched within "
+			     "--max-pause: only the stacks of its threads were searched for code "
+			     "that was interrupted within the changed instructions; a longer "
+			     "--max-pause searches all",
 			     inj->proc->pid);
 	if (left)
 		scry_log_say(
@@ -103,8 +103,8 @@ int scry_lasting_look(const struct scry_proc *proc, const char *name, struct scr
 		r = scry_maps_read(proc->pid, &maps);
 	if (r == 0 && scry_lasting_find(&mem, &maps, name, ret) < 0)
 		r = scry_fail(-ENOENT,
-			      "process %d (%s) has no patch '%s'; fix: scry patch list -p %d names "
-			      "those that it has",
+			      "process %d (%s) has no patch '%s'; fix: scry patch list -p %d lists "
+			      "its patches",
 			      proc->pid, proc->comm, name, proc->pid);
 	scry_maps_done(&maps);
 	scry_mem_close(&mem);
@@ -120,7 +120,7 @@ int scry_lasting_check_free(const struct scry_proc *proc, const char *name)
 		return scry_fail(
 			-EEXIST,
 			"process %d (%s) has a patch '%s' already; fix: scry patch list -p "
-			"%d shows it, scry patch undo %s -p %d takes it out",
+			"%d shows it, scry patch undo %s -p %d removes it",
 			proc->pid, proc->comm, name, proc->pid, name, proc->pid);
 	if (r == -ENOENT)
 		r = 0;

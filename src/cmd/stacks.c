@@ -294,10 +294,11 @@ static int drop_clock(struct stacks *s, int err)
 		return err;
 	if (s->native)
 		return scry_fail(err,
-				 "native frames of threads that run need eBPF, which cannot be "
-				 "had: %s; or: --engine=read, which has those of threads that wait",
+				 "native frames of running threads need eBPF, which is not "
+				 "available: %s; or: --engine=read, which has those of waiting "
+				 "threads",
 				 scry_error());
-	scry_log_detail("stacks are read from outside, as eBPF cannot be had: %s", scry_error());
+	scry_log_detail("stacks are read from outside, as eBPF is not available: %s", scry_error());
 	scry_error_clear();
 	scry_clock_close(s->run.clock);
 	s->run.clock = NULL;

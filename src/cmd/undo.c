@@ -280,8 +280,8 @@ int scry_undo_await(pid_t pid, uint64_t max_pause_ns)
 		scry_proc_close(&proc);
 		if (is_there && r == 0 && i == 2)
 			scry_log_say(
-				"waiting until process %d has let go, for which one of its "
-				"threads must run (a request wakes a server); ^C ends the wait",
+				"waiting until process %d releases scry's code, for which one of "
+				"its threads must run (a request wakes a server); ^C ends the wait",
 				(int)pid);
 		if (is_there && r == 0 && (lets_go || i % TRY_EVERY == 0))
 			r = undo_one(&o, pid);

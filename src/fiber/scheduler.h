@@ -21,7 +21,7 @@ struct scry_timer {
 	struct scry_fiber *fiber;
 };
 
-/* A descriptor somebody waits for, or did. */
+/* A descriptor that a fiber waits for, or did. */
 struct scry_fd_watch {
 	struct scry_fiber *reader, *writer;
 	uint32_t generation; /* of the event that is awaited */

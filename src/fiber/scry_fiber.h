@@ -62,7 +62,7 @@ struct scry_fiber_sched_attr {
 struct scry_fiber_attr {
 	const char *name;  /* for reports; not copied */
 	size_t size_bytes; /* of the stack; 0: the scheduler's */
-	int is_detached; /* nobody joins it: it is freed when it ends, and may not be named after */
+	int is_detached;   /* never joined: it is freed when it ends, and may not be named after */
 };
 
 /* What can be waited for. */
@@ -103,9 +103,9 @@ int scry_fiber_resume(struct scry_fiber *fiber);
 /* Runs an idle fiber now and leaves this one idle. The fastest switch there is. */
 int scry_fiber_transfer(struct scry_fiber *fiber);
 
-/* Idle until somebody wakes this fiber; returns at once when that was done since the last park. */
+/* Idle until this fiber is woken; returns at once when that was done since the last park. */
 int scry_fiber_park(void);
-int scry_fiber_park_within(int64_t timeout_ns); /* -ETIMEDOUT: nobody did */
+int scry_fiber_park_within(int64_t timeout_ns); /* -ETIMEDOUT: it was not woken */
 
 /* Makes a parked fiber ready; from any thread. The fiber must not end before this wakes it; it may
  * before this returns. Not from a signal handler, as no call of this library is. */
@@ -123,7 +123,7 @@ int scry_fiber_sleep(int64_t ns);
  * Waits until a descriptor can be read or written (enum scry_fiber_event). Returns the events, or 0
  * when timeout_ns is over. Regular files are always ready. Errors and hang-ups count as ready: the
  * read or write says. -EBADF: closed, or forgotten meanwhile; -EBUSY: another fiber waits for
- * that. A descriptor that is closed without scry_fiber_forget wakes nobody; nor does what was
+ * that. A descriptor that is closed without scry_fiber_forget wakes no fiber; nor does what was
  * duplicated from it: events of an earlier file of that number are dropped.
  */
 int scry_fiber_wait(int fd, int events, int64_t timeout_ns);

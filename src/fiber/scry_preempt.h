@@ -35,7 +35,7 @@ struct scry_preempt_counts {
 	uint64_t ticks;	    /* signals that came */
 	uint64_t switched;  /* of these, another fiber ran */
 	uint64_t kept;	    /* not in allowed code: left to the next safe point */
-	uint64_t alone;	    /* nobody else was ready */
+	uint64_t alone;	    /* no other fiber was ready */
 	uint64_t missed;    /* slices that were over before the signal of the one before came */
 	int64_t elapsed_ns; /* since start; by ticks, the slice that was achieved */
 };

@@ -420,8 +420,8 @@ int scry_agent_revive(const struct scry_agent_header *h, struct scry_tracee *t,
 	scry_maps_done(&maps);
 	if (r == -EEXIST)
 		scry_fail(r,
-			  "process %d has memory of its own where scry's was; fix: let one of its "
-			  "Ruby threads run, and then scry undo -p %d",
+			  "process %d has mapped its own memory where scry's was; fix: let one of "
+			  "its Ruby threads run, and then scry undo -p %d",
 			  t->pid, t->pid);
 	if (r == 0)
 		r = open_parts(h, (uint32_t)h->parts, t, how);

@@ -11,7 +11,7 @@
 #include "wire/shadow.h"
 
 struct scry_call_plans {
-	struct scry_call_plan *units; /* the first is nobody's */
+	struct scry_call_plan *units; /* the first belongs to none */
 	uint32_t used, room, written;
 	uint16_t *of; /* by the hook's number */
 	uint32_t count, of_room, of_written;

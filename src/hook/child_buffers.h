@@ -19,7 +19,7 @@ struct scry_pool {
 	uint64_t state_page, data, text;
 	uint64_t nonce;
 	int fd;		   /* of a pool that is joined */
-	uint64_t burnt;	   /* bits: child buffers that nobody may use any more; never free again */
+	uint64_t burnt;	   /* bits: child buffers that may not be used any more; never free again */
 	bool names_owners; /* so it is: child buffers say whose they are, nobody's memory is read */
 	/* where several instruments record, a child buffer for each: see scry_pool_share */
 	uint32_t sets;
@@ -29,7 +29,7 @@ struct scry_pool {
 
 /* Maps the pool into the process. After scry_inject_enter; `held` as there. */
 int scry_pool_open(struct scry_pool *p, struct scry_inject *inj, struct scry_tracee *held);
-/* A pool that processes join by themselves (wire/preload.h): nobody is entered. */
+/* A pool that processes join by themselves (wire/preload.h): no process is entered. */
 int scry_pool_make(struct scry_pool *p);
 void scry_pool_close(struct scry_pool *p);
 

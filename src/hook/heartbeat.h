@@ -6,7 +6,7 @@
  * For recordings that may not have holes. Who finds no room waits for a keeper that lives
  * (wire/thread_buffers.h): as long as the keeper is late, each of its ticks is also reported to
  * those that wait. Both end `patience` after the keeper was last here: one that hangs for good
- * holds nobody. One that is stopped or killed has none either, as no thread of it runs.
+ * holds no thread. One that is stopped or killed has none either, as no thread of it runs.
  *
  * A lease is never shortened, and one that is 0 stays so: it was taken back. Not for processes
  * whose loader waits for us (hook/loads): whoever changes code there takes the lease's end for the

@@ -29,7 +29,7 @@ int scry_hidden_find(struct scry_inject *inj, struct scry_stw *found, uint64_t b
 int scry_hidden_ask(struct scry_inject *inj);
 
 /* Makes the next stop look for `hunt` (of which what, where and bytes are set), if that fits into a
- * pause by what it would take; else inj->is_too_large. Nobody is held for it. */
+ * pause by what it would take; else inj->is_too_large. No thread is held for it. */
 int scry_hidden_plan(struct scry_inject *inj, const struct scry_stw_hunt *hunt);
 
 /* In a stop: what was planned. Adds to w->saved, sets what scry_stw_doubt says. -EBUSY, with a

@@ -153,12 +153,11 @@ static int hold_best(struct scry_inject *inj, struct scry_tracee *t, struct wish
 static int refuse(const struct scry_inject *inj, bool is_far)
 {
 	if (is_far)
-		return scry_fail(
-			-EBUSY,
-			"no thread of process %d came to a stack whose ends are known within %d s: "
-			"each is on a coroutine's stack, and what lies below may be the program's "
-			"data; fix: try again",
-			inj->proc->pid, (int)(WAIT_NS / 1000000000));
+		return scry_fail(-EBUSY,
+				 "no thread of process %d reached a stack with known ends within "
+				 "%d s: each is on a coroutine's stack, and what lies below may be "
+				 "the program's data; fix: try again",
+				 inj->proc->pid, (int)(WAIT_NS / 1000000000));
 	return scry_fail(-EBUSY,
 			 "no thread of process %d could be held within %llu ms at a place where it "
 			 "can map memory (vfork in flight, or waiting in the kernel); fix: try "

@@ -104,7 +104,7 @@ struct scry_hooks {
 	bool is_on;
 	bool waits;	    /* set by the caller: SYMBOL@LIB may name what is loaded later */
 	bool takes_entries; /* the same: scry_shadow_refuse marks is_alone */
-	bool is_unused;	    /* nobody runs the code to be changed: no stop is needed */
+	bool is_unused;	    /* no thread runs the code to be changed: no stop is needed */
 	bool is_strict;	    /* slots are changed in the stop too */
 	/* or NULL: `fresh` was loaded and planned; may fill in and refuse. 0: on */
 	int (*renewed)(struct scry_hooks *fresh, void *arg);

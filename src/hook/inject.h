@@ -3,7 +3,7 @@
  *
  * In: take the owner's lock, find the agent that an earlier scry left or map one by remote syscalls
  * in a stopped thread (nothing is dlopen'ed), write its image while the target runs, header last.
- * Out: undo every change; unmap only when, with all threads stopped, nobody is inside and nothing
+ * Out: undo every change; unmap only when, with all threads stopped, none is inside and nothing
  * of ours is pending; else leave it for the next attach or undo.
  */
 #ifndef SCRY_HOOK_INJECT_H
@@ -25,7 +25,7 @@
 struct scry_inject {
 	const struct scry_proc *proc;
 	uint64_t max_pause_ns;
-	int lock;	     /* abstract socket that says who owns the target; -1 */
+	int lock;	     /* abstract socket that names the target's owner; -1 */
 	uint64_t nonce;	     /* of our claim to it (hook/own.h); 0: none */
 	struct scry_mem mem; /* writable, opened once, never reopened */
 	struct scry_maps maps;
@@ -115,7 +115,7 @@ int scry_inject_open(struct scry_inject *inj, struct scry_tracee *held, uint32_t
 int scry_inject_child_buffers(struct scry_inject *inj, struct scry_tracee *held, int *ret_fd);
 
 /* The other way in: a fork child of `root` that has taken a child buffer, whose control page lies
- * at `*buffer` in our address space. After scry_inject_lock; nobody is stopped. 0 or -errno. */
+ * at `*buffer` in our address space. After scry_inject_lock; no thread is stopped. 0 or -errno. */
 int scry_inject_follow(struct scry_inject *inj, const struct scry_inject *root, uint64_t *buffer);
 /* Runs an exported void(void) function of the agent in `tid`. -EAGAIN: it cannot be used; -EPERM:
  * the agent is another scry's by now; -ENOENT: it is not there any more. */

@@ -368,9 +368,9 @@ static uint64_t pointer_guard(const struct scry_inject *inj, const struct scry_s
 	return guard;
 }
 
-static const char too_much[] = "its memory is too large to be looked through in a pause",
+static const char too_much[] = "its memory is too large to be searched in a pause",
 		  is_used[] = "a thread, a stack or data still leads there",
-		  unseen[] = "it cannot be seen which of its memory is there";
+		  unseen[] = "scry cannot see which of its memory is present";
 
 /* Of the first n bytes that were read. Words that are not aligned are no addresses. */
 static const char *judge(struct proof *p, size_t n)

@@ -65,10 +65,10 @@ int scry_lasting_open(struct scry_lasting *p, struct scry_inject *inj,
 void scry_lasting_close(struct scry_lasting *p);
 
 /*
- * Puts all changes back, byte for byte, and unmaps the patch if it is proven that nobody can come
- * to it any more: with all threads stopped, no register and no word of memory that the program may
- * write leads there. *ret_left bytes stay mapped otherwise, without effect (stage OUT), as where
- * that memory is too large to be looked through in a pause; *ret_why says why. 0 or -errno with a
+ * Puts all changes back, byte for byte, and unmaps the patch if it is proven that no thread can
+ * come to it any more: with all threads stopped, no register and no word of memory that the program
+ * may write leads there. *ret_left bytes stay mapped otherwise, without effect (stage OUT), as
+ * where that memory is too large to be searched in a pause; *ret_why says why. 0 or -errno with a
  * sentence: -EBUSY: changes stand.
  */
 int scry_lasting_off(struct scry_lasting *p, struct scry_inject *inj, struct scry_undo_report *ret,

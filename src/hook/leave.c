@@ -86,8 +86,8 @@ int scry_inject_stop(struct scry_inject *inj, struct scry_stw *w)
 		r = stop_once(inj, w);
 	return r == -EAGAIN
 		       ? scry_fail(-EBUSY,
-				   "the %s of process %d could not be looked at within %llu "
-				   "ms, %d times; fix: try again, or a longer --max-pause",
+				   "the %s of process %d could not be searched within %llu ms, "
+				   "%d times; fix: try again, or a longer --max-pause",
 				   inj->hunts ? "memory" : "stacks", inj->proc->pid,
 				   (unsigned long long)(inj->max_pause_ns / 1000000), LOOK_TRIES)
 		       : r;
@@ -477,7 +477,7 @@ static const char *find_hidden(struct scry_inject *inj, struct leaving *l)
 	if (r == 0 && found.saved_count)
 		why = "a signal frame on a stack that no thread is on may lead to them";
 	else if (r < 0 && (r != -E2BIG || scry_proc_has_handlers(inj->proc->pid)))
-		why = "its memory could not be looked through for stacks that lead to them";
+		why = "its memory could not be searched for stacks that lead to them";
 	l->is_unknowable = r < 0;
 	free(found.saved);
 	scry_error_clear();

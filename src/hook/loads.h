@@ -8,7 +8,7 @@
  * forgotten: nothing is written there any more, and its functions keep their counts. What comes
  * back counts on.
  *
- * While a thread waits nobody runs the code of what is new: it is changed without a stop. When that
+ * While a thread waits none runs the code of what is new: it is changed without a stop. When that
  * cannot be proven (a thread did not wait, or nobody does) all threads are stopped for it.
  *
  * Life: scry_loads_follow after scry_hooks_on; scry_loads_turn whenever scry_loads_fd is readable

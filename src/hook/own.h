@@ -1,5 +1,5 @@
 /*
- * Who may edit a process: one scry at a time, whatever namespaces it runs in.
+ * Which scry may edit a process: one at a time, whatever namespaces it runs in.
  *
  * The claim lies in the agent's process state page: private, and wiped in fork children. It is
  * looked at and written while the process's first thread (that lives) is ours by ptrace, which is
@@ -7,7 +7,7 @@
  * long, loses it, and finds out before the next change.
  *
  * The abstract socket (scry_inject_lock) is a hint: it says at once, before anything is held, that
- * another one is at work in the same network namespace. Anybody can bind its name, so it is
+ * another one is at work in the same network namespace. Any process can bind its name, so it is
  * believed only of root and of oneself.
  */
 #ifndef SCRY_HOOK_OWN_H

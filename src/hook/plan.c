@@ -189,7 +189,7 @@ static const char *entry_refusal(struct scry_hooks *h, struct scry_hook *row)
 	if (scry_text_enters(text, start - bias, start - bias + JUMP_BYTES, &none))
 		return "a branch leads into its first bytes";
 	if (scry_text_loops(text, row->address - bias, row->window.endbr + row->window.bytes))
-		return "a loop of its own leads back to its first byte";
+		return "its own loop jumps back to its first byte";
 	row->spares_red_zone = is_jumped_to(text, row->address - bias);
 	return NULL;
 }

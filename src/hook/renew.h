@@ -44,7 +44,7 @@ struct scry_renew_how {
 	/* scry_hooks_on, in the circumstances of the caller */
 	int (*put_on)(struct scry_hooks *fresh, struct scry_inject *inj, void *arg);
 	void *arg;
-	bool is_unused; /* nobody runs the code of what is new */
+	bool is_unused; /* no thread runs the code of what is new */
 };
 
 /*

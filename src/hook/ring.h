@@ -21,7 +21,7 @@ struct scry_ring {
 	uint64_t tail;		      /* words consumed, ever */
 	uint32_t segment;	      /* being read */
 	uint32_t at;		      /* next word in it */
-	struct scry_ticks_pair waits; /* since when somebody is seen to wait */
+	struct scry_ticks_pair waits; /* since when a thread is seen to wait */
 };
 
 /* Begins where the agent stands now; what it wrote for an earlier keeper is skipped. After

@@ -390,7 +390,7 @@ static int refuse_if_named(const struct scry_function *function, uint8_t type, v
 	return 0;
 }
 
-/* All objects' names are looked through once, not once for each name of the list. */
+/* All objects' names are searched once, not once for each name of the list. */
 static int refuse_all_named(struct scry_hooks *h)
 {
 	struct naming n = {.h = h};

@@ -1,5 +1,5 @@
 /*
- * See shadow_homes.h. A patch's data is looked through as words: its tables may be laid out
+ * See shadow_homes.h. A patch's data is searched as words: its tables may be laid out
  * otherwise by another build, and nothing else in it has reason to be a thunk's address.
  */
 #include "hook/shadow_homes.h"

@@ -38,8 +38,8 @@ bool scry_shared_is_possible(void);
 int scry_shared_map(const struct scry_shared *want, struct scry_tracee *t,
 		    const struct scry_call *how, int *ret_fd);
 
-/* From here on nobody changes the size of this memfd, so that no page goes from under us. False: it
- * has another size or other seals: somebody was faster. Before it is mapped. */
+/* From here on nothing changes the size of this memfd, so that no page goes from under us. False:
+ * it has another size or other seals: another process was faster. Before it is mapped. */
 bool scry_shared_seal(int fd, uint64_t size);
 
 /* Closes what a scry that was killed in scry_shared_map has left open. 0 or -errno. */

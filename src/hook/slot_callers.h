@@ -1,5 +1,5 @@
 /*
- * Who calls a function through slots, and by which name: requests of SCRY_WAY_CALLS.
+ * Which objects call a function through slots, and by which name: requests of SCRY_WAY_CALLS.
  *
  * A slot is taken when one of these requests' filters takes its name and its object. The name is
  * the one of its relocation, as the caller's code has it: functions of several names at one

@@ -67,7 +67,7 @@ void scry_thread_buffers_ask(struct scry_thread_buffers *t,
  * meanwhile, at most for as long as a record may hold the watermark back. */
 void scry_thread_buffers_spare(struct scry_thread_buffers *t, bool is_sparing);
 
-/* Nobody writes any more: all that is there can be given. */
+/* No thread writes any more: all that is there can be given. */
 void scry_thread_buffers_end(struct scry_thread_buffers *t);
 
 /* A TSC: what happens later has a later stamp, repeated or not (wire/thread_buffers.h, turns). */

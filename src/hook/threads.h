@@ -31,8 +31,8 @@ struct scry_channel scry_channel_own(const struct scry_inject *inj,
 /*
  * After scry_inject_enter, before hooks are on; nothing is recorded yet. In one stop, or in the
  * `held` thread of a program that is being started. What an older watch left in the table, in
- * the pool of thread buffers and in the control page's counts is cleared, when nobody is inside any
- * more. Finds out where threads keep their tid: at one offset from the thread pointer in all of
+ * the pool of thread buffers and in the control page's counts is cleared, when no thread is inside
+ * any more. Finds out where threads keep their tid: at one offset from the thread pointer in all of
  * them, else it is not used. `time_op`: the instrument's record of a whole TSC. Tables that
  * channels share are cleared by the first one only. 0 or -errno with a sentence.
  */
@@ -55,7 +55,7 @@ uint32_t scry_threads_tid(void *inj, uint64_t pointer);
 int scry_threads_record(struct scry_inject *inj, const struct scry_channel *to, bool is_on);
 void scry_threads_stop(struct scry_inject *inj);
 
-/* Until nobody is inside a handler of an older watch, whose child buffers are about to go. 0 or
+/* Until no thread is inside a handler of an older watch, whose child buffers are about to go. 0 or
  * -EBUSY with a sentence. */
 int scry_threads_clear_out(struct scry_inject *inj);
 

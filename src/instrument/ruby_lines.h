@@ -27,9 +27,9 @@ struct scry_ruby_lines {
 };
 
 /* Of is_unseen. What was recorded counts: the agent has checked each step of it. */
-#define SCRY_RUBY_LINES_UNSEEN                                                                     \
-	"lines of Ruby are by the layout that was learned from another process of the same Ruby: " \
-	"the program ended before its own could be looked at"
+#define SCRY_RUBY_LINES_UNSEEN                                                                \
+	"lines of Ruby rely on the layout that was learned from another process of the same " \
+	"Ruby: the program ended before its own VM could be examined"
 
 /* Reads only. */
 void scry_ruby_lines_plan(struct scry_ruby_lines *l, struct scry_watch *w);

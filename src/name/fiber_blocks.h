@@ -1,8 +1,8 @@
 /*
  * Is the memory of a stack, or of a saved context, a block of malloc that lives? What was given
- * back and not used since looks as if somebody still waited there; glibc knows better.
+ * back and not used since looks as if a fiber still waited there; glibc knows better.
  *
- * The heaps are read at the first question (name/glibc_arenas), without holding anybody: what they
+ * The heaps are read at the first question (name/glibc_arenas), without holding a thread: what they
  * say counts only if no thread has run since the look began, and all of them could be read.
  */
 #ifndef SCRY_NAME_FIBER_BLOCKS_H

@@ -402,7 +402,7 @@ struct fit { /* a block that fits */
 struct fits {
 	struct fit *at;
 	size_t count, room;
-	uint64_t missed_bytes; /* that were not looked through for leads */
+	uint64_t missed_bytes; /* that were not searched for leads */
 	bool knows_leads;
 };
 

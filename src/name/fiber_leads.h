@@ -21,7 +21,7 @@ struct scry_fiber_lead {
 	uint64_t count; /* of words that lead to it */
 };
 
-/* Counts them. *ret_missed: bytes that could not be looked through. 0 or -errno with a sentence. */
+/* Counts them. *ret_missed: bytes that could not be searched. 0 or -errno with a sentence. */
 int scry_fiber_leads_look(const struct scry_fiber_look *look, struct scry_fiber_lead *leads,
 			  size_t count, uint64_t *ret_missed);
 

@@ -22,7 +22,7 @@
 struct looker {
 	const struct scry_fiber_look *look;
 	struct scry_fiber_marks *m;
-	const struct scry_map_entry *map; /* that is looked through */
+	const struct scry_map_entry *map; /* that is searched */
 	struct scry_page_run runs[RUNS];
 	char *chunk; /* CHUNK + AHEAD bytes */
 };

@@ -13,7 +13,7 @@
  * Marks are found in live and in dead memory alike: each is a guess, for the caller to judge. An
  * *area* is a piece of anonymous memory between guards, or a whole mapping.
  *
- * Only pages that are in memory are read, nobody is stopped.
+ * Only pages that are in memory are read, and no thread is stopped.
  */
 #ifndef SCRY_NAME_FIBER_MARKS_H
 #define SCRY_NAME_FIBER_MARKS_H
@@ -50,7 +50,7 @@ struct scry_fiber_marks {
 	struct scry_fiber_list contexts, blocks, selves, ecs, registries;
 	struct scry_fiber_area *areas; /* ascending */
 	size_t area_count, area_room;
-	uint64_t read_bytes, swapped_bytes; /* looked through; left where they are */
+	uint64_t read_bytes, swapped_bytes; /* searched; left where they are */
 	uint64_t unread_bytes;		    /* were gone when they were read */
 	uint64_t lost; /* marks and areas beyond the limits, or without memory */
 };

@@ -1,6 +1,6 @@
 /*
  * The fibers of a process or a core, seen from outside: stacks that programs switch between by
- * themselves, which the kernel knows nothing of. Nobody is stopped, nothing is written.
+ * themselves, which the kernel knows nothing of. No thread is stopped, nothing is written.
  *
  * Each kind has a finder of its own, which says what it has found by scry_fibers_add; what is found
  * is put into groups of equal kind, state and stack. A fiber counts as suspended when CFI walks
@@ -84,11 +84,11 @@ struct scry_fibers_sums {
 	uint64_t thread_contexts; /* contexts saved on threads' own stacks */
 	uint64_t on_fibers;	  /* threads that wait on a fiber's stack */
 	uint64_t unmanned;	  /* threads of a Ruby without one of the system */
-	uint64_t spare_stacks;	  /* of a pool: nobody has them */
+	uint64_t spare_stacks;	  /* of a pool: no fiber has them */
 	uint64_t spare_bytes;
 	uint64_t stale;	    /* marks that are no suspended context's */
 	uint64_t several;   /* stacks with more than one context that may be theirs */
-	uint64_t unled;	    /* stacks with contexts that nobody leads to: not fibers */
+	uint64_t unled;	    /* stacks with contexts that no pointer leads to: not fibers */
 	uint64_t freed;	    /* contexts, or their stacks, that were given back to malloc: as well */
 	uint64_t unchecked; /* fibers of which this is not known */
 	uint64_t unlisted;  /* beyond SCRY_FIBERS_MAX: in their groups, not in `all` */

@@ -35,7 +35,7 @@ struct scry_malloc_opts {
 	struct scry_writer *writer;
 	uint64_t memory;	     /* bytes for all that is kept here; 0: no limit */
 	uint64_t own_start, own_end; /* scry's in the process: no resident memory of its own */
-	bool is_glibc;		     /* who serves malloc */
+	bool is_glibc;		     /* the allocator is glibc's */
 	bool is_closed;		     /* its memory is not opened: callers by files alone */
 	bool has_stacks; /* words are as wire/malloc_ring.h has them where stacks are recorded */
 	/* The process has forked `pid` (as it sees it): all up to then is merged, nothing after it.

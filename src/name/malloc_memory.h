@@ -26,7 +26,7 @@ struct scry_malloc_memory {
 	uint64_t first_ns, last_ns;  /* 0: never */
 	uint64_t child_faults;	     /* of children that it has waited for, as read last */
 	bool has_base, had_children; /* those have grown since the first look */
-	bool is_glibc;		     /* who serves malloc: it counts what it holds */
+	bool is_glibc;		     /* the allocator: it counts what it holds */
 	struct scry_mem mem;	     /* fd -1: not opened yet, or it may not be read */
 	struct scry_glibc_held held;
 	uint32_t looks; /* for it, in vain */

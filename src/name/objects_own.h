@@ -1,5 +1,5 @@
 /*
- * What objects.c counts in, for it and for objects_sum.c, which sums processes. Nobody else's.
+ * What objects.c counts in, for it and for objects_sum.c, which sums processes. For no other file.
  */
 #ifndef SCRY_NAME_OBJECTS_OWN_H
 #define SCRY_NAME_OBJECTS_OWN_H
@@ -16,7 +16,7 @@
 
 struct scry_objects_counters {
 	double allocated, freed, freed_bytes;
-	double unfollowed;		 /* nobody knows whether they live */
+	double unfollowed;		 /* it is not known whether they live */
 	double freed_unsized;		 /* counted as slots, or less: more is not known */
 	uint64_t samples, freed_samples; /* freed or not followed */
 	/* of the living; set by scry_objects_measure */

@@ -19,8 +19,8 @@
 enum scry_thread_state scry_thread_state(const struct scry_task_now *before,
 					 const struct scry_task_now *now, bool waits_for_gvl);
 
-/* The same, where the name of the newest frame is known: who waits in Kernel#sleep sleeps, whatever
- * the VM does for it. */
+/* The same, where the name of the newest frame is known: a thread that waits in Kernel#sleep
+ * sleeps, whatever the VM does for it. */
 enum scry_thread_state scry_thread_state_named(enum scry_thread_state state, const char *method);
 
 /* "cpu", "runnable", "gvl", "blocked", "sleeping", "gc", "unknown". */

@@ -17,7 +17,7 @@
 
 struct scry_patch_risks {   /* what the user answers for */
 	bool no_exceptions; /* none, and no cancellation, passes a replaced function */
-	bool no_ipa_ra;	    /* nobody counts on registers that a replaced function leaves alone */
+	bool no_ipa_ra; /* no caller counts on registers that a replaced function leaves alone */
 };
 
 struct scry_patch_file {

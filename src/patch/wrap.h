@@ -1,7 +1,7 @@
 /*
  * SCRY_WRAP of scry/patch.h: a handler before a function and one behind its return.
  *
- * As agent/shadow has it, but with nobody outside: the word that holds the return address, the
+ * As agent/shadow has it, but with no keeper outside: the word that holds the return address, the
  * *slot*, gets the address of a thunk instead. There is one thunk for each return address and
  * function, and what it leads home to is never changed: so a return finds its way from the thunk
  * alone, whatever became of the call: twice, in another thread, in a fork child, after the undo.

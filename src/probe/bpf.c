@@ -94,7 +94,7 @@ static int explain_right(int err)
 		return scry_fail(
 			-EPERM,
 			"the kernel is locked down (confidentiality), and lets no eBPF program "
-			"read memory; fix: boot with lockdown=integrity, or do without eBPF");
+			"read memory; fix: boot with lockdown=integrity, or use no eBPF");
 	return scry_fail(
 		-EPERM,
 		"the kernel refused an eBPF program (%s), though the rights are there: a "

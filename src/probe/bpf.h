@@ -60,10 +60,10 @@ int scry_bpf_attach_own(struct scry_bpf *b, const char *program);
 void scry_bpf_detach(struct scry_bpf *b);
 
 /*
- * Runs `program` where `pid` (-1: anybody) executes the byte at `offset` of the file `path`, which
- * need not be executable by us and may be /proc/PID/root/... or /proc/PID/map_files/...; or when
- * the function that begins there returns. `number`: what bpf_get_attach_cookie() gives (0: none;
- * Linux 5.15). With a pid the breakpoint is in that process alone, in a page of its own. 0 or
+ * Runs `program` where `pid` (-1: any process) executes the byte at `offset` of the file `path`,
+ * which need not be executable by us and may be /proc/PID/root/... or /proc/PID/map_files/...; or
+ * when the function that begins there returns. `number`: what bpf_get_attach_cookie() gives (0:
+ * none; Linux 5.15). With a pid the breakpoint is in that process alone, in a page of its own. 0 or
  * -errno with a sentence.
  */
 struct scry_bpf_uprobe {

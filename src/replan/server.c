@@ -376,8 +376,8 @@ static int kill_all(struct keeper *k)
 	while (reap(k)) {
 		if (now_ns() - begun > KILL_NS)
 			return scry_fail(-EBUSY,
-					 "the server is not ended: process %d, and what is below "
-					 "it, cannot be killed",
+					 "the server has not ended: process %d and its descendants "
+					 "cannot be killed",
 					 k->count ? (int)k->pids[0] : 0);
 		find_own_children(k);
 		for (uint32_t p = 0; p < k->count; p++)

@@ -4,7 +4,7 @@
  * block twice, whatever the order in which real threads get on: each slot passes from one stream to
  * the next only by a tag, and the streams could go to their ends. See wire/replay.h for the rules.
  *
- * Time is bounded: every block of words is met once, and waiters are looked through only by who
+ * Time is bounded: every block of words is met once, and waiters are searched only by who
  * publishes on their slot, at most 2^16 times a window.
  */
 #include "replay/replay.h"

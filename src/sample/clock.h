@@ -1,7 +1,7 @@
 /*
- * The eBPF engine of `scry stacks`: a clock ticks on each processor, and who runs there gives its
- * stack, when it is a thread of the processes that are sampled (bpf/stacks.bpf.c); the samples are
- * given to sample/samples. A thread that does not run gives nothing.
+ * The eBPF engine of `scry stacks`: a clock ticks on each processor, and the thread that runs there
+ * gives its stack, when it is a thread of the processes that are sampled (bpf/stacks.bpf.c); the
+ * samples are given to sample/samples. A thread that does not run gives nothing.
  *
  * One program in the kernel serves all processes whose Ruby has the same layout. When children are
  * wanted, a fork child belongs to them before it runs, and is reported.

@@ -53,7 +53,7 @@ void scry_samples_cpu_seen(struct scry_samples_cpu *c, uint32_t number, uint64_t
 
 /* Of looks of a thread with one stack that stand for `seen_ns`: its share of what was run. */
 uint64_t scry_samples_cpu_place(struct scry_samples_cpu *c, uint32_t number, uint64_t seen_ns);
-/* When all are placed: what is nobody's. */
+/* When all are placed: what belongs to no thread. */
 uint64_t scry_samples_cpu_unknown(const struct scry_samples_cpu *c, uint32_t number);
 
 #endif

@@ -6,7 +6,7 @@
  * By eBPF the kernel reports each fork, before the child runs. Else new processes are found by
  * their numbers, a few milliseconds after their start: one belongs to the run when its parent does;
  * or, as a daemon's parents are gone by then, when its VM lies where that of a watched process
- * does, at an address that was drawn at random. Nobody is traced for it.
+ * does, at an address that was drawn at random. No process is traced for it.
  *
  * Life: open, (find,) begin, then turn each few milliseconds, and look at each slot; end, close.
  */

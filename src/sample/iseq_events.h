@@ -43,7 +43,8 @@ struct scry_iseq_events { /* of one process */
 int scry_iseq_events_open(struct scry_iseq_events *p, struct scry_iseq_events_all *all,
 			  const struct scry_ruby *ruby);
 
-/* Could it be on? The program is loaded, and put on nobody. `ruby` NULL: anyhow. As above. */
+/* Could it be on? The program is loaded, and attached to no process. `ruby` NULL: anyhow. As above.
+ */
 int scry_iseq_events_check(const struct scry_ruby *ruby);
 
 /* What is to be done once in some milliseconds: takes, names what was born nameless. */

@@ -58,7 +58,7 @@ struct scry_samples {
 	struct scry_stacks stacks;
 	struct scry_walk walk;
 	struct scry_samples_native *native; /* NULL: not wanted; owned */
-	struct scry_samples_pause *pause;   /* NULL: nobody is held; owned */
+	struct scry_samples_pause *pause;   /* NULL: no thread is held; owned */
 	struct scry_named_frame *named;
 	uint32_t gc_name, unknown_name; /* of frames that say so, in symbols.names */
 	struct scry_samples_thread *threads;

@@ -8,7 +8,7 @@
  * kernel's side asks each time. A Ruby for which that cannot be had, or whose layout is not known,
  * has no lines; why, `note` says.
  *
- * Reads only. One thread. A layout that nobody has learned yet is learned here: that takes some
+ * Reads only. One thread. A layout that is not known yet is learned here: that takes some
  * tenths of a second, once (vm/ruby_calib), in which nothing is named.
  */
 #ifndef SCRY_SAMPLE_SYSCALL_LINES_H

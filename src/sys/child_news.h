@@ -1,5 +1,5 @@
 /*
- * A descriptor that can be read when a child has ended, or somebody who is traced has stopped: for
+ * A descriptor that can be read when a child has ended, or a traced thread has stopped: for
  * poll. A signal's handler that only ended a poll would be too early where the signal comes just
  * before it. Children that do not exec keep the handler, and may make it readable for nothing.
  */

@@ -18,7 +18,7 @@
 struct scry_fde {
 	uint64_t start, end; /* [start, end) link-time */
 	bool is_entry;	     /* unwinding begins as at a function's entry; false: in its middle */
-	bool is_signal;	     /* a signal trampoline, which nobody calls */
+	bool is_signal;	     /* a signal trampoline, which no code calls */
 };
 
 struct scry_fdes {

@@ -226,7 +226,7 @@ static int parse(struct scry_filter *f, const char *text)
 		if (r == 0 && strchr(SIGNS, *text))
 			rule->marks = *text++ == '+';
 		else if (r == 0 && !is_first)
-			r = scry_fail(-EINVAL, "'%s': what is '%s'?", all, text);
+			r = scry_fail(-EINVAL, "'%s': unexpected '%s'", all, text);
 		if (r == 0 && !*text)
 			r = scry_fail(-EINVAL, "'%s': nothing is named behind the last sign", all);
 		if (r == 0)

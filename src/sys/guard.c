@@ -44,21 +44,21 @@ static void end(bool is_held)
 	int n;
 
 	if (__atomic_load_n(&guard.touches, __ATOMIC_ACQUIRE) & 1)
-		n = snprintf(
-			text, sizeof(text),
-			"scry: the memory of process %d at %#" PRIx64
-			" does not come: what is to provide it (userfaultfd, a file of FUSE or "
-			"of a network) does not answer; ",
-			pid, __atomic_load_n(&guard.address, __ATOMIC_RELAXED));
+		n = snprintf(text, sizeof(text),
+			     "scry: the memory of process %d at %#" PRIx64
+			     " cannot be read: its provider (userfaultfd, a file of FUSE or of a "
+			     "network) does not answer; ",
+			     pid, __atomic_load_n(&guard.address, __ATOMIC_RELAXED));
 	else
 		n = snprintf(text, sizeof(text),
-			     "scry: a file of process %d does not come, or the kernel does not "
+			     "scry: a file of process %d cannot be read, or the kernel does not "
 			     "answer; ",
 			     pid);
 	n += snprintf(text + n, sizeof(text) - (size_t)n,
-		      "scry ends, %s; fix: when it answers again, scry undo -p %d and the other "
-		      "processes that were watched\n",
-		      is_held ? "as it has stopped threads of it meanwhile" : "as others wait",
+		      "scry ends, %s; fix: when it answers again, scry undo -p %d, and the same "
+		      "for the other processes that were watched\n",
+		      is_held ? "as threads of the process are stopped"
+			      : "as other processes wait for it",
 		      pid);
 	if (write(STDERR_FILENO, text, (size_t)n) < 0)
 		_exit(1);

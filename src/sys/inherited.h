@@ -11,7 +11,7 @@
 /* Once, first of all: before a handler or a mask is set. */
 void scry_inherited_keep(void);
 
-/* In a child, before it execs somebody else's program. Handlers of scry's own are off afterwards.
+/* In a child, before it execs another user's program. Handlers of scry's own are off afterwards.
  */
 void scry_inherited_give_back(void);
 

@@ -197,11 +197,11 @@ static int find_user(struct cell *c, struct scry_proc *now)
 		return scry_fail(-EAGAIN, "process %d runs another program now; fix: try again",
 				 (int)now->pid);
 	if (now->uid != now->euid || now->gid != now->egid)
-		return scry_fail(
-			-ENOTSUP,
-			"process %d runs with the rights of a user who did not start it "
-			"(uid %u, effective uid %u): its program is not run to learn from it",
-			(int)now->pid, now->uid, now->euid);
+		return scry_fail(-ENOTSUP,
+				 "process %d runs with the rights of a user who did not start it "
+				 "(uid %u, effective uid %u): scry does not run its program to "
+				 "learn its layout",
+				 (int)now->pid, now->uid, now->euid);
 	return 0;
 }
 

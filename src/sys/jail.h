@@ -1,5 +1,5 @@
 /*
- * Somebody else's program, run by scry to learn from it: as that user, and locked in.
+ * Another user's program, run by scry to learn from it: as that user, and locked in.
  *
  *   scry --- stub --- child
  *            ^ a copy of scry that never executes anything, pid 1 of a pid namespace of its own,
@@ -35,9 +35,10 @@ struct scry_jail_plan {
 };
 
 struct scry_jail {
-	pid_t pid;  /* the child; it stays a zombie until the end, so the number is nobody else's */
-	pid_t stub; /* 0: not started, or ended */
-	int report; /* 0: none */
+	pid_t pid; /* the child; it stays a zombie until the end, so no other process has the number
+		    */
+	pid_t stub;    /* 0: not started, or ended */
+	int report;    /* 0: none */
 	bool has_pids; /* a pid namespace of its own */
 };
 

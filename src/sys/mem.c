@@ -258,10 +258,10 @@ int scry_mem_check_alive(const struct scry_mem *mem)
 		return 0;
 	if (scry_proc_stat(mem->pid, &stat) == 0 && stat.has_memory)
 		return scry_fail(-ESRCH,
-				 "process %d executed another program while it was looked at; "
-				 "fix: look again",
+				 "process %d executed another program while scry read it; "
+				 "fix: try again",
 				 (int)mem->pid);
-	return scry_fail(-ESRCH, "process %d ended while it was looked at", (int)mem->pid);
+	return scry_fail(-ESRCH, "process %d ended while scry read it", (int)mem->pid);
 }
 
 int scry_mem_u64(const struct scry_mem *mem, uint64_t addr, uint64_t *ret)

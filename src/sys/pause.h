@@ -3,11 +3,11 @@
  * afterwards whether it has waited all the time. So a look at all threads is of one moment, and no
  * call in which a thread waits is disturbed.
  *
- * Between two looks nobody is traced. Whoever dies while threads are held leaves them running: the
- * kernel lets go of them, and all that may have been changed is the answer of a call that the stop
- * cut short (scry_tracee_mend).
+ * Between two looks no thread is traced. If scry dies while threads are held, they run on: the
+ * kernel releases them, and all that may have been changed is the answer of a call that the
+ * stop cut short (scry_tracee_mend).
  *
- * Order: open; then hold, (read, settle) until nobody has woken, release; close.
+ * Order: open; then hold, (read, settle) until none has woken, release; close.
  */
 #ifndef SCRY_SYS_PAUSE_H
 #define SCRY_SYS_PAUSE_H
@@ -31,11 +31,11 @@ struct scry_pause {
 	struct scry_pause_task *tasks;
 	size_t count, room;
 	struct scry_hurry hurry;
-	sigset_t mask; /* ours, to be had back: a ^Z comes when nobody stands */
+	sigset_t mask; /* ours, to be had back: a ^Z comes when none is stopped */
 	bool is_on;
 	unsigned int
 		lost; /* looks for which one is looked for that was asked to stop and is gone */
-	uint64_t began_ns; /* from then on one may have stood; 0: nobody has */
+	uint64_t began_ns; /* from then on one may have been stopped; 0: none was */
 	uint64_t last_ns;  /* how long the last hold was, until the last release */
 	uint32_t held;	   /* threads, in it */
 };
@@ -45,7 +45,7 @@ int scry_pause_open(struct scry_pause *p, pid_t pid);
 /* Releases. Legal for zeroes. */
 void scry_pause_close(struct scry_pause *p);
 
-/* Holds all that run. 0; else nobody is held: -EBUSY, one would not stop within `max_ns` of
+/* Holds all that run. 0; else none is held: -EBUSY, one would not stop within `max_ns` of
  * another, or had no processor to stop on for ten times that, or some woke at each of 64 looks;
  * -EPERM, another traces it now; -ESRCH; -ENOMEM.
  */

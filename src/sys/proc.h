@@ -50,7 +50,7 @@ ssize_t scry_proc_tasks(pid_t pid, pid_t **ret);
 /* How many of them sleep in system call `nr`, as far as that may be seen. */
 size_t scry_proc_tasks_in(pid_t pid, long nr);
 
-/* Does its name, which anybody may give himself, begin so? */
+/* Does its name, which any process may give itself, begin so? */
 bool scry_proc_is_named(pid_t pid, const char *prefix);
 
 /* How many there are: the link count of their folder says so, for a tenth of the price of listing
@@ -67,7 +67,7 @@ pid_t scry_proc_of_thread(pid_t tid);
 /* One letter of /proc/PID/task/TID/stat: R S D T t Z X; 0 when gone. */
 char scry_proc_task_state(pid_t pid, pid_t tid);
 
-/* How it has ended, as wait(2) says it: before Linux 6.15 only while nobody has waited for it yet.
+/* How it has ended, as wait(2) says it: before Linux 6.15 only while it has not been waited for.
  * 0 or -ESRCH. */
 int scry_proc_exit(const struct scry_proc *proc, uint32_t *ret_status);
 
@@ -124,7 +124,7 @@ pid_t scry_proc_shares_memory(pid_t pid);
 /* Is this thread the kernel's own, which never runs the program's code (io_uring's workers)? */
 bool scry_proc_task_is_worker(pid_t pid, pid_t tid);
 
-/* Who traces thread `tid`; 0: nobody, or gone. */
+/* The tracer of thread `tid`; 0: none, or gone. */
 pid_t scry_proc_tracer(pid_t pid, pid_t tid);
 /* A process of which `tracer` traces a thread; 0: none. Looks at all threads of all. */
 pid_t scry_proc_traced_by(pid_t tracer);

@@ -8,7 +8,7 @@
  *   filler     ... e9 rel32 ...          function: eb rel8 | rest, entered at +2, +3 as ever
  *                  ^---------------------------------'
  *
- * The filler is written first: nobody runs it. Then the entry, two bytes at once.
+ * The filler is written first: no thread runs it. Then the entry, two bytes at once.
  */
 #ifndef SCRY_SYS_SHORT_JUMP_H
 #define SCRY_SYS_SHORT_JUMP_H

@@ -2,7 +2,7 @@
  * How much of the memory below a stopped thread's stack pointer is its own stack?
  *
  * The mapping does not say: a coroutine's stack may be 4 KiB in the midst of a heap, and below it
- * lies somebody's data. So a stack is known by what made it, or not at all:
+ * lie other data. So a stack is known by what made it, or not at all:
  *
  *   the first thread's   the kernel's [stack]
  *   a libc's thread      a record in the thread's descriptor of where its block begins, how long it

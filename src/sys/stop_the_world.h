@@ -45,7 +45,7 @@ struct scry_stw {
 	size_t found_count;		       /* may be more */
 	uint64_t first_ns; /* the first was asked to stop: some that slept may stand since then */
 	uint64_t deadline_ns; /* what is done to them ends then: the longest pause after that */
-	uint64_t pause_ns;    /* from first_ns until all were let go: nobody stood for longer */
+	uint64_t pause_ns;    /* from first_ns until all were let go: none was stopped for longer */
 	struct scry_hurry hurry;
 };
 

@@ -80,7 +80,7 @@ struct scry_text {
 	bool are_all_read; /* all is decoded, and all tables are read */
 	bool has_failed;   /* memory was lacking: what leads where is not known any more */
 	struct scry_text_stats stats;
-	uint32_t more_refs; /* who has it, besides one */
+	uint32_t more_refs; /* its holders, besides one */
 };
 
 /* Adds a transfer between the base and end; others are counted and dropped. `source`

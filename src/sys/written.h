@@ -1,5 +1,5 @@
 /*
- * Which pages of a process anybody has written to: of a stack of megabytes, or a heap that was
+ * Which pages of a process were written to: of a stack of megabytes, or a heap that was
  * mapped ahead, that is a small part. By /proc/PID/pagemap, where our own is believed; else all
  * pages count as written. Where the kernel has PAGEMAP_SCAN (sys/page_scan.h) what was never
  * touched takes no time; else 8 bytes are read for each of its pages. Only for private memory: all

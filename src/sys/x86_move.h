@@ -36,7 +36,7 @@ enum scry_x86_refusal {
 	SCRY_X86_SYSCALL,     /* a restarted system call would step back into the window */
 	SCRY_X86_CALL_INSIDE, /* its return address would lie inside the window */
 	SCRY_X86_XBEGIN,      /* or xabort */
-	SCRY_X86_TRAP,	      /* int3: somebody's breakpoint */
+	SCRY_X86_TRAP,	      /* int3: another tool's breakpoint */
 	SCRY_X86_HOOKED,      /* begins with a jump, and SCRY_X86_JUMP_OK was not given */
 	SCRY_X86_FORM,	      /* 16-bit or far branch, 32-bit rip, call through rsp */
 	SCRY_X86_INTO,	      /* a branch of the window leads into one of its instructions */

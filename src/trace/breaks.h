@@ -5,7 +5,7 @@
  *
  * Only the first byte of one instruction is changed, so nothing has to stand still for it. The
  * changes are journalled as all others are (sys/edit): whoever comes after us can undo them.
- * A breakpoint of which nobody needs to know for a while is lifted: the old byte stands, and
+ * A breakpoint that is not needed for a while is lifted: the old byte stands, and
  * whoever has met it just before goes on there.
  *
  * Whose: the keeper's thread that traces (trace/ptrace_stops). Life: init, calls, done; it is the

@@ -2,7 +2,7 @@
  * All threads of some processes, traced for as long as a watch is on, each stopped alone and only
  * when it has met a breakpoint, is given a signal, or makes a child.
  *
- * PTRACE_SEIZE: nobody is stopped by being seized, and signals, group stops and restarted system
+ * PTRACE_SEIZE: seizing stops no thread, and signals, group stops and restarted system
  * calls are as without us. Every signal is passed on but the traps of our breakpoints. Threads are
  * followed from their first instruction (PTRACE_O_TRACECLONE), and so is who shares the memory
  * (vfork); a child with a memory of its own is handed to `forked` before it has run, and let go.

@@ -247,7 +247,7 @@ static void judge_nothing(const struct hist *h, struct scry_buf *buf)
 	} else if (!is_some_hidden(h)) {
 		scry_buf_printf(buf, "nothing was seen: no call has returned");
 	} else if (h->left_out.by_grep + h->left_out.by_filter < h->count) {
-		scry_buf_printf(buf, "no call of the functions that are let through has returned");
+		scry_buf_printf(buf, "no call of the functions that match has returned");
 	} else if (h->opts->filter.count) {
 		scry_verdict_filtered(buf, h->opts->grep != NULL);
 	} else {

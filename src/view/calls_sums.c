@@ -279,17 +279,6 @@ static uint64_t quantile(const struct sum *row, uint64_t part)
 	return row->max_ns;
 }
 
-static int by_total(const void *left, const void *right)
-{
-	const struct sum *a = *(struct sum *const *)left, *b = *(struct sum *const *)right;
-	int order = scry_functions_compare(b->total_ns, a->total_ns);
-
-	order = order ? order : scry_functions_compare(b->calls, a->calls);
-	order = order ? order : scry_functions_compare(a->symbol, b->symbol);
-	order = order ? order : scry_functions_compare(a->module, b->module);
-	return order ? order : scry_functions_compare(a->place, b->place);
-}
-
 /* "app.rb:12  method", in `buf`. */
 static struct scry_cell place_cell(const struct sums *s, const struct scry_ev_stack *at,
 				   struct scry_buf *buf)
@@ -457,6 +446,14 @@ static void judge(const struct sums *s, const struct sum *row, struct scry_doc *
 }
 
 /* All functions, as ltrace -c has them, unless --top says less. */
+static int by_total(const void *left, const void *right)
+{
+	const struct sum *a = *(struct sum *const *)left, *b = *(struct sum *const *)right;
+	int order = scry_functions_compare(b->total_ns, a->total_ns);
+
+	return order ? order : scry_functions_compare(b->calls, a->calls);
+}
+
 static void push(struct sums *s, struct scry_doc *doc)
 {
 	struct scry_column shown[COLUMNS];
@@ -469,6 +466,7 @@ static void push(struct sums *s, struct scry_doc *doc)
 		.grep = &s->grep,
 		.filter = &s->opts->filter,
 		.sort = s->opts->sort_key,
+		.order = by_total,
 		.top = s->opts->top == SCRY_VIEW_TOP_DEFAULT ? 0 : s->opts->top,
 		.noun = "functions",
 	};

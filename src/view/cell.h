@@ -25,6 +25,7 @@ enum scry_cell_kind {
 	SCRY_CELL_FRAMES, /* JSON and folded only: a stack, outermost first */
 	SCRY_CELL_VALUE,  /* JSON only: a value of any kind */
 	SCRY_CELL_VALUES, /* JSON only: an array of them */
+	SCRY_CELL_LINES,  /* text only, the whole row: lines, each with its end, safe to show */
 };
 
 struct scry_doc_frame {
@@ -47,12 +48,16 @@ enum scry_value_kind {
 	SCRY_VALUE_DOUBLE, /* `number` holds its bits */
 	SCRY_VALUE_BEGIN,  /* of a list: values up to its END are its own */
 	SCRY_VALUE_END,
+	SCRY_VALUE_OBJECT, /* begins one: up to its end, a KEY is before each value */
+	SCRY_VALUE_KEY,	   /* `bytes`, NUL-terminated */
+	SCRY_VALUE_OBJECT_END,
 };
 struct scry_doc_value {
 	enum scry_value_kind kind;
 	const char *bytes;
 	uint64_t number;
 };
+#define SCRY_VALUE_OF_KEY(key) ((struct scry_doc_value){.kind = SCRY_VALUE_KEY, .bytes = (key)})
 
 struct scry_cell {
 	bool is_unknown;   /* "-", or `bytes` where they say why; null in JSON */

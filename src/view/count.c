@@ -29,9 +29,8 @@ static int compare_arrival(const void *left, const void *right)
 static int compare_calls(const void *left, const void *right)
 {
 	const struct scry_function_row *a = left, *b = right;
-	int order = scry_functions_compare(b->count.calls, a->count.calls);
 
-	return order ? order : compare_place(&a->count, &b->count);
+	return scry_functions_compare(b->count.calls, a->count.calls);
 }
 
 /* Keeps the newest of each place: the first of its run. */
@@ -74,7 +73,8 @@ int scry_view_count(struct scry_reader *reader, const struct scry_view_opts *opt
 		    struct scry_doc *doc)
 {
 	static const struct scry_functions_view view = {
-		SCRY_EVENT_COUNT, columns, sizeof(columns) / sizeof(columns[0]), settle, judge};
+		SCRY_EVENT_COUNT, columns, sizeof(columns) / sizeof(columns[0]),
+		settle,		  judge,   compare_calls};
 
 	return scry_functions_show(&view, reader, opts, doc);
 }

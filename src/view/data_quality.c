@@ -450,7 +450,7 @@ static void push_ways(const struct scry_data_quality *h, struct scry_doc *doc, s
 {
 	if (h->sample_every > 1 || h->sample_bytes) {
 		scry_buf_printf(buf, "counts and bytes are scaled up from samples; with 95 %% "
-				     "confidence the true count lies within +- of what is shown");
+				     "confidence the true count lies within the +- that is shown");
 		note_printed(h, doc, buf);
 	}
 	if (h->compactions) {

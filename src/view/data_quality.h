@@ -4,7 +4,7 @@
  * Every view gives each event to scry_data_quality_event and, when all are read, closes the sum
  * with scry_data_quality_close and shows it first. What the recording does not say is unknown and
  * not shown. Losses: TOTALS.lost and LOST events may count the same events, so the greater sum
- * counts. A LOST event of 0 says that nobody knows how many.
+ * counts. A LOST event of 0 says that their number is not known.
  */
 #ifndef SCRY_VIEW_DATA_QUALITY_H
 #define SCRY_VIEW_DATA_QUALITY_H
@@ -63,12 +63,12 @@ struct scry_data_quality {
 	uint64_t events, lost, errors; /* lost and errors are final after close */
 	uint64_t lost_events, read_errors, read_beyond, left_out;
 	uint64_t missing;   /* processes that are not in the recording, or in part */
-	uint64_t perhaps;   /* and those of which nobody knows whether they should be */
-	bool has_lost_more; /* a loss of which nobody knows how many events it was */
+	uint64_t perhaps;   /* and those that perhaps should be */
+	bool has_lost_more; /* a loss of an unknown number of events */
 	uint64_t pause_max_ns;
 	uint64_t start_ns; /* the program was held before its first instruction, at most */
 	uint64_t target_cpu_ns, overhead_cpu_ns;
-	uint64_t unknown_cpu_ns; /* of samples, set by the view: nobody's */
+	uint64_t unknown_cpu_ns; /* of samples, set by the view: of no row */
 	uint64_t unsure;	 /* calls that --where could not judge, set by the view */
 	uint64_t watched_ns, frees_older;
 	uint64_t first_ns, last_ns; /* when the first process was entered, and the last one left */

@@ -409,8 +409,8 @@ static void push_notes(const struct diff *d)
 	}
 	if (has_slots(d)) {
 		scry_buf_printf(&buf,
-				"bytes%s are too few: of the objects that are unsized only the "
-				"heap slot is counted, or not all outside it",
+				"bytes%s are too low: of unsized objects only the heap slot is "
+				"included, or not all memory outside it",
 				d->doc->is_data ? "" : "*");
 		note(d, &buf);
 	}
@@ -471,7 +471,7 @@ static void judge(const struct diff *d)
 	} else if (!d->from.all.allocated && !d->to.all.allocated) {
 		scry_buf_printf(&buf, "no object was made, neither then nor before");
 	} else {
-		scry_buf_printf(&buf, "no row is let through by --grep or --filter");
+		scry_buf_printf(&buf, "no row matches --grep and --filter");
 	}
 	if (most && most->growth > 0) {
 		scry_object_subject(&most->key, d->opts->by, &buf);

@@ -91,8 +91,8 @@ void scry_doc_table(struct scry_doc *doc, const struct scry_column *columns, siz
 void scry_doc_remark(struct scry_doc *doc, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* For renderers, behind a line of a stream: writes a buffer that is half full, lest it is done in
- * the midst of a line. */
+/* For renderers, behind a line of a stream: writes a buffer that is half full, so that it is not
+ * done in the midst of a line. */
 void scry_doc_pass_on(struct scry_doc *doc);
 
 /* Finishes, flushes and frees the renderer. 0 or -errno with a sentence when writing failed. */

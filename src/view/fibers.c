@@ -405,30 +405,31 @@ static void push_doubts(const struct scry_fibers_report *r, struct scry_doc *doc
 			struct scry_buf *buf)
 {
 	push_count(doc, buf, r->unjudged, "finds",
-		   "were not judged, as --max-time was over: fibers are missing; fix: give it more "
-		   "time (--max-time)");
+		   "were not examined, as --max-time was over: fibers are missing; fix: a longer "
+		   "--max-time");
 	push_count(doc, buf, left_out(r), "groups",
 		   "are shown without their stacks: there was no room for so many frames");
 	if (has_doubtful(r))
 		push_count(doc, buf, r->threads_running, "threads",
-			   "ran meanwhile: where is not known, so as many of the fibers of kind "
-			   "ucontext and boost that are called suspended may be running");
+			   "ran while scry read: it is not known where, so as many fibers of kind "
+			   "ucontext and boost that are shown as suspended may be running");
 	push_count(doc, buf, unguarded(r), "fibers",
-		   "have no guard below the stack: an overflow goes into other memory in silence");
+		   "have no guard below the stack: an overflow silently overwrites other memory");
 	push_count(doc, buf, use_unknown(r), "stacks",
-		   r->core ? "are not in the core, or not down to their end: how much of them was "
-			     "used is not known"
+		   r->core ? "are missing from the core, or cut: how much of them was used is not "
+			     "known"
 			   : "could not be measured: how much of them was used is not known");
 	push_count(doc, buf, r->several, "stacks",
 		   "have several saved contexts that fit: which one is theirs is not known");
 	push_count(doc, buf, r->unled, "stacks",
-		   "have saved contexts that nothing in its memory leads to: what was given back "
-		   "looks so; not counted");
+		   "have saved contexts to which no pointer leads, as stacks that were freed have; "
+		   "not counted");
 	push_count(doc, buf, r->freed, "stacks",
 		   "with saved contexts were given back to malloc, and are not counted");
-	push_count(doc, buf, r->unchecked, "fibers",
-		   "have stacks of malloc, of which it is not known whether they were given back: "
-		   "a thread ran meanwhile, or the heap could not be read");
+	push_count(
+		doc, buf, r->unchecked, "fibers",
+		"have stacks from malloc that may have been freed: a thread ran while scry read, "
+		"or the heap could not be read");
 	push_count(
 		doc, buf, r->unmanned, "threads",
 		"of its Ruby wait without a thread of the system's (M:N): their stacks, and fibers "
@@ -439,11 +440,10 @@ static void push_doubts(const struct scry_fibers_report *r, struct scry_doc *doc
 			   : "for fibers of libscryfiber went away while they were read");
 	push_count(doc, buf, r->bad, "entries",
 		   "of a table of fibers made no sense, and were left out");
-	push_count(doc, buf, r->lost, "finds", "were left out, for want of room");
+	push_count(doc, buf, r->lost, "finds", "were left out because there was no room");
 	push_count(doc, buf, r->unlisted, "fibers", "are counted, but not listed one by one");
-	push_bytes(doc, buf, r->swapped_bytes,
-		   "of memory that is swapped out was not looked through");
-	push_bytes(doc, buf, r->unread_bytes, "of memory went away while it was looked through");
+	push_bytes(doc, buf, r->swapped_bytes, "of memory that is swapped out was not searched");
+	push_bytes(doc, buf, r->unread_bytes, "of memory went away while it was searched");
 	for (size_t i = 0; i < r->note_count; i++)
 		doc->ops->note(doc, r->notes[i], strlen(r->notes[i]));
 }
@@ -502,7 +502,7 @@ static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc
 		 data(unguarded(r))},
 		{"threads", "threads, whose own stacks are not listed", SCRY_CELL_COUNT, 0,
 		 r->total ? scry_cell_number(r->threads) : data(r->threads)},
-		{"threads_running", "threads ran when they were looked at", SCRY_CELL_COUNT, 0,
+		{"threads_running", "threads ran when scry read them", SCRY_CELL_COUNT, 0,
 		 data(r->threads_running)},
 		{"threads_on_fibers", "threads that wait on a fiber's stack", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(r->on_fibers)},
@@ -537,9 +537,9 @@ static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc
 		 data(r->unlisted)},
 		{"read_bytes", "bytes of memory were searched", SCRY_CELL_COUNT, 0,
 		 data(r->read_bytes)},
-		{"swapped_bytes", "bytes are swapped out, and were not", SCRY_CELL_COUNT, 0,
-		 data(r->swapped_bytes)},
-		{"unread_bytes", "bytes went away meanwhile", SCRY_CELL_COUNT, 0,
+		{"swapped_bytes", "bytes are swapped out, and were not searched", SCRY_CELL_COUNT,
+		 0, data(r->swapped_bytes)},
+		{"unread_bytes", "bytes went away while they were searched", SCRY_CELL_COUNT, 0,
 		 data(r->unread_bytes)},
 		{"took_ns", "s, all of it together", SCRY_CELL_TIME, 0, data(r->took_ns)},
 	};
@@ -636,28 +636,20 @@ static const struct scry_column group_columns[] = {
 	{NULL, "is_cut", SCRY_CELL_BOOL, get_is_cut, 0},
 };
 
-static bool is_bigger(const struct scry_fibers_group *a, const struct scry_fibers_group *b)
-{
-	return a->count != b->count ? a->count > b->count : a->used_max > b->used_max;
-}
-
 static int compare_groups(const void *left, const void *right)
 {
 	const struct scry_fibers_group *a = *(const struct scry_fibers_group *const *)left,
 				       *b = *(const struct scry_fibers_group *const *)right;
 
-	if (is_bigger(a, b))
-		return -1;
-	if (is_bigger(b, a))
-		return 1;
-	return a > b ? 1 : -1;
+	if (a->count != b->count)
+		return a->count < b->count ? 1 : -1;
+	return (a->used_max < b->used_max) - (a->used_max > b->used_max);
 }
 
 static int push_groups(const struct scry_fibers_report *r, struct scry_doc *doc)
 {
 	const struct scry_view_opts opts = {.top = r->top};
 	const uint64_t top = scry_view_top(&opts, doc);
-	const size_t shown = top && top < r->group_count ? (size_t)top : r->group_count;
 	const struct scry_fibers_group **groups = calloc(r->group_count + 1, sizeof(*groups));
 	bool differ = false;
 
@@ -666,15 +658,14 @@ static int push_groups(const struct scry_fibers_report *r, struct scry_doc *doc)
 	for (size_t i = 0; i < r->group_count; i++)
 		groups[i] = &r->groups[i];
 	qsort(groups, r->group_count, sizeof(*groups), compare_groups);
-	scry_table_push(
-		&(struct scry_table){SCRY_COLUMNS(group_columns), SCRY_ROW_POINTERS(groups, shown)},
-		doc);
-	for (size_t i = 0; i < shown; i++)
+	scry_table_push(&(struct scry_table){SCRY_COLUMNS(group_columns),
+					     SCRY_ROW_POINTERS(groups, r->group_count),
+					     .order = compare_groups, .top = top, .noun = "groups"},
+			doc);
+	for (size_t i = 0; i < r->group_count && !(top && i == top); i++)
 		differ |= do_differ(groups[i]);
 	if (differ)
 		scry_doc_remark(doc, "* the largest; they differ in size");
-	scry_left_out_push(
-		&(struct scry_left_out){.noun = "groups", .by_top = r->group_count - shown}, doc);
 	free(groups);
 	return 0;
 }
@@ -736,7 +727,7 @@ static void push_bookkeeping(const struct scry_fibers_report *r, struct scry_doc
 	struct scry_buf buf = {0};
 
 	scry_text_size(&buf, r->read_bytes);
-	scry_buf_printf(&buf, " of memory looked through in ");
+	scry_buf_printf(&buf, " of memory searched in ");
 	scry_text_duration(&buf, r->took_ns);
 	scry_buf_printf(&buf, r->core ? "" : ", no thread was stopped");
 	scry_doc_remark(doc, "%s", scry_buf_str(&buf));

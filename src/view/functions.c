@@ -73,7 +73,7 @@ static void judge(const struct list *l, const struct scry_function_row *row, str
 	} else if (!row && l->opts->filter.count) {
 		scry_verdict_filtered(&buf, l->opts->grep != NULL);
 	} else if (!row) {
-		scry_buf_printf(&buf, "no row is let through by --grep");
+		scry_buf_printf(&buf, "no row matches --grep");
 	} else {
 		const char *symbol =
 			scry_reader_string(l->reader,
@@ -100,6 +100,7 @@ static void push(struct list *l, const struct scry_grep *grep, struct scry_doc *
 		.filter = &l->opts->filter,
 		.top = scry_view_top(l->opts, doc),
 		.sort = l->opts->sort_key,
+		.order = l->view->order,
 	};
 
 	l->quality.noun = "calls";

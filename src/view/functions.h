@@ -27,6 +27,7 @@ struct scry_functions_view {
 	 * `calls`: of all. */
 	void (*judge)(const struct scry_function_row *row, const char *name, uint64_t calls,
 		      struct scry_buf *buf);
+	int (*order)(const void *left, const void *right); /* as of scry_table */
 };
 
 /* The whole view. 0 or -errno with a sentence. */

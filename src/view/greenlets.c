@@ -83,9 +83,8 @@ static void on_entry(struct greenlets *g, const struct scry_event *event)
 static int by_bytes(const void *left, const void *right)
 {
 	const struct size *a = left, *b = right;
-	int order = scry_functions_compare(b->copies * b->bytes, a->copies * a->bytes);
 
-	return order ? order : scry_functions_compare(a->first, b->first);
+	return scry_functions_compare(b->copies * b->bytes, a->copies * a->bytes);
 }
 
 /* The size that half of the copies do not exceed: rows are sorted anew for it. */
@@ -177,7 +176,7 @@ static void push_rows(struct greenlets *g)
 
 	scry_table_push(&(struct scry_table){SCRY_COLUMNS(columns), SCRY_ROWS(g->sizes, g->count),
 					     .view = g, .sort = g->opts->sort_key,
-					     .filter = &g->opts->filter,
+					     .order = by_bytes, .filter = &g->opts->filter,
 					     .top = scry_view_top(g->opts, g->doc),
 					     .noun = "sizes"},
 			g->doc);

@@ -326,28 +326,25 @@ static int by_lost(const void *left, const void *right)
 	return order ? order : scry_functions_compare(a->thread, b->thread);
 }
 
-static int pair_by_lost(const void *left, const void *right)
+int scry_gvl_pair_compare(const void *left, const void *right)
 {
 	const struct scry_ev_gvl_pair *a = left, *b = right;
-	int order = scry_functions_compare(b->lost_ns, a->lost_ns);
 
-	order = order ? order : scry_functions_compare(a->waiter, b->waiter);
-	return order ? order : scry_functions_compare(a->holder, b->holder);
+	return scry_functions_compare(b->lost_ns, a->lost_ns);
 }
 
 int scry_gvl_row_compare(const void *left, const void *right)
 {
 	const struct scry_gvl_line *a = left, *b = right;
-	int order = scry_functions_compare(b->lost_ns, a->lost_ns);
 
-	return order ? order : scry_functions_compare(a->what, b->what);
+	return scry_functions_compare(b->lost_ns, a->lost_ns);
 }
 
 /* Threads that kept others waiting come first. */
 void scry_gvl_view_sort(struct scry_gvl_view *g)
 {
 	if (g->pair_count)
-		qsort(g->pairs, g->pair_count, sizeof(*g->pairs), pair_by_lost);
+		qsort(g->pairs, g->pair_count, sizeof(*g->pairs), scry_gvl_pair_compare);
 	if (g->held.count)
 		qsort(g->held.rows, g->held.count, sizeof(*g->held.rows), scry_gvl_row_compare);
 	if (g->waited.count)

@@ -51,7 +51,7 @@ struct scry_gvl_view {
 	struct scry_ev_gvl_pair *pairs;
 	struct scry_frames frames;
 	struct scry_intern names;
-	struct scry_gvl_lines held, waited; /* of who held it while others waited; of those */
+	struct scry_gvl_lines held, waited; /* holders while others waited; waiters */
 	uint32_t thread_count, thread_room, pair_count, pair_room;
 	struct scry_map by_number; /* pid << 32 | thread -> place + 1 */
 	struct scry_buf buf;
@@ -66,13 +66,14 @@ void scry_gvl_view_done(struct scry_gvl_view *g);
 /* What made others wait most comes first, in each table. */
 void scry_gvl_view_sort(struct scry_gvl_view *g);
 int scry_gvl_row_compare(const void *left, const void *right);
+int scry_gvl_pair_compare(const void *left, const void *right);
 
 static inline uint64_t scry_gvl_waited_ns(const struct scry_ev_gvl_thread *t)
 {
 	return t->wanted_ns + t->granted_ns;
 }
 
-/* Watched, and known who held it: of all locks. */
+/* Watched, with a known holder: of all locks. */
 uint64_t scry_gvl_known_ns(const struct scry_gvl_view *g);
 
 /* The same, of the process for which it was longest: several are watched at the same time. */
@@ -105,7 +106,7 @@ struct scry_frame scry_gvl_ruby_frame(const struct scry_gvl_view *g, uint32_t wh
 /* Verdict, notes, totals; then the tables. */
 void scry_gvl_push_head(struct scry_gvl_view *g);
 void scry_gvl_push_tables(struct scry_gvl_view *g);
-/* Only the stacks of who held it. */
+/* Only the stacks of holders. */
 void scry_gvl_push_stacks(struct scry_gvl_view *g);
 
 #endif

@@ -331,7 +331,8 @@ static void push_table(struct diff *d, const struct table *t, const char *title)
 		return;
 	d->doc->title = title;
 	scry_table_push(&(struct scry_table){SCRY_COLUMNS(columns), SCRY_ROWS(t->pairs, t->changed),
-					     .view = &shown, .top = scry_view_top(d->opts, d->doc)},
+					     .view = &shown, .order = by_change,
+					     .top = scry_view_top(d->opts, d->doc)},
 			d->doc);
 	d->doc->title = NULL;
 }

@@ -251,10 +251,11 @@ static void note_ractors(struct scry_gvl_view *g)
 		return;
 	scry_buf_clear(&g->buf);
 	scry_text_count(&g->buf, more);
-	scry_buf_printf(&g->buf,
-			" more ractor%s, each with a lock of its own, which is not seen, nor for "
-			"how long its threads waited",
-			scry_text_s(more));
+	scry_buf_printf(
+		&g->buf,
+		" more ractor%s, each with its own lock: those locks, and how long their threads "
+		"waited, are not seen",
+		scry_text_s(more));
 	note(g);
 }
 

@@ -110,13 +110,14 @@ static void push_pairs(struct scry_gvl_view *g)
 	const struct scry_table table = {SCRY_COLUMNS(columns),
 					 SCRY_ROWS(g->pairs, g->pair_count),
 					 .view = g,
+					 .order = scry_gvl_pair_compare,
 					 .grep = &g->grep,
 					 .filter = &g->opts->filter,
 					 .sort = g->opts->sort_key,
 					 .top = scry_view_top(g->opts, g->doc)};
 
 	g->doc->section = "pairs";
-	g->doc->title = "who waited for whom";
+	g->doc->title = "which thread waited for which";
 	scry_table_push(&table, g->doc);
 	g->doc->section = g->doc->title = NULL;
 }
@@ -295,6 +296,7 @@ static void push_rows(struct scry_gvl_view *g, const struct scry_gvl_lines *l,
 	const struct scry_table table = {SCRY_COLUMNS(columns),
 					 SCRY_ROWS(l->rows, l->count),
 					 .view = &rows,
+					 .order = scry_gvl_row_compare,
 					 .grep = &g->grep,
 					 .filter = &g->opts->filter,
 					 .sort = g->opts->sort_key,

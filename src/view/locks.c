@@ -143,9 +143,7 @@ static int by_total(const void *left, const void *right)
 	const struct row *a = left, *b = right;
 	int order = scry_functions_compare(b->total_ns, a->total_ns);
 
-	order = order ? order : scry_functions_compare(b->waits, a->waits);
-	order = order ? order : scry_functions_compare(a->lock, b->lock);
-	return order ? order : scry_functions_compare(a->stack, b->stack);
+	return order ? order : scry_functions_compare(b->waits, a->waits);
 }
 
 /* "queue_lock", "queue_lock+0x10", "libfoo.so+0x4010", or its address. */
@@ -403,6 +401,7 @@ static void push_rows(struct locks *l, bool conditions)
 					 .grep = &l->grep,
 					 .filter = &l->opts->filter,
 					 .sort = l->opts->sort_key,
+					 .order = by_total,
 					 .top = scry_view_top(l->opts, l->doc)};
 
 	l->doc->section = conditions ? "conditions" : NULL;

@@ -113,7 +113,6 @@ static uint64_t since(const struct malloc_view *v, uint64_t ns)
 
 struct row {
 	const struct scry_malloc_caller_sum *caller;
-	uint32_t id;
 	uint64_t key;
 	uint64_t bytes_per_s; /* that it grew by; 0: not, or not sorted by it */
 };
@@ -124,8 +123,7 @@ static int compare_rows(const void *left, const void *right)
 	int order = scry_functions_compare(b->bytes_per_s, a->bytes_per_s);
 
 	order = order ? order : scry_functions_compare(b->key, a->key);
-	order = order ? order : scry_functions_compare(b->caller->bytes, a->caller->bytes);
-	return order ? order : scry_functions_compare(a->id, b->id);
+	return order ? order : scry_functions_compare(b->caller->bytes, a->caller->bytes);
 }
 
 static uint64_t row_key(const struct malloc_view *v, const struct scry_malloc_caller_sum *c)
@@ -184,7 +182,17 @@ static struct row row_of(const struct malloc_view *v, const struct scry_malloc_c
 
 	if (v->verdict == SCRY_MALLOC_VERDICT_GROWS && v->opts->sort == SCRY_VIEW_SORT_DEFAULT)
 		scry_malloc_caller_growth(v->process, c, &growth);
-	return (struct row){c, c->name.caller, row_key(v, c), growth.bytes_per_s};
+	return (struct row){c, row_key(v, c), growth.bytes_per_s};
+}
+
+static const struct malloc_view *sorting;
+
+static int compare_callers(const void *left, const void *right)
+{
+	const struct row a = row_of(sorting, *(const struct scry_malloc_caller_sum *const *)left);
+	const struct row b = row_of(sorting, *(const struct scry_malloc_caller_sum *const *)right);
+
+	return compare_rows(&a, &b);
 }
 
 static struct scry_cell growth_rate(const struct malloc_view *v,
@@ -337,7 +345,7 @@ static void push_rows(struct malloc_view *v, const struct scry_malloc_caller_sum
 
 	scry_table_push(&(struct scry_table){SCRY_COLUMNS(columns), SCRY_ROW_POINTERS(rows, count),
 					     .view = v, .grep = grep, .sort = v->opts->sort_key,
-					     .filter = &v->opts->filter,
+					     .order = compare_callers, .filter = &v->opts->filter,
 					     .top = scry_view_top(v->opts, v->doc),
 					     .noun = scry_malloc_places_noun(&v->places, 2)},
 			v->doc);
@@ -358,6 +366,7 @@ static int push_callers(struct malloc_view *v)
 	for (i = 0; i < p->caller_count; i++)
 		if (p->callers[i].allocated)
 			rows[count++] = row_of(v, &p->callers[i]);
+	sorting = v;
 	qsort(rows, count, sizeof(*rows), compare_rows);
 	for (i = 0; i < count; i++)
 		sorted[i] = rows[i].caller;
@@ -471,7 +480,7 @@ static void note_growing(struct malloc_view *v, struct scry_buf *line)
 
 		if (!scry_malloc_caller_growth(p, c, &g))
 			continue;
-		most[at] = (struct row){c, c->name.caller, g.bytes, g.bytes_per_s};
+		most[at] = (struct row){c, g.bytes, g.bytes_per_s};
 		for (; at && compare_rows(&most[at - 1], &most[at]) > 0; at--) {
 			struct row other = most[at];
 
@@ -526,7 +535,7 @@ static void note_callers(struct malloc_view *v)
 		const struct scry_malloc_caller_sum *c = &p->callers[i];
 
 		if (!most.caller || c->peak.bytes > most.key)
-			most = (struct row){c, c->name.caller, c->peak.bytes, 0};
+			most = (struct row){c, c->peak.bytes, 0};
 	}
 	if (!v->is_cut)
 		note_growing(v, &line);
@@ -655,8 +664,8 @@ static enum scry_malloc_verdict judge(struct malloc_view *v)
 	} else {
 		scry_buf_printf(&v->buf, "an unknown number are not");
 	}
-	scry_buf_printf(&v->buf, ": whether there is a leak is not known, and all that "
-				 "follows is of the calls that are in it");
+	scry_buf_printf(&v->buf, ": whether there is a leak is not known, and all "
+				 "figures are of the recorded calls only");
 	return SCRY_MALLOC_VERDICT_UNKNOWN;
 }
 

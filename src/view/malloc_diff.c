@@ -319,8 +319,8 @@ static void judge(struct diff *d, const struct scry_table *table)
 
 static void note_losses(struct diff *d)
 {
-	static const char holes[] = "a recording is cut, or has holes: a difference may be of "
-				    "calls that are missing";
+	static const char holes[] = "a recording is cut, or has holes: a difference may come "
+				    "from missing calls";
 	bool has_holes = false;
 
 	for (int i = 0; i < 2; i++)
@@ -340,6 +340,7 @@ static int push(struct diff *d)
 		.grep = &d->grep,
 		.top = scry_view_top(d->opts, d->doc),
 		.noun = noun(d, 2),
+		.order = compare,
 		.filter = &d->opts->filter,
 	};
 

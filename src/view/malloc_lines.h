@@ -10,7 +10,7 @@
 
 struct scry_malloc_lines {
 	const struct scry_reader *reader;
-	const struct scry_view_lines *by; /* NULL: nobody knows lines */
+	const struct scry_view_lines *by; /* NULL: lines are not known */
 	struct scry_map builds;		  /* module -> build; 0: of several */
 	struct scry_ev_caller last;	  /* that was asked for; offset 0: none */
 	uint32_t last_line;

@@ -255,8 +255,8 @@ static void put_unknown(const struct scry_malloc_process *p, const struct leak *
 				"(rows marked + below),",
 				l->callers, l->callers == 1 ? "" : "s");
 		put_rate(buf, l->bytes, l->bytes_per_s);
-		put_size(buf, ", but those of others fell by ", l->fallen,
-			 ": what is newer may stand in for what is older; fix: watch longer");
+		put_size(buf, ", but live bytes of others fell by ", l->fallen,
+			 ": newer blocks may replace older ones; fix: watch longer");
 		return;
 	}
 	if (is_one_rise(p, l)) {
@@ -321,7 +321,7 @@ static void put_arenas(const struct scry_malloc_process *p, struct scry_buf *buf
 		return;
 	scry_buf_printf(buf, "; malloc has %llu arenas, ", (unsigned long long)p->arenas);
 	put_size(buf, "and ", p->arenas_held,
-		 " of what it held were in those of threads: MALLOC_ARENA_MAX=2 in the "
+		 " of its memory were in arenas of threads: MALLOC_ARENA_MAX=2 in the "
 		 "program's environment may be enough");
 }
 

@@ -264,7 +264,7 @@ void scry_native_frames_lines(const struct scry_native_frames *s, const struct s
 
 		scry_buf_append(buf, " > ", 3);
 		if (f->flags & SCRY_STACK_UNKNOWN) {
-			scry_buf_printf(buf, "(who called is not known from here on)\n");
+			scry_buf_printf(buf, "(the callers are not known from here on)\n");
 			continue;
 		}
 		if (!(f->flags & SCRY_STACK_NATIVE)) {

@@ -1,5 +1,5 @@
 /*
- * Stacks of single calls, native ones and a Ruby's: who called; and who asked for memory, seen
+ * Stacks of single calls, native ones and a Ruby's: the callers; and the callers of malloc, seen
  * through the functions that only hand the question on.
  */
 #ifndef SCRY_VIEW_NATIVE_FRAMES_H

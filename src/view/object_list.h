@@ -66,7 +66,7 @@ void scry_object_subject(const struct scry_object_row *row, int by, struct scry_
 /* Half the width of the interval of a figure of `counts`; 0 when it is exact. */
 struct scry_cell scry_object_error_cell(const struct scry_object_counts *counts, double variance,
 					uint64_t samples);
-/* The same of the living. "at least": of some samples nobody knows whether they live. */
+/* The same of the living. "at least": of some samples it is not known whether they live. */
 struct scry_cell scry_object_live_error_cell(const struct scry_object_counts *counts);
 
 /* The place of the row and its callers. `scratch` is the table's. */

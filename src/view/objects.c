@@ -130,10 +130,11 @@ static void push_notes(const struct objects *o)
 			: o->doc->is_data
 				? "of `unsized` objects `bytes` has the heap slot only, or not all "
 				  "that is outside it"
-				: "* marks bytes that are too few: of as many objects as 'unsized' "
-				  "says only the heap slot is counted, or not all outside it");
+				: "* marks bytes that are too low: of the objects that 'unsized' "
+				  "counts, only the heap slot is included, or not all memory "
+				  "outside it");
 	if (l->slice_end_ns) {
-		scry_buf_printf(&buf, "the end is missing: the figures are those of ");
+		scry_buf_printf(&buf, "the end is missing: the figures are from ");
 		scry_text_duration(&buf, l->slice_end_ns - l->quality.first_slice_ns);
 		scry_buf_printf(&buf, " after the beginning, when the last slice was written");
 		note(o, scry_buf_str(&buf));

@@ -130,6 +130,15 @@ static void put_value(struct scry_json *json, const struct scry_doc_value *value
 	case SCRY_VALUE_END:
 		scry_json_array_end(json);
 		break;
+	case SCRY_VALUE_OBJECT:
+		scry_json_object_begin(json);
+		break;
+	case SCRY_VALUE_KEY:
+		scry_json_key(json, value->bytes);
+		break;
+	case SCRY_VALUE_OBJECT_END:
+		scry_json_object_end(json);
+		break;
 	}
 }
 

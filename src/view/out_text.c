@@ -91,6 +91,7 @@ static void put_cell(struct scry_buf *buf, enum scry_cell_kind kind, const struc
 	case SCRY_CELL_FRAMES:
 	case SCRY_CELL_VALUE:
 	case SCRY_CELL_VALUES: /* not for people */
+	case SCRY_CELL_LINES:  /* print_lines */
 		break;
 	}
 	if (cell->mark)
@@ -481,10 +482,26 @@ static void text_table(struct scry_doc *doc)
 	hold(doc);
 }
 
+/* A row that is a paragraph of its own. */
+static void print_lines(struct scry_doc *doc, const struct scry_cell *cell)
+{
+	struct text *text = doc->renderer;
+
+	if (!text->has_gap)
+		fputc('\n', doc->out);
+	fwrite(cell->bytes, 1, cell->length, doc->out);
+	text->has_gap = false;
+}
+
 static void text_row(struct scry_doc *doc, const struct scry_cell *cells)
 {
 	struct text *text = doc->renderer;
 	size_t i;
+
+	if (doc->columns[0].kind == SCRY_CELL_LINES) {
+		print_lines(doc, &cells[0]);
+		return;
+	}
 
 	scry_buf_clear(&text->line);
 	for (i = 0; i < doc->column_count; i++) {

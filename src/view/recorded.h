@@ -21,10 +21,11 @@ struct scry_view_choice {
  * recording, and would say that there were 0, or nobody has recorded such a section. */
 int scry_view_choose(int fd, struct scry_view_choice *choice);
 
-/* The view with the name of the instrument that recorded; events, where it does not say who did. */
+/* The view with the name of the instrument that recorded; events, where it does not say which did.
+ */
 int scry_view_recorded(int fd, const struct scry_view **ret_view);
 
-/* -EINVAL, which says who is there, where no event of that section is of process `pid`. */
+/* -EINVAL, which says which there are, where no event of that section is of process `pid`. */
 int scry_view_refuse_absent(int fd, uint32_t section, uint32_t pid);
 
 #endif

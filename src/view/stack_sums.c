@@ -124,8 +124,8 @@ void scry_stack_sums_push(const struct scry_stack_sums *v, const struct scry_sta
 		 scry_cell_number(v->naming.agree)},
 		{"names_differ", "names reported otherwise", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(v->naming.differ)},
-		{"frames_reported", "frames that memory could not name any more", SCRY_CELL_COUNT,
-		 0, scry_cell_number(v->naming.reported)},
+		{"frames_reported", "frames that could no longer be named from memory",
+		 SCRY_CELL_COUNT, 0, scry_cell_number(v->naming.reported)},
 	};
 	const struct scry_pair pauses[] = {
 		{"held_looks", "looks for which what ran was held", SCRY_CELL_COUNT, 0,
@@ -144,7 +144,7 @@ void scry_stack_sums_push(const struct scry_stack_sums *v, const struct scry_sta
 		 scry_cell_number(v->pauses.spared)},
 		{"looks_late", "looks left out: a thread would not stop", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(v->pauses.late)},
-		{"looks_again", "looks made again: a thread woke meanwhile", SCRY_CELL_COUNT, 0,
+		{"looks_again", "looks made again: a thread woke up", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(v->pauses.again)},
 	};
 	size_t count = sizeof(pairs) / sizeof(pairs[0]);
@@ -173,8 +173,9 @@ void scry_stack_sums_note(const struct scry_stack_sums *v, struct scry_doc *doc)
 	if (!v->naming.differ || doc->is_data)
 		return;
 	scry_text_things(&buf, v->naming.differ, "names");
-	scry_buf_printf(&buf, " of code that came into being meanwhile were not those that memory "
-			      "has: some rows may be named wrong");
+	scry_buf_printf(&buf,
+			" of code that was compiled during the watch differ from the names in "
+			"memory: some rows may have wrong names");
 	doc->ops->note(doc, scry_buf_str(&buf), buf.len);
 	scry_buf_done(&buf);
 }

@@ -357,9 +357,7 @@ static int by_time(const void *left, const void *right)
 
 	if (a->self_ns != b->self_ns)
 		return a->self_ns < b->self_ns ? 1 : -1;
-	if (a->total_ns != b->total_ns)
-		return a->total_ns < b->total_ns ? 1 : -1;
-	return (a->id > b->id) - (a->id < b->id);
+	return (a->total_ns < b->total_ns) - (a->total_ns > b->total_ns);
 }
 
 static struct scry_cell tenths(const struct stacks *v, uint64_t ns)
@@ -660,6 +658,7 @@ static int push(struct stacks *v)
 	table.size = sizeof(*v->rows);
 	table.grep = &grep;
 	table.sort = v->opts->sort_key;
+	table.order = by_time;
 	table.top = scry_view_top(v->opts, v->doc);
 	scry_data_quality_close(&v->quality);
 	v->quality.noun = "samples";

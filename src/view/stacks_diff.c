@@ -244,6 +244,7 @@ static void push_table(struct diff *d)
 	if (d->changed || d->doc->is_data)
 		scry_table_push(&(struct scry_table){SCRY_COLUMNS(columns),
 						     SCRY_ROWS(d->pairs, d->changed), .view = d,
+						     .order = by_change,
 						     .top = scry_view_top(d->opts, d->doc)},
 				d->doc);
 }

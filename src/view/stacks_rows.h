@@ -1,4 +1,4 @@
-/* The rows of a recording of stacks, for who compares two. */
+/* The rows of a recording of stacks, to compare two. */
 #ifndef SCRY_VIEW_STACKS_ROWS_H
 #define SCRY_VIEW_STACKS_ROWS_H
 

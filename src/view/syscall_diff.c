@@ -197,7 +197,8 @@ static void push_rows(struct diff *d, size_t changed)
 	};
 
 	scry_table_push(&(struct scry_table){SCRY_COLUMNS(columns), SCRY_ROWS(d->pairs, changed),
-					     .view = d, .top = scry_view_top(d->opts, d->doc)},
+					     .view = d, .order = by_change,
+					     .top = scry_view_top(d->opts, d->doc)},
 			d->doc);
 }
 

@@ -320,13 +320,13 @@ static void note_missing(struct scry_syscall_view *v)
 		     (unsigned long long)s->lost);
 	if (own_share(v) > OWN_MOST)
 		note(v,
-		     "counting took at least %llu %% of the processor time, and is in all shares; "
-		     "without --exact they are the program's own",
+		     "counting took at least %llu %% of the processor time, which all shares "
+		     "include; without --exact they are the program's own",
 		     (unsigned long long)(own_share(v) / 10));
 	if (scry_syscall_is_exact(v) && s->with_ns && s->with_ns <= s->before_ns)
 		note(v,
-		     "what counting costs other processes is not known: the machine's speed "
-		     "changed meanwhile (getppid of scry: %llu ns, before %llu)",
+		     "the cost of counting for other processes is not known: the machine's speed "
+		     "changed (getppid of scry: %llu ns, before %llu)",
 		     (unsigned long long)s->with_ns, (unsigned long long)s->before_ns);
 	else if (scry_syscall_is_exact(v) && s->with_ns)
 		note(v,

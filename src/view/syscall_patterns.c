@@ -76,17 +76,17 @@ static const struct pattern again = {"eagain", SCRY_GRADE_OBSERVED, "found nothi
 				     "wait until it is ready (epoll, poll) before it is tried",
 				     "none"};
 static const struct pattern absent = {
-	"enoent", SCRY_GRADE_OBSERVED, "asked for files that are not there",
+	"enoent", SCRY_GRADE_OBSERVED, "asked for files that do not exist",
 	"ask in fewer places: a shorter search path (Ruby: $LOAD_PATH, bootsnap; Python: "
 	"sys.path), LC_ALL=C.UTF-8 for locales",
 	"another file of that name may be found first"};
 /* Where it is one directory nobody searches. */
 static const struct pattern absent_there = {
-	"enoent", SCRY_GRADE_OBSERVED, "asked for files that are not there",
-	"ask for what is there, or remember for a while what is not",
+	"enoent", SCRY_GRADE_OBSERVED, "asked for files that do not exist",
+	"ask only for files that exist, or remember for a while which do not",
 	"a file that comes later is seen later"};
 static const struct pattern unlock = {
-	"mutex-wake", SCRY_GRADE_HINT, "let go of a mutex of libc's, and woke no thread",
+	"mutex-wake", SCRY_GRADE_HINT, "released a mutex of libc, and woke no thread",
 	"often harmless: after pthread_cond_wait a mutex counts as contended; whether threads wait "
 	"for one, scry locks shows, and for a Ruby's GVL scry gvl",
 	"none"};
@@ -191,7 +191,7 @@ static const struct pattern *pattern_of(const struct scry_syscall_view *v,
 	return &patterns[what];
 }
 
-static int by_weight(const void *left, const void *right)
+int scry_syscall_verdict_compare(const void *left, const void *right)
 {
 	const struct scry_syscall_verdict *a = left, *b = right;
 
@@ -250,7 +250,7 @@ size_t scry_syscall_judge(const struct scry_syscall_view *v, struct scry_syscall
 			all[count++] = some[k];
 	}
 	if (count)
-		qsort(all, count, sizeof(*all), by_weight);
+		qsort(all, count, sizeof(*all), scry_syscall_verdict_compare);
 	look_for_searches(v, all, count);
 	*ret = all;
 	return count;

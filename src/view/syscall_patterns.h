@@ -24,6 +24,7 @@ struct scry_syscall_verdict { /* of a row of places */
 
 /* The worst first, to be freed; how many. */
 size_t scry_syscall_judge(const struct scry_syscall_view *v, struct scry_syscall_verdict **ret);
+int scry_syscall_verdict_compare(const void *left, const void *right); /* that order */
 const char *scry_syscall_grade_name(enum scry_syscall_grade grade);
 
 #endif

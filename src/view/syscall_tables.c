@@ -220,8 +220,7 @@ static int by_weight(const void *left, const void *right)
 	if (scry_syscall_is_timed(sorting) && sorting->opts->by != SCRY_VIEW_BY_SITE)
 		order = scry_functions_compare(b->total_ns, a->total_ns);
 	order = order ? order : scry_functions_compare(b->ticks, a->ticks);
-	order = order ? order : scry_functions_compare(b->calls, a->calls);
-	return order ? order : scry_functions_compare(a->site, b->site);
+	return order ? order : scry_functions_compare(b->calls, a->calls);
 }
 
 const struct scry_syscall_row **scry_syscall_sorted(const struct scry_syscall_view *v,
@@ -239,7 +238,7 @@ const struct scry_syscall_row **scry_syscall_sorted(const struct scry_syscall_vi
 
 static uint64_t most_rows(const struct scry_syscall_view *v)
 {
-	/* who asks by call wants all of them, as of strace -c: there are a few dozen */
+	/* by call all of them are shown, as strace -c does: there are a few dozen */
 	if (v->opts->top == SCRY_VIEW_TOP_DEFAULT && v->opts->by == SCRY_VIEW_BY_SYSCALL)
 		return 0;
 	return scry_view_top(v->opts, v->doc);
@@ -270,6 +269,7 @@ int scry_syscall_push_rows(struct scry_syscall_view *v)
 				   .grep = v->grep,
 				   .filter = &v->opts->filter,
 				   .sort = v->opts->sort_key,
+				   .order = by_weight,
 				   .top = most_rows(v)};
 
 	if (!rows)
@@ -353,7 +353,8 @@ static void push_table(struct scry_syscall_view *v, size_t count)
 	v->doc->section = "verdicts";
 	v->doc->title = "calls in vain";
 	scry_table_push(&(struct scry_table){SCRY_COLUMNS(columns), SCRY_ROWS(v->verdicts, count),
-					     .view = v, .top = most_verdicts(v),
+					     .view = v, .order = scry_syscall_verdict_compare,
+					     .top = most_verdicts(v),
 					     .noun = "kinds of calls in vain"},
 			v->doc);
 	v->doc->section = v->doc->title = NULL;

@@ -8,6 +8,8 @@
 #include "view/sort.h"
 
 #include <assert.h>
+#include <endian.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,22 +190,6 @@ int scry_table_check_filter(const struct scry_table *t, const char *view)
 	return err;
 }
 
-const void *scry_table_first(const struct scry_table *t)
-{
-	struct scratch scratch;
-	const void *first = NULL;
-
-	scratch_init(&scratch, t);
-	for (size_t i = 0; i < t->count && !first; i++) {
-		const void *row = row_at(t, i);
-
-		if ((!t->has || t->has(row, t->view)) && is_wanted(t, row, &scratch))
-			first = row;
-	}
-	scratch_done(&scratch);
-	return first;
-}
-
 static void push_row(const struct scry_table *t, const void *row, struct scratch *scratch,
 		     struct scry_doc *doc)
 {
@@ -266,32 +252,151 @@ static size_t sorting_column(const struct scry_table *t)
 	return i;
 }
 
-/* Rows in the order of --sort, to be freed. NULL: as they are. *ret_is_unknown: as they are,
- * because the column is known of none of several. */
-static const void **sorted_rows(const struct scry_table *t, struct scratch *scratch,
-				struct scry_doc *doc, bool *ret_is_unknown)
+static void put_number(struct scry_buf *names, uint64_t number)
 {
-	const size_t column = sorting_column(t);
-	const void **rows = NULL;
-	struct place *places;
-	size_t unknown = 0, others = 0; /* rows; those that are none of this table */
+	number = htobe64(number);
+	scry_buf_append(names, (const char *)&number, sizeof(number));
+}
 
-	if (column == t->column_count || !t->count)
-		return NULL;
-	places = calloc(t->count, sizeof(*places));
-	rows = calloc(t->count, sizeof(*rows));
-	if (!places || !rows) {
-		scry_doc_remark(doc, "rows are not sorted: there is no memory for it");
-		free(places);
-		free(rows);
-		return NULL;
+/* What names a row, so that it can be compared with others byte by byte; unknown ones are last. */
+static void put_name(enum scry_cell_kind kind, const struct scry_cell *cell, struct scry_buf *names)
+{
+	if (cell->is_unknown) {
+		scry_buf_append(names, "\xff", 1);
+	} else if (kind == SCRY_CELL_TEXT || kind == SCRY_CELL_SYMBOL) {
+		scry_buf_append(names, cell->bytes, cell->length);
+	} else if (kind == SCRY_CELL_NUMBER || kind == SCRY_CELL_HEX) {
+		put_number(names, cell->number);
+	} else if (kind == SCRY_CELL_FRAMES) {
+		for (uint64_t i = cell->number; i; i--) {
+			const struct scry_doc_frame *f = &cell->frames[i - 1];
+
+			scry_buf_append(names, f->file, f->file ? f->file_length : 0);
+			put_number(names, f->line + f->offset);
+			scry_buf_append(names, f->method, f->method ? f->method_length : 0);
+			scry_buf_zeros(names, 1);
+		}
 	}
+	scry_buf_zeros(names, 1);
+}
+
+static bool is_name(enum scry_cell_kind kind)
+{
+	return kind == SCRY_CELL_TEXT || kind == SCRY_CELL_SYMBOL || kind == SCRY_CELL_NUMBER ||
+	       kind == SCRY_CELL_HEX || kind == SCRY_CELL_FRAMES;
+}
+
+static void put_names(const struct scry_table *t, const void *row, struct scratch *scratch,
+		      struct scry_buf *names)
+{
+	for (size_t i = 0; i < t->column_count; i++) {
+		struct scry_cell cell;
+
+		if (!is_name(t->columns[i].kind))
+			continue;
+		cell = cell_of(t, i, row, scratch);
+		put_name(t->columns[i].kind, &cell, names);
+	}
+}
+
+struct tie {
+	const void *row;
+	size_t at, length; /* of its names */
+};
+
+static int compare_ties(const void *left, const void *right, void *names)
+{
+	const struct tie *a = left, *b = right;
+	const size_t shorter = a->length < b->length ? a->length : b->length;
+	const int order = memcmp((const char *)names + a->at, (const char *)names + b->at, shorter);
+
+	return order ? order : (a->length > b->length) - (a->length < b->length);
+}
+
+/* Without memory they stay as they are. */
+static void sort_by_names(const struct scry_table *t, const void **rows, size_t count,
+			  struct scratch *scratch)
+{
+	struct tie *ties = calloc(count, sizeof(*ties));
+	struct scry_buf names = {0};
+
+	for (size_t i = 0; ties && i < count; i++) {
+		ties[i] = (struct tie){.row = rows[i], .at = names.len};
+		if (!t->has || t->has(rows[i], t->view))
+			put_names(t, rows[i], scratch, &names);
+		ties[i].length = names.len - ties[i].at;
+	}
+	if (ties && names.len && !names.failed) {
+		qsort_r(ties, count, sizeof(*ties), compare_ties, names.data);
+		for (size_t i = 0; i < count; i++)
+			rows[i] = ties[i].row;
+	}
+	scry_buf_done(&names);
+	free(ties);
+}
+
+static bool is_tie(const struct scry_table *t, const void *a, const void *b)
+{
+	return (t->size ? t->order(a, b) : t->order(&a, &b)) == 0;
+}
+
+static void break_ties(const struct scry_table *t, const void **rows, struct scratch *scratch)
+{
+	size_t end;
+
+	for (size_t begin = 0; t->order && begin < t->count; begin = end) {
+		for (end = begin + 1; end < t->count && is_tie(t, rows[begin], rows[end]); end++)
+			;
+		if (end > begin + 1)
+			sort_by_names(t, rows + begin, end - begin, scratch);
+	}
+}
+
+static bool is_named_before(const struct scry_table *t, const void *a, const void *b,
+			    struct scratch *scratch)
+{
+	const void *rows[] = {b, a};
+
+	sort_by_names(t, rows, 2, scratch);
+	return rows[0] == a;
+}
+
+const void *scry_table_first(const struct scry_table *t)
+{
+	struct scratch scratch;
+	const void *first = NULL;
+
+	scratch_init(&scratch, t);
+	for (size_t i = 0; i < t->count; i++) {
+		const void *row = row_at(t, i);
+
+		if (first && !(t->order && is_tie(t, first, row)))
+			break;
+		if ((t->has && !t->has(row, t->view)) || !is_wanted(t, row, &scratch))
+			continue;
+		if (!first || is_named_before(t, row, first, &scratch))
+			first = row;
+	}
+	scratch_done(&scratch);
+	return first;
+}
+
+/* By the column of --sort. *ret_is_unknown: they stay as they are, because it is known of none of
+ * several. 0 or -ENOMEM. */
+static int sort_by_column(const struct scry_table *t, size_t column, const void **rows,
+			  struct scratch *scratch, bool *ret_is_unknown)
+{
+	struct place *places = calloc(t->count, sizeof(*places));
+	size_t unknown = 0, others = 0; /* rows; those that do not belong to this table */
+
+	if (!places)
+		return -ENOMEM;
 	for (size_t i = 0; i < t->count; i++) {
 		struct scry_cell cell = scry_cell_unknown();
 
-		places[i] = (struct place){.row = row_at(t, i), .at = i};
-		if (!t->has || t->has(places[i].row, t->view))
-			cell = cell_of(t, column, places[i].row, scratch);
+		places[i] = (struct place){.row = rows[i], .at = i};
+		if (!t->has || t->has(rows[i], t->view))
+			cell = cell_of(t, column, rows[i], scratch);
 		else
 			others++;
 		places[i].is_unknown = cell.is_unknown;
@@ -305,6 +410,26 @@ static const void **sorted_rows(const struct scry_table *t, struct scratch *scra
 		rows[i] = places[i].row;
 	free(places);
 	*ret_is_unknown = unknown == t->count && unknown > others + 1;
+	return 0;
+}
+
+/* Rows as they are shown, to be freed. NULL: as they are. */
+static const void **sorted_rows(const struct scry_table *t, struct scratch *scratch,
+				struct scry_doc *doc, bool *ret_is_unknown)
+{
+	const size_t column = sorting_column(t);
+	const void **rows = NULL;
+
+	if ((column == t->column_count && !t->order) || !t->count)
+		return NULL;
+	rows = calloc(t->count, sizeof(*rows));
+	for (size_t i = 0; rows && i < t->count; i++)
+		rows[i] = row_at(t, i);
+	if (rows)
+		break_ties(t, rows, scratch);
+	if (column < t->column_count &&
+	    (!rows || sort_by_column(t, column, rows, scratch, ret_is_unknown)))
+		scry_doc_remark(doc, "rows are not sorted: there is no memory for it");
 	return rows;
 }
 

@@ -47,6 +47,9 @@ struct scry_table {
 	const struct scry_opt_strings *filter;
 	uint64_t top;	  /* rows at most; 0: all */
 	const char *sort; /* key of a column: biggest first; NULL: as they are */
+	/* How the view has sorted them, as for qsort of `rows`: those that it calls equal come in
+	 * the order of their texts, ids and addresses, whatever came first. NULL: as they are. */
+	int (*order)(const void *left, const void *right);
 	const char *noun; /* of the remark, in the plural; NULL: "rows" */
 	const void *last; /* below more than one row: a row of what they sum to, or NULL */
 };
@@ -63,7 +66,7 @@ bool scry_table_wants(const struct scry_table *table, const void *row);
 /* 0, or -EINVAL with a sentence: --filter names a column that these rows have not. */
 int scry_table_check_filter(const struct scry_table *table, const char *view);
 
-/* The first row that is let through; NULL: there is none. */
+/* The first row that matches, in that order, but not of `sort`; NULL: there is none. */
 const void *scry_table_first(const struct scry_table *table);
 
 /* Columns, rows, and the remark on what is left out. Returns how many rows there were to see. */

@@ -16,9 +16,7 @@ static int compare_total(const void *left, const void *right)
 	const struct scry_ev_time *b = &((const struct scry_function_row *)right)->time;
 	int order = scry_functions_compare(b->total_ns, a->total_ns);
 
-	order = order ? order : scry_functions_compare(b->calls, a->calls);
-	order = order ? order : scry_functions_compare(a->pid, b->pid);
-	return order ? order : scry_functions_compare(a->address, b->address);
+	return order ? order : scry_functions_compare(b->calls, a->calls);
 }
 
 static size_t settle(struct scry_function_row *rows, size_t count)
@@ -83,7 +81,8 @@ int scry_view_time(struct scry_reader *reader, const struct scry_view_opts *opts
 		   struct scry_doc *doc)
 {
 	static const struct scry_functions_view view = {
-		SCRY_EVENT_TIME, columns, sizeof(columns) / sizeof(columns[0]), settle, judge};
+		SCRY_EVENT_TIME, columns, sizeof(columns) / sizeof(columns[0]),
+		settle,		 judge,	  compare_total};
 
 	return scry_functions_show(&view, reader, opts, doc);
 }

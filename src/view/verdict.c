@@ -29,7 +29,7 @@ void scry_verdict_took(struct scry_buf *buf, uint64_t total_ns, uint64_t calls, 
 
 void scry_verdict_filtered(struct scry_buf *buf, bool has_grep)
 {
-	scry_buf_printf(buf, "no row is let through by --filter%s", has_grep ? " and --grep" : "");
+	scry_buf_printf(buf, "no row matches --filter%s", has_grep ? " and --grep" : "");
 }
 
 void scry_verdict_percent(struct scry_buf *buf, uint64_t part, uint64_t whole)

@@ -20,7 +20,7 @@ void scry_verdict_note(struct scry_doc *doc, const struct scry_buf *sentence);
  * hold those of their callees. */
 void scry_verdict_took(struct scry_buf *buf, uint64_t total_ns, uint64_t calls, uint64_t max_ns);
 
-/* Appends why no row is shown: "no row is let through by --filter and --grep". */
+/* Appends why no row is shown: "no row matches --filter and --grep". */
 void scry_verdict_filtered(struct scry_buf *buf, bool has_grep);
 
 /* Appends "38.2 %"; never 0.0 of something, nor 100.0 of what is not all. */

@@ -178,7 +178,7 @@ static int fail_without(const struct scry_ruby *ruby, const struct scry_proc *pr
 					 "strip(1), which leaves them",
 					 entries[i].path, (int)ruby->pid);
 	return scry_fail(-ENOENT,
-			 "process %d (%s) has no Ruby in it; fix: scry ps lists those that have; "
+			 "process %d (%s) has no Ruby in it; fix: scry ps lists Ruby processes; "
 			 "scry calls, patch and malloc watch any program",
 			 (int)ruby->pid, proc->comm);
 }

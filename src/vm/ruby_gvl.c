@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define OWNER_BYTES 2048u  /* of a ractor that are looked through */
+#define OWNER_BYTES 2048u  /* of a ractor that are searched */
 #define THREAD_BYTES 1024u /* a node lies in these first ones of a thread's struct */
 
 size_t scry_ruby_gvl_thread_of(const struct scry_ruby_thread *threads, size_t count, uint64_t node,

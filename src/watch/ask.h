@@ -31,7 +31,7 @@ uint32_t scry_watch_next_part(const struct scry_watch *w, uint32_t pid);
 /* Threads of the target wait for the keeper from now on, or a ring fills up: it runs before others,
  * if it may. */
 void scry_watch_hurry(void);
-/* It was entered when it ran already, though nobody asked for that: it is counted as late. The
+/* It was entered when it ran already, though that was not asked for: it is counted as late. The
  * second: so it is, of one that is entered; a child that is older than this scry, and runs what
  * it ran then, was there before, as who was asked for. */
 void scry_watch_came_late(struct scry_watch *w);

@@ -83,7 +83,7 @@ static void report_short_recording(struct scry_session *s)
 		return;
 	s->is_short = true;
 	snprintf(text, sizeof(text),
-		 "the recording ends at %llu bytes: %s; what is there is whole, the watch goes on "
+		 "the recording ends at %llu bytes: %s; what it has is intact; the watch goes on "
 		 "to its end",
 		 (unsigned long long)stats.size,
 		 stats.error != -EFBIG ? strerror(-stats.error)

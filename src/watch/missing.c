@@ -24,7 +24,7 @@ static void write_all_missing(struct scry_session *s, struct scry_watch *any)
 	write_missing(any, s->preload ? s->strangers.count : 0, 0, "they are not preloaded");
 	write_missing(any, s->spawns.refused, 0, "too many at once");
 	write_missing(any, s->instrument->wants ? 0 : s->unknown, SCRY_LOST_PERHAPS,
-		      "they had ended before they could be looked at");
+		      "they had ended before scry could read them");
 }
 
 /* What the report must say of children. */

@@ -115,13 +115,13 @@ static int check_file(const char *path)
 			      path);
 	else if (scry_preload_has_malloc(elf))
 		r = scry_fail(-ENOTSUP,
-			      "'%s' has a malloc of its own: one that is preloaded would not be "
-			      "called; fix: without --preload, where it may be entered",
+			      "'%s' has its own malloc: a preloaded one would not be called; "
+			      "fix: attach instead, without --preload",
 			      path);
 	else if (!scry_elf_has_interp(elf))
 		r = scry_fail(-ENOTSUP,
 			      "'%s' is a static program: nothing can be preloaded into it; fix: "
-			      "without --preload, where it may be entered",
+			      "attach instead, without --preload",
 			      path);
 	scry_elf_close(elf);
 	return r;

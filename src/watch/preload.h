@@ -1,8 +1,8 @@
 /*
- * The way in for who may not be entered (ptrace is denied, by seccomp, Yama or a container): the
- * program is started with an object preloaded that has the same handlers, records into a child
- * buffer of the keeper's pool and says who it is (wire/preload.h). Nothing is stopped, read or
- * written from outside but /proc/PID/maps and the like.
+ * The way into processes that may not be entered (ptrace is denied, by seccomp, Yama or a
+ * container): the program is started with an object preloaded that has the same handlers, records
+ * into a child buffer of the keeper's pool and says who it is (wire/preload.h). Nothing is stopped,
+ * read or written from outside but /proc/PID/maps and the like.
  *
  * Not for a process that runs already, a program that is static, or one that gains rights.
  */
@@ -26,9 +26,9 @@ int scry_preload_environ(const char *text);
 
 /* Keeper: makes the pool, and lets the program go. 0 or -errno with a sentence. */
 int scry_preload_start(struct scry_session *s, pid_t child);
-/* Each turn: takes up who has joined. */
+/* Each turn: takes up the processes that have joined. */
 void scry_preload_turn(struct scry_session *s);
-/* Is there somebody left to record, or to wait for? */
+/* Is there a process left to record, or to wait for? */
 bool scry_preload_remains(const struct scry_session *s);
 /* Is it recorded in this way? */
 static inline bool scry_preload_has(const struct scry_watch *w)

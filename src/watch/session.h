@@ -45,7 +45,7 @@ struct scry_session {
 	struct scry_spawns spawns;
 	struct scry_heartbeat *heartbeat; /* while we cannot; NULL: the instrument does not wait */
 	struct scry_watch *preload; /* has the pool that programs join; NULL: they are entered */
-	size_t nameless;	    /* joined it, and nobody knows who they are */
+	size_t nameless;	    /* joined it, and it is not known which they are */
 	struct scry_map strangers;  /* pids that became programs which have not joined it */
 	pid_t leader;		    /* of `-- CMD` */
 	uint64_t leader_start;
@@ -60,7 +60,7 @@ struct scry_session {
 	uint64_t vain_at_ns;  /* as of then */
 	uint64_t refused;     /* fork children that found no child buffer */
 	uint64_t lease_tsc, lease_end_tsc;
-	bool is_blind;	  /* somebody could not be asked, in this look through /proc */
+	bool is_blind;	  /* a process could not be asked, in this look through /proc */
 	bool is_catching; /* what is entered now was noticed after its exec */
 	bool is_short;	  /* the recording could not be written to its end */
 };
@@ -90,7 +90,7 @@ int scry_watch_keep_fresh(struct scry_watch *w);
 void scry_session_lease(struct scry_session *s, uint64_t ns);
 /* missing.c: LOST and NOTE events of processes that were not watched, or late; `any` speaks. */
 void scry_session_notes(struct scry_session *s, struct scry_watch *any);
-/* Its process ran another program, which nobody follows: said in each section of it. `what`: "ran
+/* Its process ran another program, which is not followed: each section of it says so. `what`: "ran
  * another program ...". */
 void scry_session_unfollowed(struct scry_watch *w, const char *what);
 /* TOTALS of the summed ones, and what is to be said of all. */
@@ -111,7 +111,7 @@ bool scry_follow_is_busy(const struct scry_session *s);
  * its pool?
  */
 bool scry_follow_has_hooked_children(struct scry_watch *w);
-/* Has somebody appeared so lately that he may still become a Ruby? */
+/* Has a process appeared so lately that it may still become a Ruby? */
 bool scry_follow_expects(const struct scry_session *s);
 /* The last look, when children may take no more child buffers. */
 void scry_follow_end(struct scry_session *s);

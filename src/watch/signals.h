@@ -1,5 +1,5 @@
 /*
- * What commands share that watch a process until it ends or somebody says stop: their signals, and
+ * What commands share that watch a process until it ends or you stop it: their signals, and
  * their exit status by the command-line contract (cmd.h).
  */
 #ifndef SCRY_WATCH_SIGNALS_H
@@ -26,8 +26,8 @@ int scry_front_status(int err);
 /* How often SIGINT, SIGTERM or SIGHUP has come; at the second time scry ends at once. */
 extern volatile sig_atomic_t scry_front_interrupts;
 
-/* The program of `-- CMD`, while it runs: a signal that somebody sends to us is passed on to it,
- * and not counted. One from the terminal has reached it already. 0: none. */
+/* The program of `-- CMD`, while it runs: a signal that another process sends to us is passed on to
+ * it, and not counted. One from the terminal has reached it already. 0: none. */
 extern volatile pid_t scry_front_program;
 
 /* From now on. A closed pipe or a file that is too long are errors of writing, no signals. Under

@@ -592,9 +592,9 @@ void scry_watch_seccomp(struct scry_watch *w)
 	snprintf(text, sizeof(text), "process %d put itself under seccomp", w->proc.pid);
 	scry_send_news(w->session, SCRY_NEWS_DETAIL, 0, text);
 	scry_watch_note(w, "the program has put itself under seccomp: since then scry makes "
-			   "no system call in it, so that a thread that finds no room for a "
-			   "record loses it, and memory that functions are not known to "
-			   "read, stacks and lines that are new are not shown");
+			   "no system call in it. A thread that finds no room for a record "
+			   "loses it; new stacks and lines, and memory that functions are not "
+			   "known to read, are not shown");
 }
 
 /* It is over, or about to be: what is still done there is not its. */
@@ -635,11 +635,9 @@ static int write_down(struct scry_watch *w, const struct ending *end)
 		scry_watch_note(
 			w,
 			"signal handlers of process %d seem to switch stacks, and it has more "
-			"memory "
-			"than can be looked through within --max-pause: code that was interrupted "
-			"within the changed instructions was looked for on the stacks of its "
-			"threads "
-			"only; a longer --max-pause looks at all",
+			"memory than can be searched within --max-pause: only the stacks of its "
+			"threads were searched for code that was interrupted within the changed "
+			"instructions; a longer --max-pause searches all",
 			w->proc.pid);
 	if (end->left) {
 		describe_left(w, end->left, text, sizeof(text));
@@ -721,8 +719,8 @@ static int end_section(struct scry_section *s)
 		write_end(o, "ended", &(struct scry_undo_report){0}, 0);
 		scry_watch_note(
 			o,
-			"%zu more process%s, short-lived or beyond those that have rows of their "
-			"own, %s counted in one sum: which programs they ran is not known",
+			"%zu more process%s, short-lived or without a row for want of room, %s "
+			"counted in one sum: which programs they ran is not known",
 			s->others_count, s->others_count == 1 ? "" : "es",
 			s->others_count == 1 ? "is" : "are");
 		if (o->state)

@@ -33,7 +33,7 @@ struct scry_watch_opts {
 	uint64_t max_size;	   /* of the recording; 0: no limit */
 	const char *output, *user; /* user: of the program that is started; NULL: scry's */
 	bool raw, force, dry_run, wait;
-	bool preload;		  /* -- CMD: nobody is entered, see watch/preload.h */
+	bool preload;		  /* -- CMD: no process is entered, see watch/preload.h */
 	bool is_live, gives_back; /* it is shown while it is recorded; and then given back */
 	const char *command_line; /* scry's own, for the recording */
 	void *instrument_opts;
@@ -64,12 +64,12 @@ struct scry_watch {
 	struct scry_pool pages; /* the others' channels */
 	uint32_t section;
 	bool is_put_in, is_written;
-	struct scry_watch *root; /* a fork child: who was entered, whose pool it uses */
+	struct scry_watch *root; /* a fork child: the entered process, whose pool it uses */
 	uint32_t child_buffer;	 /* there */
 	struct scry_pool pool;	 /* of an entered process, when its children are followed */
 	struct scry_watch *in_child_buffer[SCRY_CHILD_BUFFERS]; /* the process in each */
 	uint32_t child_buffers_taken;
-	uint64_t child_buffers_seen; /* bits: somebody has it, in this look through /proc */
+	uint64_t child_buffers_seen; /* bits: a process has it, in this look through /proc */
 	bool is_sought;		     /* its owner, in this look */
 	uint64_t hooked_children_ns; /* when to look again whether children of an ended one live */
 	bool is_over;	/* ended and written; an entered process is kept for its child buffers */

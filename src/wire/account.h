@@ -28,7 +28,7 @@ struct scry_objects_account {
 	uint64_t unseen;	/* objects that the VM has counted and no hook has shown */
 	uint64_t look_tsc;	/* when the last look was asked for: agent/last.c */
 	uint32_t looks_asked, look_for; /* a Ruby VM waits for the keeper: enum scry_look */
-	uint64_t judge_missed;		/* it waited to be judged, and nobody came in time */
+	uint64_t judge_missed; /* it waited to be judged, and the keeper did not come in time */
 	/* keeper */
 	uint64_t force_gcs SCRY_ACCOUNT_LINE; /* how many GCs it has asked for in all */
 	uint32_t looks_done, judged; /* follows looks_asked, a futex; 1: the layout holds */

@@ -102,7 +102,7 @@ enum scry_syscalls_kind {
 	SCRY_SYSCALLS_FORKED, /* `image` of `pid` is new, and has what `other` has mapped */
 	SCRY_SYSCALLS_EXECED, /* `image` of `pid` is new, in the place of `other` (0: none) */
 	SCRY_SYSCALLS_ENDED,  /* thread `tid` of `image` has ended, called `name` */
-	/* in the ring `places`, which wakes nobody: */
+	/* in the ring `places`, which wakes no reader: */
 	SCRY_SYSCALLS_PLACE,	   /* struct scry_syscalls_place: `key` is new */
 	SCRY_SYSCALLS_STACK,	   /* struct scry_syscalls_stack */
 	SCRY_SYSCALLS_LINES,	   /* struct scry_syscalls_lines: at the same moment */

@@ -7,7 +7,7 @@
  * mapped rw- and shared by the process and all its fork descendants.
  *
  * A child finds its process state page zero, takes a free child buffer by one compare-and-swap and
- * goes on as if it had been entered: no system call, nobody is stopped, nothing is lost. The keeper
+ * goes on as if it had been entered: no system call, no stop, no loss. The keeper
  * finds out later whose child buffer it is (hook/child_buffers), reads it to its end when that
  * process ends, and frees it.
  *

@@ -1,5 +1,6 @@
 /*
- * What host and agent share: the pages that scry maps into a target, and who writes which word.
+ * What host and agent share: the pages that scry maps into a target, and which side writes which
+ * word.
  *
  *   state page     rw- private  process state page, wiped in fork children    agent and host
  *   text           r-x private  header page, then the agent's code            host, once
@@ -52,12 +53,12 @@ struct scry_segment {
 struct scry_control {
 	uint64_t magic;
 	uint32_t abi, reserved;
-	/* the owner: who may edit this process; keeper writes */
+	/* the owner: the scry that may edit this process; keeper writes */
 	uint32_t owner_pid, owner_uid;
 	uint64_t owner_start;	 /* start ticks of that process */
 	uint64_t owner_since_ns; /* CLOCK_REALTIME */
 	uint64_t lease_tsc; /* each 100 ms: so long a ring is filled, and a thread waits; 0: none */
-	uint64_t lease_end_tsc; /* beyond this nobody comes back: the handler takes itself off */
+	uint64_t lease_end_tsc; /* beyond this no keeper comes back: the handler takes itself off */
 	uint64_t target_pid, target_start;
 	char owner_does[16]; /* "objects", NUL terminated */
 	uint64_t turn;	     /* whose stamps may be repeated: wire/thread_buffers.h */
@@ -85,7 +86,7 @@ struct scry_control {
 	uint32_t taken[SCRY_SEGMENTS]; /* 1: in use; the agent sets it, the keeper clears it */
 	uint64_t load_wait_tsc;	       /* so long a sign of life is waited for */
 	uint32_t load_done;	       /* tickets answered; a futex */
-	uint32_t load_busy;	       /* 1: the keeper writes, trusting in that somebody waits */
+	uint32_t load_busy;	       /* 1: the keeper writes, trusting that a thread waits */
 	uint32_t load_beat;	       /* signs of life, while a ticket is not answered */
 	uint32_t buffer_freed; /* thread buffers given back, ever, and signs of life; a futex */
 	uint64_t quiet;	       /* 1: the program runs under seccomp: agent/calling.h */

@@ -24,8 +24,8 @@ struct scry_gvl_table {	    /* zero at first; in its first line is what a quiet 
 	uint64_t lease_end; /* as it was when it was looked at; it may have been extended */
 	union {
 		struct {
-			uint16_t owner;	   /* row; 0: nobody */
-			uint16_t recent;   /* the row that gave it last, while nobody waited;
+			uint16_t owner;	   /* row; 0: none */
+			uint16_t recent;   /* the row that gave it last, while none waited;
 					    * 0: others waited, or it has had another owner since */
 			uint16_t wanting;  /* how many of `waiting` */
 			uint16_t runnable; /* threads that want, were granted or hold it */
@@ -35,16 +35,16 @@ struct scry_gvl_table {	    /* zero at first; in its first line is what a quiet 
 	uint64_t by_runnable[SCRY_GVL_RUNNABLE]; /* ticks; 0 and 1 are on the first line */
 	uint64_t over;				 /* the lease was over */
 	uint64_t began;				 /* first event */
-	uint64_t contended; /* ticks in which somebody wanted it, up to when that ended last ... */
-	uint64_t wanted_since; /* ... and since when somebody does */
+	uint64_t contended; /* ticks in which a thread wanted it, up to when that ended last ... */
+	uint64_t wanted_since; /* ... and since when one does */
 	uint64_t crowded;      /* threads that found no row */
 	uint64_t lost_pairs;   /* ticks that found no pair; the rows' `lost` has them */
-	uint64_t births;       /* threads, by their Thread objects: somebody new is there */
+	uint64_t births;       /* threads, by their Thread objects: a new one is there */
 	uint64_t busy;	       /* events in a signal handler that interrupted the table's writer */
 	uint64_t strange;      /* what the queue should not have been */
 	uint64_t run_takes;    /* in the run that is on; 0: there is none */
 	uint64_t run_began;
-	uint32_t run_row;   /* who began it */
+	uint32_t run_row;   /* the row that began it */
 	uint32_t rows;	    /* in use, row 0 included */
 	uint64_t ring_head; /* words of the ring that were ever written, and that the keeper ... */
 	uint64_t ring_tail; /* ... has read: it alone writes this */

@@ -67,7 +67,7 @@ struct scry_gvl_row {
 } SCRY_GVL_LINE;
 
 struct scry_gvl_pair { /* time that `waiter` lost while `holder` had the lock */
-	uint64_t key;  /* waiter << 16 | holder, + 1; holder 0: nobody, the lock changed hands */
+	uint64_t key;  /* waiter << 16 | holder, + 1; holder 0: none, the lock changed hands */
 	uint64_t ticks;
 };
 

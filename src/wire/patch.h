@@ -24,7 +24,7 @@
 enum scry_patch_stage {
 	SCRY_PATCH_MAPPING = 1, /* no code leads here */
 	SCRY_PATCH_ON,		/* the journal says what leads here */
-	SCRY_PATCH_OUT,		/* all is put back; here only while somebody may still be inside */
+	SCRY_PATCH_OUT,		/* all is put back; here only while a thread may still be inside */
 };
 enum scry_patch_kind { SCRY_PATCH_UCONTEXT = 1, SCRY_PATCH_OBJECT };
 

@@ -37,7 +37,7 @@ struct scry_ev_site {
 	uint32_t method_str;
 	uint32_t flags; /* SCRY_SITE_* */
 	uint32_t slot_bytes;
-	uint32_t stack; /* id of a STACK: who called the place; 0: not recorded */
+	uint32_t stack; /* id of a STACK: the callers of the place; 0: not recorded */
 	uint32_t reserved2;
 };
 #define SCRY_SITE_INTERNAL 1u /* an object no Ruby code can see (imemo, hidden) */
@@ -56,7 +56,7 @@ struct scry_ev_objects { /* counters of one site since the watch began */
 	uint64_t samples;     /* sampled allocations behind `allocated`; 0 without sampling */
 	uint64_t live_samples;
 	uint64_t old_live, old_live_bytes; /* of the living: those that the last full mark left */
-	uint64_t unfollowed; /* neither freed nor live: nobody knows what became of them */
+	uint64_t unfollowed; /* neither freed nor live: what became of them is not known */
 	uint64_t unsized, live_unsized; /* whose part of the bytes is too small */
 };
 #define SCRY_OBJECTS_SLOTS 1u  /* of `unsized` objects; 0 there (older recordings): of some */
@@ -73,7 +73,7 @@ struct scry_ev_free {
 	uint32_t reserved;
 };
 struct scry_ev_lost {	/* events that happened and are not in the recording */
-	uint64_t count; /* 0: nobody knows how many */
+	uint64_t count; /* 0: how many is not known */
 	uint32_t why_str;
 	uint32_t processes; /* so many are missing, or in part: SCRY_LOST_PERHAPS: nobody knows */
 };
@@ -136,7 +136,7 @@ struct scry_ev_stack {	 /* a frame of the tree of callers; defined once, its par
 };
 #define SCRY_STACK_C 1u	      /* a C function's frame: file and line are its caller's */
 #define SCRY_STACK_NATIVE 2u  /* native code: file is the object, method the symbol */
-#define SCRY_STACK_UNKNOWN 4u /* who called is not known from here on; no names */
+#define SCRY_STACK_UNKNOWN 4u /* the callers are not known from here on; no names */
 /* Part of a watch, for `--every`. The OBJECTS events that follow with its number hold the counters
  * since the watch began, as they stood at end_ns. */
 struct scry_ev_slice {

@@ -97,11 +97,11 @@ struct scry_ev_lock {  /* before its first WAIT */
 	uint64_t offset; /* from the symbol, else from the object */
 };
 
-/* Thread tid has waited up to time_ns for a mutex that somebody had, or for a condition. */
+/* Thread tid has waited up to time_ns for a mutex that was locked, or for a condition. */
 struct scry_ev_wait {
 	uint32_t lock;
 	uint32_t pid;
-	uint32_t stack; /* id of a STACK event: who called; 0: not known */
+	uint32_t stack; /* id of a STACK event: the callers; 0: not known */
 	uint32_t owner; /* tid of the thread that had the mutex when the wait began; 0: not known */
 	uint32_t function_str;
 	uint32_t how; /* enum scry_wait_how */

@@ -17,12 +17,12 @@ struct scry_ev_gvl {
 	uint32_t can_take_back; /* 1: a grant may be another's before its thread runs */
 	uint64_t watched_ns;	/* in which events were taken */
 	uint64_t unknown_ns;	/* of that, before anything was known */
-	uint64_t contended_ns;	/* somebody wanted it */
+	uint64_t contended_ns;	/* a thread wanted it */
 	uint64_t ends;		/* of critical sections that were seen */
 	/* time with so many threads that wanted, were granted or held it */
 	uint64_t runnable0_ns, runnable1_ns, runnable2_ns, runnable3_ns, runnable4_ns, runnable5_ns,
 		runnable6_ns, runnable7_ns;
-	uint64_t handing_ns;  /* of the waiting of all: nobody had the lock, it changed hands */
+	uint64_t handing_ns;  /* of the waiting of all: no thread had the lock, it changed hands */
 	uint64_t unpaired_ns; /* of the waiting: in no pair, there are too many */
 	uint64_t cpu_ns;      /* processor time of the process meanwhile; UINT64_MAX: not known */
 	uint64_t stacks;      /* 1: the stack of each wait that is over was taken */
@@ -62,12 +62,12 @@ struct scry_ev_gvl_thread {
 struct scry_ev_gvl_pair { /* what a thread lost while another one had the lock */
 	uint32_t pid;
 	uint32_t waiter;
-	uint32_t holder; /* 0: nobody, the lock changed hands */
+	uint32_t holder; /* 0: none, the lock changed hands */
 	uint32_t reserved;
 	uint64_t lost_ns;
 };
 
-struct scry_ev_gvl_line { /* a stack of who held it, while others wanted it */
+struct scry_ev_gvl_line { /* a stack of a holder, while others wanted it */
 	uint32_t pid;
 	uint32_t holder;
 	uint32_t stack;	  /* id of a STACK event; 0: it could not be read */
@@ -75,7 +75,7 @@ struct scry_ev_gvl_line { /* a stack of who held it, while others wanted it */
 	uint64_t lost_ns; /* by all who waited: their share of the exact sum, by samples */
 };
 
-struct scry_ev_gvl_wait_line { /* a stack of who waited for it */
+struct scry_ev_gvl_wait_line { /* a stack of a waiter */
 	uint32_t pid;
 	uint32_t waiter;
 	uint32_t stack;	  /* id of a STACK event; 0: it was not read */

@@ -101,7 +101,7 @@ struct scry_ev_object_file { /* which build of an object a process had loaded */
 
 #define SCRY_ALLOCATOR_OLDER_PARTIAL 1u /* there were more older blocks than were found */
 
-struct scry_ev_allocator { /* who serves the calls */
+struct scry_ev_allocator { /* the allocator that serves the calls */
 	uint32_t pid;
 	uint32_t module_str; /* path of the object whose malloc is called */
 	uint32_t name_str;   /* "glibc 2.36", "jemalloc", ...; 0 unknown */

@@ -56,7 +56,7 @@ enum scry_syscalls_vain {
 	SCRY_VAIN_MASK,	     /* the signal mask was the same before; proven */
 	SCRY_VAIN_FLAGS,     /* F_SETFL or FIONBIO: the file's flags were the same before; proven */
 	SCRY_VAIN_CLOEXEC,   /* F_SETFD: the descriptor's flag was the same before; proven */
-	SCRY_VAIN_WAKE,	     /* futex: it woke nobody */
+	SCRY_VAIN_WAKE,	     /* futex: it woke no thread */
 	SCRY_VAIN_CLOCK,     /* a clock that the vDSO could have read */
 	SCRY_VAIN_TRIM,	     /* memory given back: brk to less, MADV_DONTNEED */
 	SCRY_VAIN_POLL,	     /* poll, select, epoll_wait that may not wait, and found nothing */

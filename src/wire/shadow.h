@@ -60,7 +60,7 @@ struct scry_shadow_head {
 	uint64_t stats; /* address of the hooks' counters */
 	uint32_t hooks; /* how many */
 	uint32_t pad;
-	uint64_t orphans; /* returns without an entry: somebody copies stacks. Then there may be
+	uint64_t orphans; /* returns without an entry: the program copies stacks. Then there may be
 			     thunks in stacks that are swapped out, and the agent stays mapped */
 	uint64_t last[SCRY_SHADOW_LAST]; /* addresses of changes that must be put back last: the
 					    unwinders' entries */

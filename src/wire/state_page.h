@@ -80,7 +80,7 @@ enum scry_look {
 /* In the process state page: which scry may edit this process (hook/own.h). Host only. */
 #define SCRY_OWNER_OFFSET 3072u
 struct scry_owner {
-	uint64_t nonce;	    /* 0: nobody */
+	uint64_t nonce;	    /* 0: none */
 	uint64_t until_tsc; /* beyond that, as long as the lease is fresh */
 	uint64_t pid_space; /* inode of the pid namespace in which it is ... */
 	uint64_t start;	    /* ... the process that began then, ... */

@@ -23,7 +23,7 @@
 
 enum scry_unwind_base {
 	SCRY_UNWIND_UNKNOWN, /* nothing is known of this pc, or more than a rule can say */
-	SCRY_UNWIND_TOP,     /* the outermost frame: nobody called it */
+	SCRY_UNWIND_TOP,     /* the outermost frame: it has no caller */
 	SCRY_UNWIND_SP,
 	SCRY_UNWIND_BP,
 	SCRY_UNWIND_BX,

@@ -398,7 +398,7 @@ signals_of() {
 	counted
 	scry_ends 0 doctor -p "$PID"
 	grep -q "may be entered" "$T/scry.out"
-	grep -qE "^ok +stacks: self-check .* 0 cannot be read; [1-9][0-9]* frames, all named" "$T/scry.out"
+	grep -qE "^ok +stacks: self-check .* 0 unreadable; [1-9][0-9]* frames, all named" "$T/scry.out"
 	for row in "engine +(bpf|read): " "names +(probe|read): "; do
 		grep -qE "^(ok|--) +stacks: $row" "$T/out"
 		grep -qE "^(ok|--) +stacks: $row" "$T/scry.out"

@@ -53,7 +53,7 @@ watches() {
 	target coroutine deep
 	before=$(state_of "$PID")
 	scry_ends 1 patch count work_fold -p "$PID" -d 0.1s
-	says "stack whose ends are known"
+	says "a stack with known ends"
 	as_before "$PID" "$before" "after a refusal"
 	goes_on "$T/coroutine.out"
 	ends_right "$PID" coroutine

@@ -79,7 +79,7 @@ ucontext_is_as_told() { # KIND PROGRAM
 	standing fibers_ucontext 30 64 heap spin
 	looks
 	[ "$(in_state freed)" = 0 ]
-	json_is "$T/fibers.json" "r['totals']['unchecked'] >= $(told shallow) && r['notes'].any? { |x| x.include?('not known whether they were given back') }"
+	json_is "$T/fibers.json" "r['totals']['unchecked'] >= $(told shallow) && r['notes'].any? { |x| x.include?('stacks from malloc that may have been freed') }"
 }
 
 @test "gdb sees the same frames of a context, by its registers" {
@@ -100,7 +100,7 @@ ucontext_is_as_told() { # KIND PROGRAM
 	standing fibers_ucontext 6 64 guarded spin
 	looks
 	json_is "$T/fibers.json" "r['totals']['threads_running'] == 1"
-	json_is "$T/fibers.json" "r['notes'].any? { |x| x.start_with?('1 thread ran meanwhile') }"
+	json_is "$T/fibers.json" "r['notes'].any? { |x| x.start_with?('1 thread ran while scry read') }"
 	[ "$(waits spin)" = "" ] || [ "$(waits spin)" = 0 ]
 }
 
@@ -373,7 +373,7 @@ dies() {
 	truncate -s $((offset + 8192)) "$CORE" # the lowest stack is whole, the second one lacks its upper end
 	"$SCRY" fibers --core "$CORE" --json --all >"$T/cut.json"
 	json_is "$T/cut.json" "x = r['fibers'].sort_by { |y| y['low'].hex }; x.size == 9 && x[0]['used_bytes'] > 0 && x[1..].all? { |y| y['used_bytes'].nil? && y['left_bytes'].nil? }"
-	json_is "$T/cut.json" "r['totals']['use_unknown'] == 8 && r['notes'].any? { |x| x.start_with?('8 stacks are not in the core') }"
+	json_is "$T/cut.json" "r['totals']['use_unknown'] == 8 && r['notes'].any? { |x| x.start_with?('8 stacks are missing from the core') }"
 	json_is "$T/cut.json" "rows.sum { |x| x['used_bytes'].to_i } == r['totals']['used_bytes'] && rows.any? { |x| x['used_max_bytes'].nil? }"
 	"$SCRY" fibers --core "$CORE" --all >"$T/cut.txt"
 	[ "$(sed -n '/each of them/,$p' "$T/cut.txt" | grep -c '^0x.* - *-  ')" = 8 ]
@@ -415,7 +415,7 @@ dies() {
 	standing fibers_scry 10000 16
 	looks --max-time 1ms
 	json_is "$T/fibers.json" "r['totals']['unjudged'] > 0 && r['totals']['fibers'] < 10006"
-	json_is "$T/fibers.json" "r['notes'].any? { |x| x.include?('were not judged, as --max-time was over') }"
+	json_is "$T/fibers.json" "r['notes'].any? { |x| x.include?('were not examined, as --max-time was over') }"
 	looks --max-time 0
 	json_is "$T/fibers.json" "r['totals']['unjudged'] == 0 && r['totals']['fibers'] == 10006"
 }
@@ -565,12 +565,12 @@ RUBY
 	standing fibers_scry 20000 16
 	goes_away "echo exec >&8"
 	[ "$status" = 5 ]
-	in_file "process $PID executed another program while it was looked at" "$T/away.err"
+	in_file "process $PID executed another program while scry read it" "$T/away.err"
 	[ ! -s "$T/away.out" ]
 	standing fibers_scry 20000 16
 	goes_away "kill -9 $PID"
 	[ "$status" = 5 ]
-	in_file "process $PID ended while it was looked at" "$T/away.err"
+	in_file "process $PID ended while scry read it" "$T/away.err"
 	[ ! -s "$T/away.out" ]
 }
 

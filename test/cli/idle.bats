@@ -141,7 +141,7 @@ taken_out() {
 	scry_ends 0 objects "${PATIENT[@]}" -p "$IDLE" -d 0.2s
 	squats take "^taken [1-9]"
 	scry_ends 1 objects "${PATIENT[@]}" -p "$IDLE" -d 0.2s
-	says "memory of its own where scry's was; fix: let one of its Ruby threads run"
+	says "mapped its own memory where scry's was; fix: let one of its Ruby threads run"
 	undo "$IDLE"
 	squats check "^checked [1-9].* wrong 0$"
 	small "and another was refused" || true # neighbours are the program's

@@ -140,7 +140,7 @@ setup() {
 	wait_for 20 bash -c "'$SCRY' report '$T/x.scry' --view events | grep -q 'libown.so was loaded later'"
 	touch "$T/go"
 	finish "$PID"
-	"$SCRY" report "$T/x.scry" --json | jq -e '[.notes[] | select(test("libown.so was loaded later and has a malloc of its own"))] | length == 1'
+	"$SCRY" report "$T/x.scry" --json | jq -e '[.notes[] | select(test("libown.so was loaded later and has its own malloc"))] | length == 1'
 }
 
 @test "operators new and delete, their exceptions too" {
@@ -485,7 +485,7 @@ caller_rows() {
 	local program="$TARGETS/target_malloc_own"
 	scry_ends 0 malloc record --force -o "$T/x.scry" -- "$program"
 	"$SCRY" report "$T/x.scry" >"$T/report"
-	grep -q "note: $program has an allocator of its own, je_malloc: .* not in this recording; fix: --prefix je_" "$T/report"
+	grep -q "note: $program has its own allocator, je_malloc: .* not in this recording; fix: --prefix je_" "$T/report"
 	grep -qE "^1,00[0-9]  malloc" "$T/report" # libc's: 1000, and stdout's buffer
 	strip -o "$T/stripped" "$program"
 	scry_ends 0 malloc record --force -o "$T/x.scry" -- "$T/stripped"

@@ -138,7 +138,7 @@ end" ]
 	"$SCRY" report "$T/x.scry" | grep -q "note: 1 process could not be distinguished from others"
 }
 
-@test "preload: what is left in an environment joins nobody" {
+@test "preload: what is left in an environment joins no watch" {
 	local fd abi
 	abi=$(sed -n "s/^#define SCRY_PRELOAD_ABI //p" "$ROOT/src/wire/preload.h") && [ -n "$abi" ]
 	exec {fd}<>"$T/other"
@@ -171,9 +171,9 @@ end" ]
 	echo 'void *malloc(unsigned long n) { return (void *)(n & 0); } int main(void) { return malloc(1) != 0; }' >"$T/own.c"
 	gcc -fno-builtin -o "$T/own" "$T/own.c"
 	scry_ends 125 malloc record --preload --force -o "$T/x.scry" -- "$T/own"
-	says "a malloc of its own"
+	says "its own malloc"
 	scry_ends 0 malloc record --preload -f --force -o "$T/x.scry" -- /bin/sh -c "$T/own; :"
-	"$SCRY" report "$T/x.scry" | grep -q "$T/own has a malloc of its own"
+	"$SCRY" report "$T/x.scry" | grep -q "$T/own has its own malloc"
 	scry_ends 2 malloc record --preload --force -o "$T/x.scry" -p $$
 	says "give -- CMD; a process that runs can only be entered"
 }

@@ -172,7 +172,7 @@ said() {
 	"$SCRY" malloc record -q -o x.scry -- "$TARGETS/target_malloc_arenas" >out 3>&-
 	diff out <(said)
 	[ "$(sed 's/arenas //' out)" -gt 4 ]
-	"$SCRY" report x.scry --json | jq -e '.verdict | test("malloc has [0-9]+ arenas, and [0-9.]+ MiB of what it held were in those of threads: MALLOC_ARENA_MAX=2")'
+	"$SCRY" report x.scry --json | jq -e '.verdict | test("malloc has [0-9]+ arenas, and [0-9.]+ MiB of its memory were in arenas of threads: MALLOC_ARENA_MAX=2")'
 	"$SCRY" report x.scry --json | jq -e '.totals | .arenas_held_bytes > .held_peak_bytes / 2 and .arenas_held_bytes < .held_peak_bytes'
 	"$SCRY" report x.scry --json | jq '.totals.rss_peak_bytes' >many
 	MALLOC_ARENA_MAX=2 "$SCRY" malloc record -q --force -o x.scry -- "$TARGETS/target_malloc_arenas" >out 3>&-

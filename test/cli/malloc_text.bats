@@ -120,7 +120,7 @@ setup() {
 	for command in "malloc export" report "malloc replay"; do
 		run "$SCRY" $command "$T/plain" -o "$T/plain" --force
 		[ "$status" -eq 1 ]
-		[[ "$output" == *"plain' is what is read"* ]]
+		[[ "$output" == *"plain' is the file that is being read"* ]]
 		run "$SCRY" $command "$T/a.scry" -o "$T/a.scry" --force
 		[ "$status" -ne 0 ]
 	done

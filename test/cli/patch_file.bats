@@ -564,7 +564,7 @@ counter() { # NAME: of patch 'wrap' in $PID
 		start hides "$TARGETS/target_hides" $how
 		wait_for 10 in_file "^pid" "$T/hides.out"
 		scry_ends 0 patch apply "$T/wrap.so" -p "$PID" --max-pause 100ms
-		[ $how = reserved ] || says "has more memory than can be looked through within --max-pause"
+		[ $how = reserved ] || says "has more memory than can be searched within --max-pause"
 		kill "$PID"
 		rm "$T/hides.out"
 	done

@@ -114,11 +114,11 @@ alike() {
 	start forged "$RUBY" "$HERE/dump/forged.rb" 700 8000
 	wait_for 20 in_file ready "$T/forged.out"
 	"$SCRY" dump -p "$PID" >"$T/out"
-	grep -qE '^incomplete: the frames of [0-9]+ threads, and what these wait for, are left out' "$T/out"
+	grep -qE '^note: incomplete: the frames of [0-9]+ threads, and what these wait for, are left out' "$T/out"
 	"$SCRY" dump --json -p "$PID" >"$T/dump.json"
 	[ "$(wc -c <"$T/dump.json")" -lt 250000000 ]
 	json_is "$T/dump.json" 'out = r["threads"].select { |t| t["is_left_out"] }
-	  r["threads"].size == 701 && out.size == r["left_out"] && out.all? { |t| t["frames"].empty? } && !out.empty? &&
+	  r["threads"].size == 701 && out.size == r["totals"]["left_out"] && out.all? { |t| t["frames"].empty? } && !out.empty? &&
 	    r["threads"].sum { |t| t["frames"].size } < 1_201_000'
 }
 
@@ -181,7 +181,7 @@ native() {
 	}
 	wait_for 20 all_three
 	json_is "$T/dump.json" 'r["threads"].select { |t| t["name"].start_with?("busy") }.all? { |t|
-		t["native_end"] == "whole" && t["is_woven"] && t["frames"].any? { |f| f["name"] == "start_thread" } }'
+		t["native_end"] == "whole" && t["is_merged"] && t["frames"].any? { |f| f["name"] == "start_thread" } }'
 }
 
 @test "suspended fibers are shown where they wait, also in a core; ended ones and the one that runs are not" {

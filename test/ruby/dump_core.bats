@@ -35,7 +35,7 @@ same() {
 	shapes "$RUBY"
 	gcore -o "$T/core" "$PID" >"$T/gcore.out" 2>&1
 	same "$T/core.$PID"
-	json_is "$T/core.json" 'r["core"]["signal"] == 0 && r["core"]["cut_bytes"] == 0 && !r["core"]["is_odd"]'
+	json_is "$T/core.json" 'r["totals"]["core"]["signal"] == 0 && r["totals"]["core"]["cut_bytes"] == 0 && !r["totals"]["core"]["is_odd"]'
 	"$SCRY" dump --json -p "$PID" >"$T/live.json"
 	same "$T/core.$PID"
 	# native frames, from the core's registers
@@ -51,9 +51,9 @@ same() {
 	shapes "$RUBY"
 	end_with ABRT
 	same "$CORE"
-	json_is "$T/core.json" 'r["core"]["signal"] == 6 && r["threads"].count { |t| t["has_signal"] } == 1'
+	json_is "$T/core.json" 'r["totals"]["core"]["signal"] == 6 && r["threads"].count { |t| t["has_signal"] } == 1'
 	"$SCRY" dump --core "$CORE" >"$T/out"
-	grep -q '^its core: .*, ended by SIGABRT$' "$T/out"
+	grep -q '^process .*, core .*, ended by SIGABRT, ruby ' "$T/out"
 	grep -q 'the signal hit this thread$' "$T/out"
 }
 
@@ -80,7 +80,7 @@ same() {
 		run "$SCRY" dump --json --core "$T/cut"
 		if [ "$status" = 0 ]; then
 			printf '%s' "$output" >"$T/cut.json"
-			json_is "$T/cut.json" 'r["core"]["cut_bytes"] > 0 && r["threads"].size > 0'
+			json_is "$T/cut.json" 'r["totals"]["core"]["cut_bytes"] > 0 && r["threads"].size > 0'
 			# no frame is there that was not
 			json_is "$T/cut.json" 'l = JSON.parse(File.read(ARGV[0].sub("cut", "live")))["threads"].to_h { |t| [t["tid"], t["frames"]] }
 				r["threads"].all? { |t| t["frames"].empty? || t["frames"] - l[t["tid"]] == [] }'

@@ -29,13 +29,17 @@ right() {
 # deadlocked FILE: the one cycle is the two threads that the program names so.
 deadlocked() {
 	json_is "$1" 'ids = r["threads"].select { |t| %w[left right].include?(t["name"]) }.map { |t| t["tid"] }
-	  r["deadlocks"].map(&:sort) == [ids.sort] && r["timed_cycles"].empty?'
+	  r["totals"]["deadlocks"].map(&:sort) == [ids.sort] && r["totals"]["timed_cycles"].empty?'
 }
 
 @test "owners of Mutex and Monitor, queues, conditions, joins, full names, and a deadlock" {
 	answers "$RUBY"
 	deadlocked "$T/dump.json"
+	json_is "$T/dump.json" 'r["schema"] == "scry.dump/3" && r["verdict"].start_with?("deadlock: thread ")'
 	"$SCRY" dump -p "$PID" >"$T/out"
+	# the verdict first, then which process it is, then its threads
+	[[ "$(head -n 1 "$T/out")" == "deadlock: thread "* ]]
+	grep -qE "^process $PID \\(ruby[^)]*\\), ruby .*: [0-9]+ Ruby threads" "$T/out"
 	grep -qE '^deadlock: thread [0-9]+ "left" waits for Thread::Mutex 0x[0-9a-f]+, which thread [0-9]+ "right"(, or one of its fibers,)? holds, and that one waits for Thread::Mutex 0x[0-9a-f]+, which thread [0-9]+ "left"(, or one of its fibers,)? holds$' "$T/out"
 	grep -qE '^    waits for Monitor 0x[0-9a-f]+, which thread [0-9]+ "a thread whose name has more than fifteen bytes"(, or one of its fibers,)? holds$' "$T/out"
 	grep -qE 'which (a suspended fiber of thread [0-9]+ "has fibers"|thread [0-9]+ "has fibers", or one of its fibers,) holds$' "$T/out"
@@ -76,7 +80,7 @@ deadlocked() {
 	wait_for 10 in_file ready "$T/timed.out"
 	"$SCRY" dump --json -p "$PID" >"$T/dump.json"
 	json_is "$T/dump.json" 'ids = r["threads"].select { |t| %w[left right].include?(t["name"]) }.map { |t| t["tid"] }
-	  r["deadlocks"].empty? && r["timed_cycles"].map(&:sort) == [ids.sort]'
+	  r["totals"]["deadlocks"].empty? && r["totals"]["timed_cycles"].map(&:sort) == [ids.sort]'
 	"$SCRY" dump -p "$PID" >"$T/out"
 	grep -qE '^a cycle of locks; Timeout may end it: thread [0-9]+ "(left|right)" waits for ' "$T/out"
 	no grep -q '^deadlock' "$T/out"
@@ -111,7 +115,7 @@ deadlocked() {
 	wait_for 10 in_file ready "$T/order.out"
 	for _ in $(seq 20); do
 		"$SCRY" dump --json -p "$PID" >"$T/dump.json"
-		json_is "$T/dump.json" 'r["deadlocks"].empty?'
+		json_is "$T/dump.json" 'r["totals"]["deadlocks"].empty?'
 		cat "$T/dump.json" >>"$T/all.json"
 	done
 	grep -q '"kind": "mutex"' "$T/all.json" # some were seen waiting

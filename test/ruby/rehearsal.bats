@@ -72,13 +72,13 @@ watched() {
 	host=$PID
 	run "$SCRY" objects -p "$host" -d 0.2s
 	[ "$status" -ne 0 ]
-	[[ "$output" == *"embeds Ruby"*"fix: scry doctor -p PID of a ruby"* ]]
+	[[ "$output" == *"embeds Ruby"*"fix: run scry doctor -p PID once on a ruby"* ]]
 	start ruby "$RUBY" -e '$stdout.sync = true; puts "runs"; sleep'
 	wait_for 10 in_file runs "$T/ruby.out"
 	"$SCRY" dump -p "$PID" >/dev/null # the layout alone does not do
 	run "$SCRY" objects -p "$host" -d 0.2s
 	[ "$status" -ne 0 ]
-	[[ "$output" == *"can only be tried on the ruby command first; fix: scry doctor -p PID of a ruby"* ]]
+	[[ "$output" == *"can only be rehearsed on the ruby command; fix: run scry doctor -p PID once on a ruby"* ]]
 	"$SCRY" doctor -p "$PID" >/dev/null || true
 	"$SCRY" objects -p "$host" -d 0.5s >"$T/out"
 	grep -q "^scry objects: " "$T/out"

@@ -160,7 +160,7 @@ ready() {
 	run -3 "${drop[@]}" "$SCRY" stacks -q --engine=bpf -d 1s -p "$PID"
 	[[ "$output" == *"CAP_BPF and CAP_PERFMON"*"; fix: sudo scry"* ]]
 	"${drop[@]}" "$SCRY" stacks -v --cpu -d 300ms -o "$T/a.json" -p "$PID" 2>"$T/err"
-	grep -q "read from outside, as eBPF cannot be had: .*CAP_BPF" "$T/err"
+	grep -q "read from outside, as eBPF is not available: .*CAP_BPF" "$T/err"
 	json_is "$T/a.json" 'r["totals"]["ticks"] > 0 && !r["totals"].key?("clocked")'
 	run "$SCRY" stacks --engine=magic -p "$PID"
 	[ "$status" -eq 2 ]

@@ -37,7 +37,7 @@ setup() {
 	if command -v setpriv >/dev/null && [ "$(id -u)" = 0 ]; then
 		run setpriv --bounding-set=-sys_admin,-bpf,-perfmon "$SCRY" stacks -q --native -d 100ms -p "$PID"
 		[ "$status" != 0 ]
-		[[ "$output" == *"native frames of threads that run need eBPF"* ]]
+		[[ "$output" == *"native frames of running threads need eBPF"* ]]
 		[[ "$output" == *"--engine=read"* ]]
 	fi
 	# From 3.2 on it is a method in Ruby that calls C.

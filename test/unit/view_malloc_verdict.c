@@ -294,7 +294,7 @@ static void older_and_replaced(void **state)
 		make(&p, 1, 1000);
 	}
 	judged(finish(&p, 6000), SCRY_MALLOC_VERDICT_UNKNOWN, true,
-	       "what is newer may stand in for what is older");
+	       "newer blocks may replace older ones");
 }
 
 struct pool { /* of 2000 blocks of 100 to 2,100 bytes, which come and go; all alike */

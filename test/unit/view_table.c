@@ -200,11 +200,110 @@ static void filters(void **state)
 	filter = NULL;
 }
 
+static int by_growth(const void *left, const void *right)
+{
+	const struct row *a = left, *b = right;
+
+	return (a->growth < b->growth) - (a->growth > b->growth);
+}
+
+/* Rows that the view calls equal come by what names them, whatever order they came in. */
+static void ties(void **state)
+{
+	static const struct row pairs[2][3] = {
+		{{9, 1, 2, "b", "x.c"}, {10, 1, 9, "a", "x.c"}, {9, 1, 5, NULL, NULL}},
+		{{9, 1, 5, NULL, NULL}, {10, 1, 9, "a", "x.c"}, {9, 1, 2, "b", "x.c"}},
+	};
+	static const uint64_t calls[] = {2, 5, 9}; /* lines 9, 9, 10; a name before none */
+
+	for (size_t i = 0; i < 2; i++) {
+		FILE *out = fmemopen(printed, sizeof(printed), "w");
+		struct scry_doc doc = {.view = "test", .schema = 1, .out = out};
+		const struct scry_table table = {SCRY_COLUMNS(columns), SCRY_ROWS(pairs[i], 3),
+						 .view = &symbols_made, .order = by_growth};
+		const char *at = printed;
+
+		assert_int_equal(((const struct row *)scry_table_first(&table))->calls, calls[0]);
+		assert_int_equal(scry_out_json_open(&doc), 0);
+		assert_int_equal(scry_table_push(&table, &doc), 3);
+		assert_int_equal(scry_doc_end(&doc), 0);
+		fclose(out);
+		for (size_t k = 0; k < 3; k++) {
+			char text[32];
+
+			snprintf(text, sizeof(text), "\"calls\": %d,", (int)calls[k]);
+			at = strstr(at, text);
+			assert_non_null(at);
+		}
+	}
+}
+
+GET(get_lines,
+    (scry_buf_printf(buf, "call %s\n    line %u\n", row->symbol, row->line), scry_cell_buf(buf)))
+static struct scry_doc_value values[7];
+
+static struct scry_cell object_of(const struct row *row)
+{
+	const struct scry_doc_value all[] = {
+		{.kind = SCRY_VALUE_OBJECT},
+		SCRY_VALUE_OF_KEY("line"),
+		{.kind = SCRY_VALUE_HEX, .number = row->line},
+		SCRY_VALUE_OF_KEY("calls"),
+		{.kind = SCRY_VALUE_BEGIN},
+		{.kind = SCRY_VALUE_END},
+		{.kind = SCRY_VALUE_OBJECT_END},
+	};
+
+	memcpy(values, all, sizeof(all));
+	return (struct scry_cell){.values = values, .number = 7};
+}
+
+GET(get_object, object_of(row))
+
+/* A row may be lines for people, and have objects for programs. */
+static void lines_and_objects(void **state)
+{
+	static const struct scry_column of_lines[] = {
+		{"", NULL, SCRY_CELL_LINES, get_lines, 0},
+		{NULL, "of", SCRY_CELL_VALUE, get_object, 0},
+	};
+	int (*const opens[])(struct scry_doc * doc) = {scry_out_text_open, scry_out_json_open};
+	const char *const expected[] = {
+		"\nof each\n\ncall open\n    line 1\n\ncall _ZN3app3runEv\n    line 65535\n"
+		"\ncall open\n    line 1\n\ncall _ZN3app3runEv\n    line 65535\n",
+		"{\"schema\": \"scry.test/1\",\n\"rows\": [\n"
+		"{\"of\": {\"line\": \"0x1\", \"calls\": []}},\n"
+		"{\"of\": {\"line\": \"0xffff\", \"calls\": []}}\n],\n\"rows\": [\n"
+		"{\"of\": {\"line\": \"0x1\", \"calls\": []}},\n"
+		"{\"of\": {\"line\": \"0xffff\", \"calls\": []}}\n]\n}\n",
+	};
+
+	for (size_t i = 0; i < 2; i++) {
+		FILE *out = fmemopen(printed, sizeof(printed), "w");
+		struct scry_doc doc = {.view = "test", .schema = 1, .out = out, .title = "of each"};
+		const struct scry_table table = {SCRY_COLUMNS(of_lines), SCRY_ROWS(rows, 2),
+						 .view = &symbols_made};
+
+		assert_int_equal(opens[i](&doc), 0);
+		scry_table_push(&table, &doc);
+		doc.title = NULL;
+		scry_table_push(&table, &doc);
+		assert_int_equal(scry_doc_end(&doc), 0);
+		fclose(out);
+		assert_string_equal(printed, expected[i]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(cells),  cmocka_unit_test(left_out), cmocka_unit_test(grepped),
-		cmocka_unit_test(sorted), cmocka_unit_test(filters),
+		cmocka_unit_test(cells),
+		cmocka_unit_test(left_out),
+		cmocka_unit_test(grepped),
+		cmocka_unit_test(sorted),
+		cmocka_unit_test(filters),
+		cmocka_unit_test(ties),
+		cmocka_unit_test(lines_and_objects),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

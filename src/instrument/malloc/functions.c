@@ -282,7 +282,7 @@ int scry_malloc_functions_check(const struct scry_malloc_functions *f, const str
 		if (family[i].is_needed && (!row || !row->way))
 			return scry_fail(-ENOTSUP, "%s of %s cannot be hooked: %s",
 					 family[i].symbol, f->module,
-					 row ? row->why : "it is not there");
+					 row ? row->why : "it does not exist");
 	}
 	return 0;
 }

@@ -41,10 +41,11 @@ static void look(struct scry_malloc_late *l, struct scry_watch *w, struct scry_l
 		    !strcmp(path, serving) || !has_malloc(lm, i))
 			continue;
 		l->reported[l->reported_count++] = o->link_map;
-		scry_watch_note(w,
-				"%s was loaded later and has a malloc of its own: what that serves "
-				"is not in this recording",
-				path);
+		scry_watch_note(
+			w,
+			"%s was loaded later and has its own malloc: the blocks of that malloc "
+			"are not in this recording",
+			path);
 	}
 }
 

@@ -40,7 +40,7 @@ void scry_malloc_lines_note(const struct scry_ruby_lines *l, const struct scry_m
 				l->why);
 	if (l->is_booting && calls->lines)
 		scry_watch_note(l->watch, "callers are native code only, not lines of Ruby: the "
-					  "watch ended before its VM could be looked at");
+					  "watch ended before its VM could be examined");
 	if (l->is_unseen && calls->lines)
 		scry_watch_note(l->watch, "%s", SCRY_RUBY_LINES_UNSEEN);
 	if (calls->lines_gone)

@@ -46,14 +46,15 @@ static void report_allocator(struct scry_watch *w, const struct scry_malloc_watc
 			"objects of their own is not recorded",
 			f->spaces);
 	if (*f->builtin.prefix)
-		scry_watch_note(w,
-				"%s has an allocator of its own, %smalloc: what that serves is not "
-				"in this recording; fix: --prefix %s",
-				f->builtin.module, f->builtin.prefix, f->builtin.prefix);
+		scry_watch_note(
+			w,
+			"%s has its own allocator, %smalloc: the blocks of that allocator are "
+			"not in this recording; fix: --prefix %s",
+			f->builtin.module, f->builtin.prefix, f->builtin.prefix);
 	else if (*f->builtin.module)
 		scry_watch_note(w,
-				"%s has jemalloc built in, and its functions have no symbols: what "
-				"it serves is not in this recording",
+				"%s has jemalloc built in, and its functions have no symbols: the "
+				"blocks of that jemalloc are not in this recording",
 				f->builtin.module);
 	scry_watch_detail(w, "process %d: malloc is served by %s%s%s", w->proc.pid, f->module,
 			  *f->name ? ", " : "", f->name);
@@ -75,7 +76,7 @@ static void report_preloaded(struct scry_watch *w)
 	snprintf(exe, sizeof(exe), "/proc/%d/exe", w->proc.pid);
 	if (scry_elf_open_path(exe, &elf) == 0 && scry_preload_has_malloc(elf))
 		scry_watch_note(w,
-				"%s has a malloc of its own: what it calls of that is not recorded",
+				"%s has its own malloc: its calls of that malloc are not recorded",
 				w->proc.exe);
 	scry_elf_close(elf);
 	scry_error_clear();
@@ -342,8 +343,8 @@ static void note_held_up(struct scry_watch *w, const struct scry_malloc_stats *c
 		return;
 	scry_watch_say(
 		w,
-		"process %d: %llu calls are missing from the recording, which has %llu: what is "
-		"replayed of it is not what the program did",
+		"process %d: %llu calls are missing from the recording, which has %llu: a replay "
+		"will differ from what the program did",
 		w->proc.pid, (unsigned long long)lost, (unsigned long long)calls->calls);
 }
 

@@ -97,11 +97,12 @@ static int report(struct scry_watch *w, struct scry_malloc *m, const struct scry
 				a->broken, a->arenas, (double)a->walked_bytes / (1 << 20),
 				(double)a->system_bytes / (1 << 20));
 	if (a->mapped_found < a->mapped && !a->is_late)
-		scry_watch_note(w,
-				"%llu of %llu large blocks that are mappings were not found: they "
-				"are unknown when they are freed",
-				(unsigned long long)(a->mapped - a->mapped_found),
-				(unsigned long long)a->mapped);
+		scry_watch_note(
+			w,
+			"%llu of %llu large blocks, which are mappings, were not found: when "
+			"they are freed, they count as unknown",
+			(unsigned long long)(a->mapped - a->mapped_found),
+			(unsigned long long)a->mapped);
 	return r;
 }
 

@@ -18,7 +18,7 @@ static void note_forced(struct scry_watch *w, const struct scry_objects_watch *o
 		[SCRY_FORCED_REFUSED] = "the VM made no GC: the program has switched its "
 					"collector off",
 		[SCRY_FORCED_UNSEEN] = "events were lost: whether the VM made the GC is not known",
-		[SCRY_FORCED_ENDED] = "no GC was made: the program ended meanwhile",
+		[SCRY_FORCED_ENDED] = "no GC was made: the program ended before that",
 	};
 
 	if (o->forced == SCRY_FORCED_NOT_ASKED && o->uncollected)

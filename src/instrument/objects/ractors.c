@@ -35,9 +35,9 @@ void scry_objects_ractors_say(const struct scry_objects_ractors *r, struct scry_
 	scry_watch_lost_some(w, "objects of other ractors than the one that is watched");
 	scry_watch_note(
 		w,
-		"%llu ractors: this Ruby shows the objects of one only; those of the others are "
-		"missing. One ractor may free what another one made: objects of others that the "
+		"%llu ractors: this Ruby shows the objects of one only; the objects of the others "
+		"are missing. A ractor may free what another one made: objects of others that the "
 		"watched one freed are in \"made before the watch\", and %llu of its own that "
-		"others freed were live until their slots were used again",
+		"others freed count as live until their slots were used again",
 		(unsigned long long)(made > seen ? made : seen), (unsigned long long)t->replaced);
 }

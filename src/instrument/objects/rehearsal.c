@@ -578,10 +578,10 @@ static int not_tried(const struct scry_ruby *ruby)
 	char why[512];
 
 	snprintf(why, sizeof(why), "%s", scry_error());
-	return scry_fail(-ENOTSUP,
-			 "what is to be done to process %d cannot be tried on a child of the same "
-			 "Ruby first: %s",
-			 (int)ruby->pid, why);
+	return scry_fail(
+		-ENOTSUP,
+		"the changes to process %d cannot be rehearsed on a child of the same Ruby: %s",
+		(int)ruby->pid, why);
 }
 
 int scry_rehearse(struct scry_ruby *ruby, const struct scry_proc *proc, uint32_t way)
@@ -596,10 +596,9 @@ int scry_rehearse(struct scry_ruby *ruby, const struct scry_proc *proc, uint32_t
 		if (!ruby->is_driver)
 			return scry_fail(
 				-ENOTSUP,
-				"process %d embeds Ruby; what is to be done to it can only be "
-				"tried "
-				"on the ruby command first; fix: scry doctor -p PID of a ruby that "
-				"uses the same library, once; then try again",
+				"process %d embeds Ruby; the changes to it can only be rehearsed "
+				"on the ruby command; fix: run scry doctor -p PID once on a ruby "
+				"that uses the same library; then try again",
 				(int)ruby->pid);
 		r = play_runs(ruby, proc, way);
 		if (r < 0)

@@ -8,7 +8,7 @@ bad = []
 native["threads"].each do |t|
   of_ruby = t["frames"].reject { |f| f["kind"] == "native" }
   bad << "#{t["name"]}: Ruby's frames" unless of_ruby == plain["threads"].find { |p| p["tid"] == t["tid"] }["frames"]
-  bad << "#{t["name"]}: #{t["native_end"]}, woven: #{t["is_woven"]}" unless t["native_end"] == "whole" && t["is_woven"]
+  bad << "#{t["name"]}: #{t["native_end"]}, merged: #{t["is_merged"]}" unless t["native_end"] == "whole" && t["is_merged"]
   # The thread's first C frame stands below its own native frames.
   first = t["frames"].first
   bad << "#{t["name"]}: #{first} is the newest" unless first["kind"] == "native" && first["module"].include?("libc")

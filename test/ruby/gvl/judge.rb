@@ -168,7 +168,7 @@ when "ractors" # two that compute share the lock of theirs; NUMBER: so many othe
   # one of the two waits while it changes hands, which takes long where others want the processors
   wrong << "held by all: #{totals["held_ns"]} of #{known}" if totals["held_ns"] + totals["handing_ns"] < known * 0.99
   said = ->(pattern) { report["notes"].any? { |n| n.match?(pattern) } }
-  wrong << "the ractors: #{report["notes"]}" unless said[/\A#{number} more ractors, each with a lock of its own/] == (number != "0")
+  wrong << "the ractors: #{report["notes"]}" unless said[/\A#{number} more ractors, each with its own lock/] == (number != "0")
   wrong << "turns on native threads: #{said[/M:N/]}" unless said[/M:N/] == (number == "0")
   busy = threads.select { |t| t["held_ns"] > watched / 20 }
   wrong << "#{busy.size} compute: #{threads}" unless busy.size == 2
