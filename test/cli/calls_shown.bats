@@ -36,6 +36,11 @@ int main(int argc, char **argv) {
 	close(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	used += (long)wcslen(L"d\xe9j\xe0 vu\t\x4f60");
 	used += (long)towupper(L'x');
+	char made[99];
+	static wchar_t wide[600];
+	for (int i = 0; i < 599; i++) wide[i] = L'w';
+	snprintf(made, 9, "%d %ls%lc%s %.3ls %S %.*ls", 1, L"d\xe9j\xe0", L'\x4f60', "after", L"abcdef", L"", 2, L"xyz");
+	snprintf(made, 9, "%ls|%s", wide, "x");
 	return wcscmp(L"", L"x") >= 0;
 }
 EOC
@@ -53,13 +58,15 @@ socket(AF_INET, SOCK_STREAM|SOCK_CLOEXEC, 0) = 3
 close(3) = 0
 wcslen("déjà vu\t你") = 9
 towupper('x') = 'X'
+snprintf(made, 9, "%d %ls%lc%s %.3ls %S %.*ls", 1, "déjà", '你', "after", "abc", "", 2, "xy") = N
+snprintf(made, 9, "%ls|%s", "$(printf '%256s' "" | tr ' ' w)"..., "x") = N
 wcscmp("", "x") = -1
 EOL
 }
 
 @test "flags, modes, constants, errno of what failed, wide strings: by both engines, and of a recording" {
 	fails
-	local shown='/^__errno_location\|^getpid\|^+++/d; s/^kill([0-9]*,/kill(PID,/; s/^\(read(-1, \)[^,]*,/\1"",/'
+	local shown='/^__errno_location\|^getpid\|^+++/d; s/^kill([0-9]*,/kill(PID,/; s/^\(read(-1, \)[^,]*,/\1"",/; s/^snprintf([^,]*,\(.*\) = .*/snprintf(made,\1 = N/'
 	"$SCRY" calls -q -- "$T/fails" "$T/made" 3>&- | sed "$shown" | diff "$T/want" -
 	"$SCRY" calls -q --engine=breakpoint -x 'open+close+fopen+mmap+lseek+atoi+read+kill+socket+wcslen+towupper+wcscmp@libc.so*' --objects=never -- "$T/fails" "$T/made" >"$T/lines" 3>&-
 	for line in 'open("/nothing-here", O_RDONLY|' 'lseek(' 'wcslen('; do
