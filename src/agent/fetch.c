@@ -414,10 +414,13 @@ static __attribute__((noinline)) void fetch_format(struct work *w, uint8_t numbe
 
 		if (c.kind == SCRY_CONVERT_PRECISION)
 			precision = word & 0x7fffffff;
-		if (c.kind != SCRY_CONVERT_STRING)
+		if (c.kind != SCRY_CONVERT_STRING && c.kind != SCRY_CONVERT_WIDE)
 			continue;
 		precision = c.is_star ? precision : c.precision;
-		if (c.is_limited && precision <= r.limit) {
+		if (c.kind == SCRY_CONVERT_WIDE) {
+			r.limit = r.limit ? scry_format_wide_bytes(&c, precision, r.limit) : 0;
+			r.is_text = r.is_cut = 0;
+		} else if (c.is_limited && precision <= r.limit) {
 			r.limit = (uint32_t)precision;
 			r.is_cut = 0;
 		}

@@ -6,8 +6,9 @@
  * (50 ms) beyond its last sign of life, and never beyond the lease, which is not renewed meanwhile
  * (1 s). Only while the keeper says that it writes, to the lease's end. A keeper that once did not
  * answer in time is not waited for again until it has caught up. Never in a fork child: `loads`
- * lies in the process state page, which is wiped there. Nor where the program has forbidden itself
- * system calls: it goes on, and what the keeper has not hooked yet is said to be late.
+ * lies in the process state page, which is wiped there: its times are counted. Nor where the
+ * program has forbidden itself system calls: it goes on, and what the keeper has not hooked yet is
+ * said to be late.
  *
  * What the keeper has not seen may be an unwinder, which must not meet a return address that leads
  * to us: until it has, no new calls are followed.
@@ -79,6 +80,16 @@ static int wait_for(struct scry_control *c, uint32_t ticket)
 	return 1;
 }
 
+/* What a fork child loads is not hooked: the keeper says that there was such. */
+static void count_in_child(const struct scry_state_page *g)
+{
+	const struct scry_claim *claim = (const void *)((const uint8_t *)g + SCRY_CLAIM_OFFSET);
+	struct scry_child_buffers *pool = scry_agent.follow.child_buffers;
+
+	if (pool && (!g->open || claim->owned) && __atomic_load_n(&pool->follow, __ATOMIC_RELAXED))
+		__atomic_fetch_add(&pool->loads, 1, __ATOMIC_RELAXED);
+}
+
 /* `arg`: what the loader hands to the code that it is about to run; 0: not known. */
 void scry_agent_load(uint64_t arg) __attribute__((used));
 void scry_agent_load(uint64_t arg)
@@ -87,8 +98,10 @@ void scry_agent_load(uint64_t arg)
 	struct scry_control *c = scry_agent.control;
 	uint32_t ticket, given_up;
 
-	if (!__atomic_load_n(&g->loads, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(&g->loads, __ATOMIC_RELAXED)) {
+		count_in_child(g);
 		return;
+	}
 	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
 	c->load_arg = arg;
 	given_up = __atomic_load_n(&c->load_given_up, __ATOMIC_RELAXED);

@@ -8,7 +8,6 @@
 
 #include "bpf/execs.h"
 
-#define TS_COMPAT 0x2u
 #define ENOSYS 38
 #define NR_RT_SIGRETURN 15
 #define NR_SIGRETURN_32 119

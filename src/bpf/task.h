@@ -9,6 +9,7 @@
 #include <bpf/bpf_helpers.h>
 
 #define SCRY_NAMESPACES 8 /* within each other */
+#define TS_COMPAT 0x2u	  /* of thread_info: in a call of 32 bits */
 
 struct ns_common {
 	unsigned int inum;
@@ -27,8 +28,6 @@ struct pid {
 	unsigned int level;
 	struct upid numbers[1];
 } __attribute__((preserve_access_index));
-
-struct mm_struct;
 
 struct counted {
 	int counter;
@@ -110,7 +109,7 @@ struct task_struct {
 } __attribute__((preserve_access_index));
 
 struct pt_regs___kernel { /* as the running kernel lays it out */
-	unsigned long bx, bp, r10, r8, dx, si, di, orig_ax, ip, sp;
+	unsigned long bx, cx, bp, r10, r8, dx, si, di, orig_ax, ip, sp;
 } __attribute__((preserve_access_index));
 
 /* The thread's number in the namespace whose inode is `pid_ns`; 0: it has none there. */

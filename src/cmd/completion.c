@@ -39,6 +39,29 @@ static void print_quoted(const char *text, const char *special, const char *quot
 	}
 }
 
+/* Words with commas between. */
+static bool is_list(const struct scry_opt *row)
+{
+	return row->choices && row->arg && !strcmp(row->arg, "LIST");
+}
+
+static bool is_user(const struct scry_opt *row)
+{
+	return row->arg && !strcmp(row->arg, "USER");
+}
+
+/* The first word of commands that take a patch by its name: `words`, or those that `scry ps` finds
+ * in processes. */
+static const struct {
+	const char *name;  /* of the command in "patch" */
+	const char *words; /* NULL: of processes */
+} patch_words[] = {{"apply", "ucontext"}, {"undo", NULL}, {"read", NULL}};
+
+#define PATCH_WORDS (sizeof(patch_words) / sizeof(*patch_words))
+#define PATCHES_OF_PS                                                                            \
+	"scry ps --json 2>/dev/null | sed -n 's/.*\"patches\": *\"\\([^\"]*\\)\".*/\\1/p' | tr " \
+	"-d ,"
+
 /* Is it among the choices before it? Lists of several views name some keys twice. */
 static bool is_again(const char *choices, const char *word, size_t len)
 {
@@ -54,18 +77,13 @@ static bool is_again(const char *choices, const char *word, size_t len)
 static void print_choices(const struct scry_opt *row, const char *before)
 {
 	const char *choices = row->choices, *word;
-	const char *behind = row->kind == SCRY_OPT_STRINGS ? "=" : ""; /* KEY=GLOB */
+	const char *behind =
+		row->kind == SCRY_OPT_STRINGS && !is_list(row) ? "=" : ""; /* KEY=GLOB */
 	size_t len;
 
 	for (size_t i = 0; choices && (len = scry_opt_next_choice(&choices, &word)) > 0; i++)
 		if (!is_again(row->choices, word, len))
 			printf("%s%s%.*s%s", i ? " " : "", before, (int)len, word, behind);
-}
-
-/* Words with commas between. */
-static bool is_list(const struct scry_opt *row)
-{
-	return row->choices && row->arg && !strcmp(row->arg, "LIST");
 }
 
 static bool is_pid(const struct scry_opt *row)
@@ -153,7 +171,7 @@ static void bash_options(const struct writer *w, const struct scry_command *c)
 
 static void bash_argument(const struct writer *w, const struct scry_opt *row)
 {
-	if (!is_pid(row) && !row->choices)
+	if (!is_pid(row) && !is_user(row) && !row->choices)
 		return;
 	printf("\t\"");
 	print_name(w, ' ');
@@ -166,6 +184,8 @@ static void bash_argument(const struct writer *w, const struct scry_opt *row)
 	printf(") words=\"");
 	if (is_pid(row))
 		printf("$(ps -eo pid=)");
+	if (is_user(row))
+		printf("$(compgen -u)");
 	print_choices(row, "");
 	printf("\" %s;;\n", is_list(row) ? "list=1 " : "");
 }
@@ -187,6 +207,7 @@ static void write_bash(void)
 	       "\t[ -n \"$found\" ] && [[ ${found:1} != *\" \"* ]] && echo \"${found:1}\" || echo "
 	       "\"$1\"\n"
 	       "}\n"
+	       "_scry_patches() { " PATCHES_OF_PS "; }\n"
 	       "_scry() {\n"
 	       "\tlocal cur=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}\n"
 	       "\tlocal name=${COMP_WORDS[1]} words='' list='' i\n"
@@ -230,6 +251,11 @@ static void write_bash(void)
 	       "\t[ -n \"$words\" ] || case \"$name $before\" in\n");
 	each_command(bash_arguments);
 	printf("\tesac\n"
+	       "\t[ -n \"$words\" ] || [ \"${cur:0:1}\" = - ] || case \"$COMP_CWORD $name\" in\n");
+	for (size_t i = 0; i < PATCH_WORDS; i++)
+		printf("\t\"3 patch %s\") words=\"%s\" ;;\n", patch_words[i].name,
+		       patch_words[i].words ? patch_words[i].words : "$(_scry_patches)");
+	printf("\tesac\n"
 	       "\t[ -n \"$words\" ] || [ \"${cur:0:1}\" != - ] || case $name in\n");
 	each_command(bash_options);
 	printf("\tesac\n"
@@ -272,6 +298,8 @@ static void zsh_option(const struct writer *w, const struct scry_opt *row)
 		printf("%s%s:", arg < 0 ? "::" : ":", row->arg ? row->arg : "word");
 		if (is_pid(row))
 			printf("_pids");
+		else if (is_user(row))
+			printf("_users");
 		else if (!row->choices)
 			printf("_files");
 		else if (is_list(row)) {
@@ -293,6 +321,11 @@ static void zsh_command(const struct writer *w, const struct scry_command *c)
 	print_name(w, '_');
 	printf("() {\n\t_arguments -s");
 	each_option(w, c, zsh_option);
+	for (size_t i = 0; w->group && !strcmp(w->group, "patch") && i < PATCH_WORDS; i++)
+		if (!strcmp(w->name, patch_words[i].name))
+			printf(" \\\n\t\t'1:patch:{compadd -- %s%s}'",
+			       patch_words[i].words ? patch_words[i].words : "$(_scry_patches)",
+			       patch_words[i].words ? "; _files" : "");
 	printf(" \\\n\t\t%s\n}\n",
 	       strcmp(w->name, "completion") ? "'*:: :_scry_rest'" : "'1:shell:(bash zsh fish)'");
 }
@@ -329,6 +362,7 @@ static void write_zsh(void)
 	       "\t(( ${@[(Ie)$word]} )) || (( $#found != 1 )) || [ -z $word ] || word=$found[1]\n"
 	       "\tprint -r -- $word\n"
 	       "}\n"
+	       "_scry_patches() { " PATCHES_OF_PS "; }\n"
 	       "_scry_rest() { # a program behind --, else files\n"
 	       "\tif (( ${_scry_words[(I)--]} && ${_scry_words[(I)--]} < _scry_at )); then\n"
 	       "\t\t_normal\n"
@@ -371,6 +405,8 @@ static void fish_option(const struct writer *w, const struct scry_opt *row)
 	printf(" -l %s", row->long_name);
 	if (is_pid(row))
 		printf(" -x -a '(__fish_complete_pids)'");
+	else if (is_user(row))
+		printf(" -x -a '(__fish_complete_users)'");
 	else if (row->choices) {
 		printf("%s -a '%s", scry_opt_has_arg(row) > 0 ? " -x" : " -f",
 		       is_list(row) ? "(__fish_append , " : "");
@@ -436,6 +472,9 @@ static void write_fish(void)
 	       "\tcomplete -C (string join ' ' -- (string escape -- $words) "
 	       "(commandline -ct))\n"
 	       "end\n"
+	       "function __scry_patches # by their names\n"
+	       "\t" PATCHES_OF_PS " | string split -n ' '\n"
+	       "end\n"
 	       "complete -c scry -x -n 'contains -- -- (commandline -opc)' -a "
 	       "'(__scry_behind)'\n"
 	       "complete -c scry -f -n '__scry_are completion' -a 'bash zsh fish'\n");
@@ -450,6 +489,10 @@ static void write_fish(void)
 		snprintf(help, sizeof(help), "help %s", c->name);
 		fish_words(help, c->group);
 	}
+	for (size_t i = 0; i < PATCH_WORDS; i++)
+		printf("complete -c scry %s-n '__scry_are \"patch %s\"' -a '%s'\n",
+		       patch_words[i].words ? "" : "-f ", patch_words[i].name,
+		       patch_words[i].words ? patch_words[i].words : "(__scry_patches)");
 	each_command(fish_options);
 }
 

@@ -200,7 +200,7 @@ static int command(int argc, char **argv, bool is_compare)
 		 "allocators: glibc, jemalloc, tcmalloc, mimalloc, a path, each with :NAME=VALUE "
 		 "for its environment; the first is what others are compared with (default: "
 		 "these four)",
-		 NULL},
+		 "glibc|jemalloc|tcmalloc|mimalloc"},
 		{0, "runs", SCRY_OPT_U64, &opts.runs, "N", "replays of each (default 5)", NULL},
 		{0, "threads", SCRY_OPT_CHOICE, &opts.threads, NULL,
 		 "as many as recorded, or one that makes all calls", "recorded|1"},

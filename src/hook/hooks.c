@@ -133,10 +133,11 @@ static int add_handler(struct scry_hooks *h, const char *name)
 void scry_hook_forget(struct scry_hook *row)
 {
 	free(row->symbol);
+	free(row->version);
 	free(row->module);
 	free(row->caller);
 	free(row->aliases);
-	row->symbol = row->module = row->caller = row->aliases = NULL;
+	row->symbol = row->version = row->module = row->caller = row->aliases = NULL;
 }
 
 int scry_hooks_add(struct scry_hooks *h, const struct scry_function *f, uint32_t request)
@@ -163,6 +164,7 @@ int scry_hooks_add(struct scry_hooks *h, const struct scry_function *f, uint32_t
 	*row = (struct scry_hook){
 		.address = f->address,
 		.symbol = strdup(f->name),
+		.version = strdup(f->version),
 		.module = strdup(object->mapping ? object->mapping->path : object->name),
 		.object_start = object->start,
 		.object_end = object->end,
@@ -170,7 +172,7 @@ int scry_hooks_add(struct scry_hooks *h, const struct scry_function *f, uint32_t
 		.request = request,
 		.handler = (uint32_t)handler,
 		.is_ifunc = f->is_ifunc};
-	if (!row->symbol || !row->module) {
+	if (!row->symbol || !row->version || !row->module) {
 		scry_hook_forget(row);
 		return no_memory();
 	}

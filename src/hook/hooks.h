@@ -45,9 +45,9 @@ struct scry_hook_to {
 };
 
 struct scry_hook {
-	uint64_t address, resolver; /* of the function; of the IFUNC that chose it, or 0 */
-	char *symbol, *aliases;	    /* "" for a bare address; hook/aliases.h, NULL: not known */
-	char *module, *caller;	    /* paths: of its object; by_caller: of who calls, NULL */
+	uint64_t address, resolver;	  /* of the function; of the IFUNC that chose it, or 0 */
+	char *symbol, *version, *aliases; /* "": none; hook/aliases.h, NULL: not known */
+	char *module, *caller;		  /* paths: of its object; by_caller: of who calls, NULL */
 	uint64_t object_start, object_end;
 	struct scry_hook_to to;
 	uint32_t request; /* that asked for it */

@@ -234,7 +234,8 @@ static struct scry_hook *find_gone(struct scry_hooks *h, const struct scry_hook 
 
 		if (old->is_gone && old->symbol && old->request == row->request &&
 		    (!old->caller || is_same_caller(row, old->caller)) &&
-		    !strcmp(old->symbol, row->symbol) && !strcmp(old->module, row->module))
+		    !strcmp(old->symbol, row->symbol) && !strcmp(old->version, row->version) &&
+		    !strcmp(old->module, row->module))
 			return old;
 	}
 	return NULL;

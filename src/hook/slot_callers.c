@@ -56,6 +56,12 @@ static const char *name_of(const struct scry_hooks *h, const struct scry_slot *s
 	return *slot->name ? slot->name : h->functions.rows[slot->function].name;
 }
 
+/* The one that the caller asks for, by that name. */
+static const char *version_of(const struct scry_hooks *h, const struct scry_slot *slot)
+{
+	return *slot->name ? slot->version : h->functions.rows[slot->function].version;
+}
+
 static bool is_asked_for(const struct scry_slot_callers *c, const struct scry_hooks *h,
 			 const struct scry_slot *slot)
 {
@@ -86,17 +92,20 @@ bool scry_slot_callers_take(const struct scry_slot_callers *c, const struct scry
 static int name_row(const struct scry_hooks *h, struct scry_hook *row, const struct scry_slot *slot)
 {
 	const char *path = path_of(&h->objects.objects[slot->object]);
-	char *symbol = strdup(name_of(h, slot));
+	char *symbol = strdup(name_of(h, slot)), *version = strdup(version_of(h, slot));
 	char *caller = row->to.by_caller ? strdup(path) : NULL;
 
-	if (!symbol || (row->to.by_caller && !caller)) {
+	if (!symbol || !version || (row->to.by_caller && !caller)) {
 		free(symbol);
+		free(version);
 		free(caller);
 		return no_memory();
 	}
 	free(row->symbol);
+	free(row->version);
 	free(row->caller);
 	row->symbol = symbol;
+	row->version = version;
 	row->caller = caller;
 	return 0;
 }
@@ -118,7 +127,7 @@ static int add_row(struct scry_hooks *h, size_t i, const struct scry_slot *slot)
 	}
 	row = &h->rows[h->count];
 	*row = h->rows[i];
-	row->symbol = row->caller = row->aliases = NULL;
+	row->symbol = row->version = row->caller = row->aliases = NULL;
 	row->module = strdup(h->rows[i].module);
 	r = row->module ? name_row(h, row, slot) : no_memory();
 	if (r < 0) {

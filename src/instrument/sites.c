@@ -154,9 +154,10 @@ static const char *add_row(struct sites *s, const struct scry_sampled_site *site
 	row->object_start = h->objects.objects[object].start;
 	row->object_end = h->objects.objects[object].end;
 	row->symbol = strdup(site->symbol ? site->symbol : "");
+	row->version = strdup("");
 	row->module = strdup(site->module);
 	h->count++; /* what is NULL is freed as well */
-	return row->symbol && row->module ? NULL : "there was no memory for it";
+	return row->symbol && row->version && row->module ? NULL : "there was no memory for it";
 }
 
 static int none_counted(const struct sites *s, const struct scry_sites_opts *opts, int pid)

@@ -221,21 +221,27 @@ int scry_calls_signal(struct scry_calls *c, uint32_t tid, uint64_t tsc, uint32_t
 
 int scry_calls_insert(struct scry_calls *c, const struct scry_calls_event *event)
 {
-	uint32_t count = event->is_return ? 1 : event->count;
+	const uint32_t args = event->is_return ? SCRY_CALL_RETURN : event->count;
 	uint64_t words[2 + SCRY_CALL_ARGS_MAX + 1 + SCRY_CALL_MORE_MAX];
-	size_t n = 2 + count;
+	size_t n = event->is_return ? 2 : 2 + event->count; /* of a return: its parts come first */
+	int r = 0;
 
-	words[0] = event->is_return ? scry_call_head(event->slot, SCRY_CALL_RETURN, 0)
-				    : scry_call_head(event->slot, count, event->function);
+	words[0] = scry_call_head(event->slot, args, event->function);
 	words[1] = event->tsc;
-	memcpy(words + 2, event->values, count * sizeof(*words));
+	memcpy(words + 2, event->values, (n - 2) * sizeof(*words));
 	if (event->part_words) {
 		words[0] |= SCRY_CALL_MORE;
 		words[n++] = event->part_words;
 		memcpy(words + n, event->parts, event->part_words * sizeof(*words));
 		n += event->part_words;
 	}
-	return scry_calls_words(c, event->tid, words, n);
+	if (event->part_words || !event->is_return)
+		r = scry_calls_words(c, event->tid, words, n);
+	if (r < 0 || !event->is_return)
+		return r;
+	words[0] &= ~(uint64_t)SCRY_CALL_MORE;
+	words[2] = event->values[0];
+	return scry_calls_words(c, event->tid, words, 3);
 }
 
 /* Index + 1, or 0: no memory. */

@@ -77,7 +77,7 @@ struct scry_calls_event {
 	bool is_return;
 	uint32_t count;
 	uint64_t values[SCRY_CALL_ARGS_MAX]; /* of a return: the result */
-	const uint64_t *parts;		     /* of an entry: its parts (wire/call_ring.h) */
+	const uint64_t *parts;		     /* wire/call_ring.h */
 	size_t part_words;		     /* SCRY_CALL_MORE_MAX at most; 0: none */
 };
 int scry_calls_insert(struct scry_calls *c, const struct scry_calls_event *event);

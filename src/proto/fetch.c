@@ -180,10 +180,14 @@ static void fetch_format(struct fetching *f, uint32_t number)
 
 		if (c.kind == SCRY_CONVERT_PRECISION)
 			precision = word & 0x7fffffff;
-		if (c.kind != SCRY_CONVERT_STRING)
+		if (c.kind != SCRY_CONVERT_STRING && c.kind != SCRY_CONVERT_WIDE)
 			continue;
 		precision = c.is_star ? precision : c.precision;
-		if (c.is_limited && precision <= w.limit) {
+		if (c.kind == SCRY_CONVERT_WIDE) {
+			w.limit = w.limit ? scry_format_wide_bytes(&c, precision, (uint32_t)w.limit)
+					  : 0;
+			w.is_text = w.is_cut = false;
+		} else if (c.is_limited && precision <= w.limit) {
 			w.limit = precision;
 			w.is_cut = false;
 		}

@@ -214,6 +214,7 @@ static int look_at(struct scan *s, size_t object, const Elf64_Rela *rela, uint32
 	has_name = type != R_X86_64_RELATIVE && type != R_X86_64_IRELATIVE &&
 		   scry_dynamic_symbol(&o->tables, ELF64_R_SYM(rela->r_info), &ref);
 	slot.name = has_name ? ref.name : "";
+	slot.version = has_name ? ref.version : "";
 	if (is_wanted_function(s, slot.value, false, &slot.function) ||
 	    (type == R_X86_64_IRELATIVE &&
 	     is_wanted_function(s, o->bias + rela->r_addend, true, &slot.function))) {

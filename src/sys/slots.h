@@ -42,8 +42,9 @@ struct scry_slot {
 				bound slot shows it */
 	const char *name; /* of its relocation's symbol, by which its object calls; "": it has none;
 			     owned by the link map's files */
-	uint32_t function; /* index into the functions asked for */
-	uint32_t object;   /* whose slot */
+	const char *version; /* of that name, "" without; owned as it is */
+	uint32_t function;   /* index into the functions asked for */
+	uint32_t object;     /* whose slot */
 	enum scry_slot_kind kind;
 	bool is_lazy; /* unbound: holds the way to the object's own PLT entry; the loader will write
 			 it at the first call */

@@ -1,5 +1,5 @@
 /*
- * SYMBOL[@LIB] to functions.
+ * SYMBOL[@LIB] and SYMBOL@VERSION to functions.
  *
  * Exported functions of an exact name are found by the hash that the loader uses, each version.
  * Else each object's tables are walked once per request; strcmp ends at the first character mostly.
@@ -24,6 +24,7 @@
 struct request {
 	char name[NAME_MAX_BYTES];
 	const char *library; /* NULL: any */
+	const char *version; /* NULL: any */
 	bool is_glob, is_address, by_part, is_exported, is_for_ifuncs;
 	uint64_t address;
 	struct scry_filter *filter; /* owned; NULL: one name, glob or address */
@@ -60,12 +61,12 @@ static int parse(const char *text, struct request *ret)
 		*ret = q;
 		return r;
 	}
-	if (len == 0 || len >= sizeof(q.name) || (at && !at[1]))
+	if (len == 0 || len >= sizeof(q.name) || (at && !at[1 + (at[1] == '@')]))
 		return scry_fail(-EINVAL,
 				 "'%s' names no function; fix: SYMBOL, SYMBOL@LIB or 0xADDRESS@LIB",
 				 text);
 	memcpy(q.name, text, len);
-	q.library = at ? at + 1 : NULL;
+	q.library = at ? at + 1 + (at[1] == '@') : NULL;
 	q.is_glob = has_glob(q.name);
 	if (strncmp(q.name, "0x", 2) == 0) {
 		errno = 0;
@@ -178,6 +179,8 @@ static int add_symbol(struct scry_linkmap *lm, const struct request *q, size_t o
 		return 0;
 	/* Assembler functions without a type: when asked for by name. */
 	if (type != STT_FUNC && type != STT_GNU_IFUNC && !(type == STT_NOTYPE && !q->is_glob))
+		return 0;
+	if (q->version && fnmatch(q->version, function.version, 0) != 0)
 		return 0;
 	if (!is_named(q, &lm->objects[object], function.name) ||
 	    !is_code(lm, &lm->objects[object], function.address))
@@ -385,14 +388,23 @@ static int find(struct scry_linkmap *lm, const char *request, bool is_exported,
 	scry_filter_free(q.filter);
 	if (q.filter)
 		return r == 0 && ret->hits == hits ? no_such(lm, request) : r;
-	if (r == 0 && objects == 0) { /* no object is called so: one whose path has it in it */
+	if (r == 0 && objects == 0 && !q.is_address) { /* no object is called so: a version */
+		q.version = q.library;
+		q.library = NULL;
+		r = find_in_objects(lm, &q, ret, &objects);
+		q.library = q.version;
+		q.version = NULL;
+		objects = ret->hits > hits;
+	}
+	if (r == 0 && objects == 0) { /* or an object whose path has it in it */
 		q.by_part = true;
 		r = find_in_objects(lm, &q, ret, &objects);
 	}
 	if (r == 0 && objects == 0)
 		return scry_fail(-ENOENT,
-				 "process %d has loaded no object '%s'; fix: see /proc/%d/maps",
-				 (int)lm->pid, q.library ? q.library : "", (int)lm->pid);
+				 "process %d has loaded no object '%s', nor is that a version of "
+				 "'%s'; fix: see /proc/%d/maps",
+				 (int)lm->pid, q.library ? q.library : "", q.name, (int)lm->pid);
 	if (r == 0 && ret->hits == hits)
 		return scry_fail(
 			-ENOENT, "no loaded object of process %d defines a function '%s'%s%s%s%s",

@@ -1,12 +1,14 @@
 /*
- * Functions of loaded objects by what a person asks for: SYMBOL[@LIB].
+ * Functions of loaded objects by what a person asks for: SYMBOL[@LIB], SYMBOL@VERSION.
  *
  * SYMBOL is a name, a glob (`mysql_*`), of C++ and Rust also demangled, with or without parameters
  * (`ns::Class::method`, base/demangle.h), or 0xADDRESS for a function without a name: the link-time
  * address in LIB, or without LIB the run-time address. LIB is the soname or the last part of the
- * path of one or more objects; where none is called so, any part of the path ("mariadb"); a glob
- * too. All versions of a name and all namespaces are answers. Functions are taken from .dynsym and
- * .symtab, or, where that was stripped, from a separate debug file (sys/debug_file); data is not.
+ * path of one or more objects; where none is called so, a version of the name
+ * (`realpath@GLIBC_2.3`, and with @@, as nm -D writes them), else any part of the path ("mariadb");
+ * a glob too. Without a version all versions of a name, and all namespaces, are answers. Functions
+ * are taken from .dynsym and .symtab, or, where that was stripped, from a separate debug file
+ * (sys/debug_file); data is not.
  *
  * What begins with a sign is a filter expression (sys/filter.h), of names only.
  */

@@ -85,6 +85,17 @@ bool scry_call_errno(const struct scry_call_image *image, uint64_t *ret)
 	return word_of(image->ret, SCRY_PART_ERRNO, 0, ret);
 }
 
+const struct scry_call_part *scry_call_format(const struct scry_call_image *image, uint64_t address)
+{
+	const struct scry_call_part *p = NULL;
+
+	while ((p = scry_call_part_next(image->call, p)))
+		if (p->kind == SCRY_PART_MEMORY && p->address == address &&
+		    p->flags & SCRY_PART_FORMAT)
+			break;
+	return p;
+}
+
 static void look(const struct scry_event *event, uint64_t address, struct scry_call_memory *ret)
 {
 	const struct scry_call_part *p = NULL;

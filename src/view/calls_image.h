@@ -32,6 +32,10 @@ bool scry_call_word(const struct scry_call_image *image, bool is_back, uint8_t a
 /* errno, as it was when the call had failed. False: it was not recorded. */
 bool scry_call_errno(const struct scry_call_image *image, uint64_t *ret);
 
+/* The part that was read as a format, at `address`: others may hold the same bytes. NULL: none. */
+const struct scry_call_part *scry_call_format(const struct scry_call_image *image,
+					      uint64_t address);
+
 struct scry_call_memory {
 	const uint8_t *bytes; /* NULL: not recorded */
 	uint64_t have;	      /* of them */

@@ -708,17 +708,17 @@ static void show_varargs(struct shown *s, bool *need_comma)
 {
 	struct scry_varargs args = {s->places->registers, s->places->vectors, s->places->stack};
 	const struct scry_place *place = &s->places->args[s->proto->format - 1];
-	struct scry_call_memory memory = {0};
+	const struct scry_call_part *part = NULL;
 	struct scry_conversion c;
 	struct scry_format format;
 	uint64_t address, precision = 0;
 
 	if (scry_call_word(s->image, false, place->at[0], &address))
-		memory = scry_call_memory(s->image, address, false);
-	if (!memory.bytes || !(memory.flags & SCRY_PART_FORMAT))
+		part = scry_call_format(s->image, address);
+	if (!part)
 		return;
-	format = (struct scry_format){.at = (const char *)memory.bytes,
-				      .end = (const char *)memory.bytes + memory.have};
+	format = (struct scry_format){.at = (const char *)(part + 1),
+				      .end = (const char *)(part + 1) + part->bytes};
 	for (uint32_t i = 0; i < VARARGS_MAX && scry_format_next(&format, &c); i++) {
 		uint32_t at = scry_varargs_next(&args, c.kind);
 		const struct scry_place word = {

@@ -286,7 +286,7 @@ static int reap(struct scry_session *s, bool look_for_exec)
 		/* Its children may still be born into its pool while they live that share it. */
 		if (w->is_over && w != s->preload && !w->first && !scry_group_goes_on(w) &&
 		    !has_child_buffers(s, w) && !scry_follow_has_hooked_children(w)) {
-			s->refused += w->pool.head ? w->pool.head->refused : 0;
+			scry_session_count(s, w);
 			scry_watch_free(w);
 		}
 		if (change.is_there && change.caught == 0 && s->section_count > 1)
@@ -626,7 +626,7 @@ static int leave_all(struct scry_session *s, const char *why)
 
 			if (!w || w->first || (w->root ? 0 : 1) != roots)
 				continue;
-			s->refused += w->pool.head ? w->pool.head->refused : 0;
+			scry_session_count(s, w);
 			scry_watch_free(w);
 		}
 	scry_spawns_done(&s->spawns);

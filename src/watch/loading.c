@@ -232,3 +232,8 @@ void scry_loading_report(struct scry_watch *w, const struct scry_hooks *h)
 		 (unsigned long long)stats.asked, (double)stats.answer_max_ns / 1e6);
 	scry_send_news(w->session, SCRY_NEWS_DETAIL, 0, text);
 }
+
+uint64_t scry_loading_by_children(const struct scry_watch *speaker)
+{
+	return speaker->session->loads;
+}

@@ -53,6 +53,10 @@ void scry_loading_report_waiting(struct scry_watch *w, struct scry_hooks *h, siz
 int scry_loading_report_unmet(struct scry_watch *w, const struct scry_hooks *h, size_t first,
 			      const char *done);
 
+/* In `close`: how often fork children have loaded or unloaded libraries, of which nothing is hooked
+ * there. Without those that have left a watched process, or are left behind by it. */
+uint64_t scry_loading_by_children(const struct scry_watch *speaker);
+
 /* In `finish`: libraries that came too early, or could not be hooked. */
 void scry_loading_report(struct scry_watch *w, const struct scry_hooks *h);
 

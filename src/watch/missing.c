@@ -27,6 +27,12 @@ static void write_all_missing(struct scry_session *s, struct scry_watch *any)
 		      "they had ended before scry could read them");
 }
 
+void scry_session_count(struct scry_session *s, const struct scry_watch *w)
+{
+	s->refused += w->pool.head ? w->pool.head->refused : 0;
+	s->loads += w->pool.head ? w->pool.head->loads : 0;
+}
+
 /* What the report must say of children. */
 void scry_session_notes(struct scry_session *s, struct scry_watch *any)
 {

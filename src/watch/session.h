@@ -59,6 +59,7 @@ struct scry_session {
 	uint64_t vain_ns;     /* waited for what did not come: scry_watch_patience_ns */
 	uint64_t vain_at_ns;  /* as of then */
 	uint64_t refused;     /* fork children that found no child buffer */
+	uint64_t loads;	      /* times that fork children loaded or unloaded libraries */
 	uint64_t lease_tsc, lease_end_tsc;
 	bool is_blind;	  /* a process could not be asked, in this look through /proc */
 	bool is_catching; /* what is entered now was noticed after its exec */
@@ -90,6 +91,8 @@ int scry_watch_keep_fresh(struct scry_watch *w);
 void scry_session_lease(struct scry_session *s, uint64_t ns);
 /* missing.c: LOST and NOTE events of processes that were not watched, or late; `any` speaks. */
 void scry_session_notes(struct scry_session *s, struct scry_watch *any);
+/* missing.c: a watch will be freed: what its agent has counted of fork children. */
+void scry_session_count(struct scry_session *s, const struct scry_watch *w);
 /* Its process ran another program, which is not followed: each section of it says so. `what`: "ran
  * another program ...". */
 void scry_session_unfollowed(struct scry_watch *w, const char *what);

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define SCRY_FORMAT_WIDE_MAX 4096u /* bytes */
+
 enum scry_conversion_kind {
 	SCRY_CONVERT_INT,
 	SCRY_CONVERT_UINT,
@@ -19,15 +21,18 @@ enum scry_conversion_kind {
 	SCRY_CONVERT_DOUBLE,
 	SCRY_CONVERT_LONG_DOUBLE, /* 16 bytes of the stack, aligned */
 	SCRY_CONVERT_STRING,
-	SCRY_CONVERT_POINTER, /* wide strings too */
-	SCRY_CONVERT_WIDTH,   /* an int, for a * */
+	SCRY_CONVERT_POINTER,
+	SCRY_CONVERT_WIDTH, /* an int, for a * */
 	SCRY_CONVERT_NONE,
 	SCRY_CONVERT_PRECISION, /* the same behind a point: how long a string is at most */
+	SCRY_CONVERT_WIDE_CHAR, /* an int */
+	SCRY_CONVERT_WIDE,	/* a string of these; its precision is of what is made of it */
 };
 struct scry_conversion {
 	uint8_t kind;	    /* enum scry_conversion_kind */
 	uint8_t bytes;	    /* of an integer: 1, 2, 4, 8 */
-	uint8_t is_limited; /* STRING: at most `precision` bytes, or what a PRECISION before said */
+	uint8_t is_limited; /* strings: at most `precision` bytes, or what a PRECISION before said
+			     */
 	uint8_t is_star;    /* the latter */
 	uint32_t precision;
 };
@@ -42,12 +47,12 @@ static inline uint8_t scry_format_kind(char letter)
 {
 	static const char letters[] = "diuoxXcCaAeEfFgGsSpn";
 	static const uint8_t kinds[] = {
-		SCRY_CONVERT_INT,     SCRY_CONVERT_INT,	    SCRY_CONVERT_UINT,
-		SCRY_CONVERT_OCTAL,   SCRY_CONVERT_HEX,	    SCRY_CONVERT_HEX,
-		SCRY_CONVERT_CHAR,    SCRY_CONVERT_CHAR,    SCRY_CONVERT_DOUBLE,
-		SCRY_CONVERT_DOUBLE,  SCRY_CONVERT_DOUBLE,  SCRY_CONVERT_DOUBLE,
-		SCRY_CONVERT_DOUBLE,  SCRY_CONVERT_DOUBLE,  SCRY_CONVERT_DOUBLE,
-		SCRY_CONVERT_DOUBLE,  SCRY_CONVERT_STRING,  SCRY_CONVERT_POINTER,
+		SCRY_CONVERT_INT,     SCRY_CONVERT_INT,	      SCRY_CONVERT_UINT,
+		SCRY_CONVERT_OCTAL,   SCRY_CONVERT_HEX,	      SCRY_CONVERT_HEX,
+		SCRY_CONVERT_CHAR,    SCRY_CONVERT_WIDE_CHAR, SCRY_CONVERT_DOUBLE,
+		SCRY_CONVERT_DOUBLE,  SCRY_CONVERT_DOUBLE,    SCRY_CONVERT_DOUBLE,
+		SCRY_CONVERT_DOUBLE,  SCRY_CONVERT_DOUBLE,    SCRY_CONVERT_DOUBLE,
+		SCRY_CONVERT_DOUBLE,  SCRY_CONVERT_STRING,    SCRY_CONVERT_WIDE,
 		SCRY_CONVERT_POINTER, SCRY_CONVERT_POINTER,
 	};
 
@@ -97,7 +102,9 @@ static inline int scry_format_next(struct scry_format *f, struct scry_conversion
 			if (kind == SCRY_CONVERT_DOUBLE && is_wide)
 				kind = SCRY_CONVERT_LONG_DOUBLE;
 			if (kind == SCRY_CONVERT_STRING && is_long)
-				kind = SCRY_CONVERT_POINTER;
+				kind = SCRY_CONVERT_WIDE;
+			if (kind == SCRY_CONVERT_CHAR && is_long)
+				kind = SCRY_CONVERT_WIDE_CHAR;
 			ret->kind = kind;
 			ret->bytes = is_long ? 8 : half >= 2 ? 1 : half ? 2 : 4;
 			f->at++;
@@ -106,6 +113,16 @@ static inline int scry_format_next(struct scry_format *f, struct scry_conversion
 		}
 	}
 	return 0;
+}
+
+/* How much is read of a WIDE, bytes, where `max` characters are shown: its end is looked for when
+ * it is shown. */
+static inline uint32_t scry_format_wide_bytes(const struct scry_conversion *c, uint64_t precision,
+					      uint32_t max)
+{
+	const uint64_t count = !c->is_limited ? max + 1ull : precision < max ? precision : max;
+
+	return (uint32_t)(4 * count < SCRY_FORMAT_WIDE_MAX ? 4 * count : SCRY_FORMAT_WIDE_MAX);
 }
 
 /* Where an argument of `...` is: the words that are used up so far, counted on. */

@@ -36,7 +36,8 @@ struct scry_child_buffers {
 	/* agents add */
 	uint64_t claims;  /* child buffers ever taken */
 	uint64_t refused; /* children that found none */
-	uint64_t pad1[6];
+	uint64_t loads;	  /* times that a child loaded or unloaded libraries (agent/loads.c) */
+	uint64_t pad1[5];
 	uint32_t taken[SCRY_CHILD_BUFFERS]; /* 0 free, 1 taken; a child swaps it in, the keeper
 					       clears it */
 };

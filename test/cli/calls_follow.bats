@@ -167,3 +167,35 @@ all_are_shown() {
 	grep -qE "[0-9]+ functions? (was|were) watched, and (not|none was) called" "$T/out"
 	no grep -E "process [0-9]+: process" "$T/out"
 }
+
+@test "libraries that fork children load are not traced, and that is said" {
+	cat >"$T/loads.c" <<-'EOF_C'
+		#include <dlfcn.h>
+		#include <stdlib.h>
+		#include <sys/wait.h>
+		#include <unistd.h>
+		int main(int argc, char **argv)
+		{
+			for (int i = 0; i < 3; i++) {
+				if (!fork()) {
+					if (i == 2) labs(i);
+					_exit(argc > 1 && !dlopen(argv[1], RTLD_NOW));
+				}
+				wait(NULL);
+			}
+			return argc > 2 && !dlopen(argv[1], RTLD_NOW);
+		}
+	EOF_C
+	cc -O0 -fno-builtin -o "$T/loads" "$T/loads.c" -ldl
+	printf 'void nothing(void) { }\n' >"$T/lib.c"
+	cc -shared -fPIC -o "$T/lib.so" "$T/lib.c"
+	local note="fork children loaded or unloaded libraries 3 times: functions and calls of what they loaded are not traced"
+	scry_ends 0 calls -f -x labs --json -- "$T/loads" "$T/lib.so"
+	jq -e --arg note "$note" 'select(.data_quality) | .notes | index($note)' "$T/scry.out"
+	scry_ends 0 calls -f -c -x labs -x nothing@lib.so -- "$T/loads" "$T/lib.so" too
+	grep -qF "$note" "$T/scry.out"
+	for args in "-f -c -x labs -- $T/loads" "-f -c -- $T/loads $T/lib.so" "-c -x labs -- $T/loads $T/lib.so"; do
+		scry_ends 0 calls $args
+		no grep -q "fork children loaded" "$T/scry.out" "$T/scry.err"
+	done
+}

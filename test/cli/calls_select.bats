@@ -255,3 +255,46 @@ one_counts() {
 	"$SCRY" calls -q -c -x 'close@libc.so*' -- "$T/main" "$T/plug.so" >"$T/out" 2>&1 3>&-
 	no grep -q "other names" "$T/out" # __close is a spelling
 }
+
+# two_versions MAIN: $T/main of this code, with a library that has two versions of answer; of old, too, at one address.
+two_versions() {
+	cat >"$T/lib.c" <<-'EOF_C'
+		__asm__(".symver answer_1,answer@V1");
+		__asm__(".symver answer_2,answer@@V2");
+		__asm__(".symver same_1,same@V1");
+		__asm__(".symver same_2,same@@V2");
+		int answer_1(int n) { return n + 1; }
+		int answer_2(int n) { return 2 * n + 2; }
+		int same_1(int n) { return 3 * n; }
+		int same_2(int n) __attribute__((alias("same_1")));
+	EOF_C
+	printf 'V1 { global: answer; same; local: *; };\nV2 { global: answer; same; } V1;\n' >"$T/lib.map"
+	printf '__asm__(".symver old,answer@V1");\n__asm__(".symver older,same@V1");\n%s\n' \
+		"int old(int), answer(int), older(int), same(int); int main(void) { $1 return 0; }" >"$T/main.c"
+	cc -shared -fPIC -O1 -falign-functions=16 -Wl,--version-script,"$T/lib.map" -o "$T/libtwo.so" "$T/lib.c"
+	cc -O1 -o "$T/main" "$T/main.c" "$T/libtwo.so" -Wl,-rpath,"$T"
+}
+
+# two ARGS...: "1 answer@V1, 2 answer@V2": what scry calls -c ARGS... counts of $T/main.
+two() {
+	"$SCRY" calls -q -c --json "$@" -- "$T/main" >"$T/o.json" 2>"$T/err" 3>&- || { cat "$T/err"; return 1; }
+	"$RUBY" --disable=gems -rjson -e 'puts JSON.parse(File.read(ARGV[0]))["rows"].select { |r| r["library"] =~ /libtwo/ }.map { |r| "#{r["calls"]} #{r["function"]}" }.sort.join(", ")' "$T/o.json"
+}
+
+@test "versions of one name are kept apart where two are traced, and each can be named" {
+	two_versions "old(1); answer(2); answer(3); older(4); same(5);"
+	[ "$(two)" = "1 answer@V1, 2 answer@V2, 2 same" ]
+	[ "$(two -e answer)" = "1 answer@V1, 2 answer@V2" ]
+	[ "$(two -x answer -x same)" = "1 answer@V1, 2 answer@V2, 2 same" ]
+	[ "$(two -x 'answer@V1')" = "1 answer" ]
+	[ "$(two -x 'answer@@V2')" = "2 answer" ]
+	[ "$(two -x 'ans*@V2')" = "2 answer" ]
+	[ "$(two -x 'answer@V1' -x 'answer@V2')" = "1 answer@V1, 2 answer@V2" ]
+	[ "$(two --engine=breakpoint -x answer)" = "1 answer@V1, 2 answer@V2" ]
+	"$SCRY" calls -q -x answer -- "$T/main" 3>&- | grep -oE '^answer[^,)]*' >"$T/lines"
+	[ "$(tr '\n' ' ' <"$T/lines")" = "answer@V1(1 answer@V2(2 answer@V2(3 " ]
+	two_versions "answer(2); same(3);"
+	[ "$(two)" = "1 answer, 1 same" ]
+	run "$SCRY" patch count answer@V3 -- "$T/main" 3>&-
+	[[ "$output" == *"never loaded an object that defines 'answer@V3'"* ]]
+}

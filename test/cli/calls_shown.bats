@@ -36,6 +36,11 @@ int main(int argc, char **argv) {
 	close(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	used += (long)wcslen(L"d\xe9j\xe0 vu\t\x4f60");
 	used += (long)towupper(L'x');
+	char made[99];
+	static wchar_t wide[600];
+	for (int i = 0; i < 599; i++) wide[i] = L'w';
+	snprintf(made, 9, "%d %ls%lc%s %.3ls %S %.*ls", 1, L"d\xe9j\xe0", L'\x4f60', "after", L"abcdef", L"", 2, L"xyz");
+	snprintf(made, 9, "%ls|%s", wide, "x");
 	return wcscmp(L"", L"x") >= 0;
 }
 EOC
@@ -53,13 +58,15 @@ socket(AF_INET, SOCK_STREAM|SOCK_CLOEXEC, 0) = 3
 close(3) = 0
 wcslen("déjà vu\t你") = 9
 towupper('x') = 'X'
+snprintf(made, 9, "%d %ls%lc%s %.3ls %S %.*ls", 1, "déjà", '你', "after", "abc", "", 2, "xy") = N
+snprintf(made, 9, "%ls|%s", "$(printf '%256s' "" | tr ' ' w)"..., "x") = N
 wcscmp("", "x") = -1
 EOL
 }
 
 @test "flags, modes, constants, errno of what failed, wide strings: by both engines, and of a recording" {
 	fails
-	local shown='/^__errno_location\|^getpid\|^+++/d; s/^kill([0-9]*,/kill(PID,/; s/^\(read(-1, \)[^,]*,/\1"",/'
+	local shown='/^__errno_location\|^getpid\|^+++/d; s/^kill([0-9]*,/kill(PID,/; s/^\(read(-1, \)[^,]*,/\1"",/; s/^snprintf([^,]*,\(.*\) = .*/snprintf(made,\1 = N/'
 	"$SCRY" calls -q -- "$T/fails" "$T/made" 3>&- | sed "$shown" | diff "$T/want" -
 	"$SCRY" calls -q --engine=breakpoint -x 'open+close+fopen+mmap+lseek+atoi+read+kill+socket+wcslen+towupper+wcscmp@libc.so*' --objects=never -- "$T/fails" "$T/made" >"$T/lines" 3>&-
 	for line in 'open("/nothing-here", O_RDONLY|' 'lseek(' 'wcslen('; do
@@ -223,4 +230,95 @@ EOC
 	grep -q "what a child of vfork calls .* is shown with its parent's number" "$T/err"
 	printf '6.15\n%s\n' "$(uname -r)" | sort -CV || skip "the end of a child that its parent waits for is known from Linux 6.15 on"
 	grep -qE '^\[pid [0-9]+\] \+\+\+ killed by SIGKILL \+\+\+$' "$T/lines"
+}
+
+# What fills.c does, in lines of -S; addresses and random bytes are A.
+fills() {
+	compiled fills <<'EOC'
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+	char buf[600] = "", word[8];
+	int fds[2], pair[2];
+	pipe(fds);
+	socketpair(AF_UNIX, SOCK_DGRAM, 0, pair);
+	for (int i = 0; i < 200; i++) {
+		word[0] = (char)('a' + i % 26); word[1] = (char)('a' + i / 26); word[2] = 0; word[3] = '\n';
+		syscall(SYS_write, fds[1], word, 4);
+		syscall(SYS_read, fds[0], buf, sizeof(buf));
+		memset(buf, 'x', 8); /* who reads later reads this */
+	}
+	syscall(SYS_read, -7, buf, 5);
+	syscall(SYS_readlink, argv[1], buf, sizeof(buf));
+	syscall(SYS_sendto, pair[0], "a datagram", 10, 0, NULL, 0);
+	syscall(SYS_recvfrom, pair[1], buf, 4, MSG_TRUNC, NULL, NULL);
+	int fd = open(argv[2], O_RDONLY);
+	syscall(SYS_pread64, fd, buf, 300, 1L);
+	chdir("/usr");
+	syscall(SYS_getcwd, buf, sizeof(buf));
+	syscall(SYS_getrandom, buf, 2, 0);
+	syscall(SYS_read, fd, buf, 0);
+}
+EOC
+	ln -sfn "to-here" "$T/link"
+	printf '%300s' "" | tr ' ' z >"$T/z"
+}
+
+@test "-S: what a call has written, as it was when the call returned" {
+	need_root "tracepoints and eBPF"
+	need_bpf
+	fills
+	"$SCRY" calls -S -L -o "$T/x.scry" --args=full -- "$T/fills" "$T/link" "$T/z" >"$T/out" 2>"$T/err" 3>&-
+	cat "$T/err"
+	no grep -q "are shown as addresses" "$T/err"
+	"$SCRY" report "$T/x.scry" >"$T/lines"
+	[ "$(grep -cE '^SYS_read\([0-9]+, "[a-z]{2}\\0\\n", 600\) = 4$' "$T/lines")" -eq 200 ]
+	[ "$(grep -oE '^SYS_read\([0-9]+, "[a-z]{2}\\0' "$T/lines" | sort -u | wc -l)" -eq 200 ]
+	grep -qE '^SYS_read\(-7, "", 5\) = -9 EBADF \(' "$T/lines"
+	grep -qF "SYS_readlink(\"$T/link\", \"to-here\", 600) = 7" "$T/lines"
+	grep -qE '^SYS_recvfrom\([0-9]+, "a da"\.\.\., 4, MSG_TRUNC, nil, nil\) = 10$' "$T/lines"
+	grep -qE '^SYS_pread64\([0-9]+, "z{256}"\.\.\., 300, 1\) = 299$' "$T/lines"
+	grep -qF 'SYS_getcwd("/usr", 600) = 5' "$T/lines"
+	grep -qaE '^SYS_getrandom\(".+", 2, 0\) = 2$' "$T/lines"
+	grep -qE '^SYS_read\([0-9]+, "", 0\) = 0$' "$T/lines"
+	[ "$("$SCRY" report --json "$T/x.scry" | jq -r 'select(.function=="SYS_readlink") | .args[1]')" = to-here ]
+	"$SCRY" calls -S -L -s 3 -q -- "$T/fills" "$T/link" "$T/z" 3>&- | grep -qE '^SYS_pread64\([0-9]+, "zzz"\.\.\., 300, 1\) = 299$'
+	"$SCRY" calls -S -L -o "$T/digest.scry" -- "$T/fills" "$T/link" "$T/z" >"$T/out" 2>"$T/err" 3>&-
+	no grep -qaE "zzzzz|to-here" "$T/digest.scry"
+}
+
+@test "-S: calls of 32 bits do not end the strings of their thread" {
+	need_root "tracepoints and eBPF"
+	need_bpf
+	compiled mixed <<'EOC'
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(void) {
+	char path[16];
+	long r;
+	for (int i = 0; i < 20; i++) {
+		snprintf(path, sizeof(path), "/n-%02d", i);
+		access(path, F_OK);
+		/* write(-1, 0, 0): in 64 bits 4 is stat, and 3, read(-1, 0, 0), is close */
+		__asm__ volatile("int $0x80" : "=a"(r) : "a"(4), "b"(-1L), "c"(0L), "d"(0L) : "memory");
+		if (r == -38) return 38;
+		/* chdir is 12; 89, readdir(-1, 0, 0), is readlink */
+		__asm__ volatile("int $0x80" : "=a"(r) : "a"(89), "b"(-1L), "c"(0L), "d"(0L) : "memory");
+	}
+	return 0;
+}
+EOC
+	status=0
+	"$T/mixed" || status=$?
+	[ "$status" -ne 0 ] && skip "no calls of 32 bits here: status $status"
+	"$SCRY" calls -S -L -- "$T/mixed" >"$T/lines" 2>"$T/err" 3>&-
+	cat "$T/err"
+	no grep -q "are shown as addresses" "$T/err"
+	[ "$(grep -c '^SYS_access("/n-[0-9][0-9]", F_OK) = -2 ENOENT' "$T/lines")" -eq 20 ]
 }

@@ -93,6 +93,16 @@ completed() {
 	[ "$(completed scry objects --by "")" = "$(completed scry objects --by =)" ]
 	[ "$(completed scry patch undo --max)" = "--max-pause" ]
 	[ "$(completed scry undo --max)" = "--max-pause" ]
+	[ "$(completed scry malloc compare --with je)" = "jemalloc" ]
+	[ "$(completed scry malloc replay --with glibc,m)" = "glibc,mimalloc" ]
+	grep -qw root <<<"$(completed scry calls -u ro)"
+	[ "$(completed scry patch apply uc)" = "ucontext" ]
+	[ -z "$(completed scry patch count uc)" ]
+	printf '{"patches": "slow_query, ucontext", "x": 1},\n{"patches": null}\n' >"$T/ps"
+	printf '#!/bin/sh\n[ "$1" = ps ] && cat "%s"\n' "$T/ps" >"$T/scry"
+	chmod +x "$T/scry"
+	[ "$(PATH=$T:$PATH completed scry patch undo "")" = "slow_query ucontext" ]
+	[ "$(PATH=$T:$PATH completed scry pat rea s)" = "slow_query" ]
 	grep -qw "$$" <<<"$(completed scry stacks -p "")"
 	grep -qw true <<<"$(completed scry objects -- tru)"
 	# Each option that a help shows, no others.
@@ -118,6 +128,8 @@ completed() {
 	[ "$(offered "scry completion ")" = "bash fish zsh" ]
 	[ "$(offered "scry report --view calls-")" = "calls-hist calls-sums calls-tree" ]
 	[ "$(offered "scry record -e objects,m")" = "objects,malloc" ]
+	[ "$(offered "scry malloc compare --with je")" = "jemalloc" ]
+	[ "$(offered "scry patch apply uc")" = "ucontext" ]
 	grep -qw true <<<"$(offered "scry objects -- tru")"
 	[ "$(offered "scry objects -- scry malloc re")" = "record replay" ]
 }
@@ -127,7 +139,7 @@ completed() {
 	"$SCRY" completion zsh >"$T/zsh"
 	zsh -n "$T/zsh"
 	HOME=$T zsh -fc 'autoload -U compinit; compinit -D -u; source "$1"
-		for each in objects malloc patch malloc_replay patch_undo record help help_malloc completion rest; do (( $+functions[_scry_$each] )) || print "no $each"; done' _ "$T/zsh" >"$T/out" 2>&1
+		for each in objects malloc patch malloc_replay patch_undo record help help_malloc completion rest patches; do (( $+functions[_scry_$each] )) || print "no $each"; done' _ "$T/zsh" >"$T/out" 2>&1
 	cat "$T/out"
 	[ ! -s "$T/out" ]
 	[ "$(HOME=$T zsh -fc 'autoload -U compinit; compinit -D -u; source "$1"

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "hook/aliases.h"
 #include "instrument/patch.h"
@@ -66,6 +67,7 @@ static int plan_calls(struct scry_calls_watch *t, struct scry_calls_traced *f)
 static void forget(struct scry_calls_traced *f)
 {
 	free(f->symbol);
+	free(f->version);
 	free(f->module);
 	free(f->caller);
 	free(f->aliases);
@@ -92,9 +94,11 @@ static int add_traced(struct scry_calls_watch *t, const struct scry_calls_traced
 	*f = *one;
 	f->symbol = strdup(one->symbol);
 	f->module = strdup(one->module);
+	f->version = one->version ? strdup(one->version) : NULL;
 	f->caller = one->caller ? strdup(one->caller) : NULL;
 	f->aliases = one->aliases ? strdup(one->aliases) : NULL;
-	r = f->symbol && f->module && !f->caller == !one->caller && !f->aliases == !one->aliases
+	r = f->symbol && f->module && !f->version == !one->version && !f->caller == !one->caller &&
+			    !f->aliases == !one->aliases
 		    ? plan_calls(t, f)
 		    : scry_no_memory("%u functions", t->count);
 	if (r < 0) {
@@ -122,26 +126,37 @@ int scry_calls_functions_syscall(void *arg, const char *symbol, const char *prot
 							 .proto = proto});
 }
 
+/* Is it one whose calls are those of `row`? Notes where it is another version of its name. */
+static bool is_of(struct scry_calls_traced *f, const struct scry_hook *row, bool *is_versioned)
+{
+	if (strcmp(f->symbol, row->symbol) || strcmp(f->module, row->module))
+		return false;
+	if (*f->symbol && f->version && strcmp(f->version, row->version)) {
+		f->is_versioned = *is_versioned = true;
+		return false;
+	}
+	return !f->caller == !row->caller && (!f->caller || !strcmp(f->caller, row->caller)) &&
+	       (*f->symbol || f->address == row->address);
+}
+
 /* The number of a row's function; one that comes back with its library keeps it. -errno. */
 static int number_of(struct scry_calls_watch *t, struct scry_calls_debug *d,
 		     const struct scry_hook *row)
 {
 	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
 	const struct scry_proto *proto;
-	const struct scry_calls_traced *f;
+	bool is_versioned = false;
 
-	for (uint32_t i = 0; i < t->count; i++) {
-		f = &t->functions[i];
-		if (!strcmp(f->symbol, row->symbol) && !strcmp(f->module, row->module) &&
-		    !f->caller == !row->caller && (!f->caller || !strcmp(f->caller, row->caller)) &&
-		    (*f->symbol || f->address == row->address))
+	for (uint32_t i = 0; i < t->count; i++)
+		if (is_of(&t->functions[i], row, &is_versioned))
 			return (int)i;
-	}
 	proto = scry_protos_find(cli->protos, row->symbol, row->module);
 	if (!proto && d)
 		proto = scry_calls_debug_proto(d, row, t->count);
 	return add_traced(t,
 			  &(struct scry_calls_traced){.symbol = row->symbol,
+						      .version = row->version,
+						      .is_versioned = is_versioned,
 						      .module = row->module,
 						      .caller = row->caller,
 						      .aliases = row->aliases,
@@ -192,6 +207,19 @@ int scry_calls_functions_fill(struct scry_calls_watch *t, struct scry_hooks *h,
 	return r;
 }
 
+/* As nm -D writes it, where the name alone does not say which is meant. */
+static void put_symbol(struct scry_writer *w, const struct scry_calls_traced *f, uint32_t *ret)
+{
+	struct scry_buf name = {0};
+
+	if (!f->is_versioned || !*f->version)
+		return;
+	scry_buf_printf(&name, "%s@%s", f->symbol, f->version);
+	if (!name.failed)
+		scry_writer_string(w, name.data, name.len, ret);
+	scry_buf_done(&name);
+}
+
 int scry_calls_functions_report(struct scry_watch *w, const struct scry_calls_traced *f,
 				uint32_t pid, uint32_t number)
 {
@@ -206,6 +234,7 @@ int scry_calls_functions_report(struct scry_watch *w, const struct scry_calls_tr
 				      .address = f->address};
 	const struct scry_event head = {.time_ns = scry_now_ns(), .type = SCRY_EVENT_FUNCTION};
 
+	put_symbol(w->writer, f, &ev.symbol_str);
 	if (f->caller)
 		scry_writer_string(w->writer, f->caller, strlen(f->caller), &ev.caller_str);
 	if (f->aliases && *f->aliases)

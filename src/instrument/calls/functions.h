@@ -19,11 +19,13 @@
 
 struct scry_calls_traced {		/* a function, by the number in its hook's cookie */
 	char *symbol, *module, *caller; /* caller: -e; NULL */
+	char *version;			/* NULL: none */
 	char *aliases;			/* as of struct scry_hook */
 	uint64_t address;
 	const struct scry_proto *proto;
 	uint32_t args; /* registers that are recorded */
 	bool has_plan;
+	bool is_versioned; /* another version of its name is traced, too */
 	uint32_t way;
 };
 

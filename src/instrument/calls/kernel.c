@@ -138,16 +138,17 @@ static int give(void *arg, const struct scry_syscall *call)
 	uint64_t open = 0, parts[SCRY_CALL_MORE_MAX];
 	int r = 0;
 
-	if (!call->is_exit) {
-		event.parts = parts;
-		event.part_words = scry_calls_strings_of(k->strings, call, parts);
-	}
+	event.parts = parts;
+	event.part_words = scry_calls_strings_of(k->strings, call, parts);
 	if (!calls || call->number >= NUMBERS_MAX)
 		return 0;
 	if (call->is_exit) { /* one that was there before us is not emitted */
 		if (!scry_map_remove(&k->open, call->tid, &open) || open != call->number + 1ull)
 			return 0;
 		event.is_return = true;
+		event.function = k->numbers[call->number].function - 1;
+		if (!k->how->has_args)
+			event.part_words = 0;
 		event.values[0] = call->args[0];
 		return scry_calls_insert(calls, &event);
 	}

@@ -6,6 +6,7 @@
 
 #include "base/demangle.h"
 #include "base/err.h"
+#include "base/text.h"
 #include "watch/loading.h"
 
 bool scry_calls_requests_is_startup(const char *symbol, const char *request)
@@ -92,12 +93,29 @@ static int nothing(const struct scry_calls_cli *cli, const struct scry_calls_req
 			 q->of_slots ? "calls" : "defines", q->text + (*q->text == '+'));
 }
 
+/* What fork children load is not hooked. What the program itself calls is not to be found there. */
+static void report_children(struct scry_watch *speaker, const struct scry_calls_cli *cli)
+{
+	const uint64_t loads = scry_loading_by_children(speaker);
+	bool is_of_program = true;
+
+	for (int i = 0; i < cli->request_count; i++)
+		is_of_program &=
+			cli->requests[i].of_slots && !strcmp(cli->requests[i].text, "+@MAIN");
+	if (loads && !is_of_program)
+		scry_watch_note(speaker,
+				"fork children loaded or unloaded libraries %llu time%s: functions "
+				"and calls of what they loaded are not traced",
+				(unsigned long long)loads, scry_text_s(loads));
+}
+
 int scry_calls_requests_end(struct scry_watch *speaker)
 {
 	const struct scry_calls_cli *cli = speaker->opts->instrument_opts;
 	const struct scry_calls_request *unmet = NULL;
 	bool any = false;
 
+	report_children(speaker, cli);
 	for (int i = 0; i < cli->request_count; i++) {
 		const struct scry_calls_request *q = &cli->requests[i];
 

@@ -25,9 +25,10 @@
 
 SCRY_BPF_OBJECT(strings);
 
-struct call {
-	uint64_t tsc, args[SCRY_STRINGS_ARGS];
+struct call {				       /* or its return */
+	uint64_t tsc, args[SCRY_STRINGS_ARGS]; /* of a return: the result */
 	uint32_t number;
+	bool is_exit;
 };
 
 struct kept { /* a record whose call has not come, or a call whose record has not */
@@ -51,7 +52,7 @@ struct scry_calls_strings {
 		until; /* perf was on from, and until: CLOCK_MONOTONIC, TSC; 0: not yet */
 	uint32_t max;
 	bool is_on, has_ended, has_thread_ended;
-	bool is_wanted[SCRY_STRINGS_NUMBERS];
+	bool is_wanted[2][SCRY_STRINGS_NUMBERS]; /* by is_exit */
 };
 
 static uint64_t tsc_of(const struct scry_calls_strings *s, uint64_t ns)
@@ -64,7 +65,10 @@ static uint64_t tsc_of(const struct scry_calls_strings *s, uint64_t ns)
 static bool is_of(const struct scry_calls_strings *s, const struct scry_strings_record *r,
 		  const struct call *call)
 {
-	return r->number == call->number && !memcmp(r->args, call->args, sizeof(r->args)) &&
+	const size_t args = call->is_exit ? sizeof(r->args[0]) : sizeof(r->args);
+
+	return r->number == call->number && r->is_exit == call->is_exit &&
+	       !memcmp(r->args, call->args, args) &&
 	       tsc_of(s, r->time_ns + APART_NS) >= call->tsc &&
 	       tsc_of(s, r->time_ns - APART_NS) <= call->tsc;
 }
@@ -144,13 +148,16 @@ static int give(void *arg, void *record, size_t size)
 {
 	struct scry_calls_strings *s = arg;
 	const struct scry_strings_record *r = record;
+	struct kept kept = {0};
 	const struct kept *first;
 
-	if (size < sizeof(*r) || s->has_ended || scry_map_get(&s->ended, r->tid, &(uint64_t){0}))
+	if (size < SCRY_STRINGS_EXIT_BYTES || (size < sizeof(*r) && !r->is_exit) || s->has_ended ||
+	    scry_map_get(&s->ended, r->tid, &(uint64_t){0}))
 		return 0;
 	first = first_of(s, r->tid);
 	if (!first || !first->is_call) {
-		keep(s, r->tid, &(struct kept){.record = *r});
+		memcpy(&kept.record, r, size < sizeof(*r) ? size : sizeof(*r));
+		keep(s, r->tid, &kept);
 		return 0;
 	}
 	s->last = scry_stamp_read(CLOCK_MONOTONIC);
@@ -159,6 +166,24 @@ static int give(void *arg, void *record, size_t size)
 	else
 		end_thread(s, r->tid);
 	return 0;
+}
+
+/* The first text that the call leaves in memory, if its length is one that the kernel's program
+ * knows. */
+static void want_back(const struct scry_plan *plan, struct scry_strings_wanted *wanted)
+{
+	for (uint32_t i = 0; i < plan->head.back && !wanted->back; i++) {
+		const struct scry_fetch *op = &plan->ops[plan->head.entry + i];
+		const uint32_t saved = op->from - SCRY_AT_SAVED;
+		const bool is_counted = op->flags & SCRY_FETCH_RESULT;
+
+		if (saved >= plan->head.saved_count ||
+		    plan->head.saved[saved] >= SCRY_STRINGS_ARGS || op->offset ||
+		    !(op->flags & SCRY_FETCH_TEXT) || (!is_counted && op->length != SCRY_FETCH_NUL))
+			continue;
+		wanted->back = (uint8_t)(plan->head.saved[saved] + 1);
+		wanted->back_is_counted = is_counted;
+	}
 }
 
 /* Which arguments are strings: as the prototype's plan follows them. */
@@ -190,8 +215,10 @@ static int want(struct scry_calls_strings *s, const struct scry_protos *protos, 
 		wanted.arg[count] = (uint8_t)(op->from + 1);
 		wanted.length[count++] = is_counted ? (uint8_t)(op->length_from + 1) : 0;
 	}
-	s->is_wanted[number] = count;
-	return count ? scry_bpf_set(s->bpf, "wanted", &number, &wanted) : 0;
+	want_back(&plan, &wanted);
+	s->is_wanted[false][number] = count;
+	s->is_wanted[true][number] = wanted.back;
+	return count || wanted.back ? scry_bpf_set(s->bpf, "wanted", &number, &wanted) : 0;
 }
 
 static int load(struct scry_calls_strings *s, const struct scry_calls_strings_opts *opts)
@@ -252,7 +279,7 @@ void scry_calls_strings_close(struct scry_calls_strings *s)
 int scry_calls_strings_switch(struct scry_calls_strings *s, bool on)
 {
 	static const char *const programs[] = {"strings_forked", "strings_ran", "strings_ended",
-					       "strings_enter"};
+					       "strings_exit", "strings_enter"};
 	int r = 0;
 
 	if (!s || on == s->is_on)
@@ -302,7 +329,7 @@ static size_t put_parts(const struct scry_calls_strings *s, const struct scry_st
 
 		if (!r->arg[i] || r->arg[i] > SCRY_STRINGS_ARGS || have > SCRY_STRINGS_MAX + 1)
 			continue;
-		part.address = r->args[r->arg[i] - 1];
+		part.address = r->args[r->is_exit ? 1 : r->arg[i] - 1];
 		part.flags |= have > n ? SCRY_PART_CUT : 0;
 		memcpy(at, &part, sizeof(part));
 		at[2 + n / 8] = 0;
@@ -324,11 +351,11 @@ static struct kept *next_of(struct scry_calls_strings *s, const struct scry_sysc
 	return k;
 }
 
-/* A thread makes no other call until its record is there, so one may be missing, not two. */
+/* A thread does not get on until its record is there, so one may be missing, not two. */
 static size_t pair(struct scry_calls_strings *s, const struct scry_syscall *from,
 		   uint64_t ret[SCRY_CALL_MORE_MAX])
 {
-	struct call call = {.tsc = from->tsc, .number = from->number};
+	struct call call = {.tsc = from->tsc, .number = from->number, .is_exit = from->is_exit};
 	const struct kept *k = next_of(s, from);
 	size_t words = 0;
 
@@ -353,8 +380,9 @@ size_t scry_calls_strings_of(struct scry_calls_strings *s, const struct scry_sys
 {
 	size_t words = 0;
 
-	if (!s || call->number >= SCRY_STRINGS_NUMBERS || !s->is_wanted[call->number] ||
-	    s->has_ended || (s->until && call->tsc >= s->until) ||
+	if (!s || call->number >= SCRY_STRINGS_NUMBERS ||
+	    !s->is_wanted[call->is_exit][call->number] || s->has_ended ||
+	    (s->until && call->tsc >= s->until) ||
 	    scry_map_get(&s->ended, call->tid, &(uint64_t){0}))
 		return 0;
 	words = pair(s, call, ret);

@@ -1,10 +1,11 @@
 /*
- * Strings that system calls are given, for `scry calls -S`: copied in the kernel as each call
- * begins (bpf/strings.bpf.c), and given to the call that perf reports (sys/syscalls).
+ * Strings that system calls are given, and what they write, for `scry calls -S`: copied in the
+ * kernel as each call begins and returns (bpf/strings.bpf.c), and given to the call that perf
+ * reports (sys/syscalls).
  *
- * The records of a thread belong to its calls one by one, in their order. If one of the two was
- * lost a string could be another call's, so from then on there are none; nor are there of a thread
- * for which number or arguments of the two do not agree.
+ * The records of a thread belong to its calls and returns one by one, in their order. If one of the
+ * two was lost a string could be another call's, so from then on there are none; nor are there of a
+ * thread for which number or arguments of the two do not agree.
  *
  * Perf's events are opened first, so that the kernel lets perf see each call before the program.
  *
@@ -43,7 +44,7 @@ void scry_calls_strings_perf(struct scry_calls_strings *s, bool on);
 /* What was copied so far. `lost`: calls that perf has lost. */
 void scry_calls_strings_take(struct scry_calls_strings *s, uint64_t lost);
 
-/* The parts (wire/call_ring.h) of an entry; words, 0: none. */
+/* The parts (wire/call_ring.h) of an entry or a return; words, 0: none. Asked for each of them. */
 size_t scry_calls_strings_of(struct scry_calls_strings *s, const struct scry_syscall *call,
 			     uint64_t ret[SCRY_CALL_MORE_MAX]);
 /* Some were lost, or did not agree: what came later has none. */
