@@ -19,6 +19,7 @@
 #include "bpf/ruby.h"
 #include "bpf/task.h"
 #include "wire/bpf_stacks.h"
+#include "wire/gvl.h"
 
 #define TASKS_MAX 32768 /* room for all at once: before Linux 6.1 the judge takes no other map */
 
@@ -47,6 +48,13 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } tree SEC(".maps");
+
+struct { /* as many as are wanted */
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct scry_bpf_lock);
+} locks SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -161,19 +169,17 @@ COPY(largest, SCRY_BPF_LARGEST)
 
 /* --- a sample --------------------------------------------------------------------------------- */
 
-/* Is it that thread of the VM's that runs here now? Threads of ractors change theirs (M:N). */
-static bool is_on_it(const struct scry_bpf_thread *t)
+/* Does the VM say that this native thread runs `th` now? Threads of ractors change theirs (M:N). */
+static bool is_on(uint64_t th, __u32 tid)
 {
-	uint64_t base = t->th;
-	__u32 tid;
+	uint64_t base = th;
+	__u32 its;
 
-	if (!t->tid)
-		return true;
 	if (scry_layout.th_nt != SCRY_BPF_NONE &&
-	    (!scry_read_word(t->th + scry_layout.th_nt, &base) || !base))
+	    (!scry_read_word(th + scry_layout.th_nt, &base) || !base))
 		return false;
-	return bpf_probe_read_user(&tid, sizeof(tid), (void *)(base + scry_layout.th_tid)) == 0 &&
-	       tid == t->tid;
+	return bpf_probe_read_user(&its, sizeof(its), (void *)(base + scry_layout.th_tid)) == 0 &&
+	       its == tid;
 }
 
 /* The bounds of its stack. */
@@ -199,14 +205,14 @@ static __u32 read_bounds(struct scry_bpf_stack *head)
 }
 
 /* What is not read stays 0, and says nothing. */
-static void read_gc(struct scry_bpf_stack *head, const struct scry_bpf_thread *t)
+static void read_gc(struct scry_bpf_stack *head, const struct scry_bpf_gc *gc)
 {
-	if (t->gc_count)
-		scry_read_word(t->gc_count, &head->gc_count);
-	if (t->gc_during)
-		bpf_probe_read_user(&head->gc_during, 1, (void *)t->gc_during);
-	if (t->gc_marking)
-		bpf_probe_read_user(&head->gc_marking, 1, (void *)t->gc_marking);
+	if (gc->count)
+		scry_read_word(gc->count, &head->gc_count);
+	if (gc->during)
+		bpf_probe_read_user(&head->gc_during, 1, (void *)gc->during);
+	if (gc->marking)
+		bpf_probe_read_user(&head->gc_marking, 1, (void *)gc->marking);
 }
 
 /* The kernel's judge knows a constant offset, but no quotient. */
@@ -269,13 +275,41 @@ static void call_for_room(const struct scry_bpf_stack *head)
 		emit_in(&news, head, SCRY_BPF_FILLS, BPF_RB_FORCE_WAKEUP);
 }
 
+/* The record of head->th, which runs here. */
+static __always_inline void give(struct scry_bpf_stack *head, const struct scry_bpf_gc *gc)
+{
+	const __u32 kind = read_bounds(head);
+	__u64 frames, values;
+
+	if (kind != SCRY_BPF_STACK) {
+		emit(head, kind);
+		return;
+	}
+	if (scry_layout.native)
+		emit_native(head);
+	head->top = scry_find_top(head->cfp, head->stack, head->end, scry_layout.frame_size,
+				  scry_layout.frame_ep);
+	read_gc(head, gc);
+	read_top(head);
+	head->bottom = head->stack;
+	frames = head->end - head->cfp;
+	values = (head->top - head->stack) / 2;
+	if (frames <= SCRY_BPF_SMALL && values <= SCRY_BPF_SMALL)
+		copy_small(head);
+	else if (frames <= SCRY_BPF_MIDDLE && values <= SCRY_BPF_MIDDLE)
+		copy_middle(head);
+	else if (frames <= SCRY_BPF_LARGE && values <= SCRY_BPF_LARGE)
+		copy_large(head);
+	else
+		copy_largest(head);
+	call_for_room(head);
+}
+
 /* True: this thread was asked for. A clock ticks on each processor, for whoever runs there. */
 static bool take(__u32 tid)
 {
 	struct scry_bpf_stack head = {.time_ns = bpf_ktime_get_ns(), .tid = tid};
 	const struct scry_bpf_thread *t = bpf_map_lookup_elem(&threads, &tid);
-	__u64 frames, values;
-	__u32 kind;
 
 	head.pid = scry_pid_of(scry_current(), scry_layout.pid_ns);
 	if (t && t->pid != head.pid) /* the number of one that has ended */
@@ -284,34 +318,12 @@ static bool take(__u32 tid)
 		return false;
 	if (t && !t->th)
 		return true;
-	if (!t || !is_on_it(t)) {
+	if (!t || (t->tid && !is_on(t->th, t->tid))) {
 		emit(&head, SCRY_BPF_STRANGER);
 		return true;
 	}
 	head.th = t->th;
-	kind = read_bounds(&head);
-	if (kind != SCRY_BPF_STACK) {
-		emit(&head, kind);
-		return true;
-	}
-	if (scry_layout.native)
-		emit_native(&head);
-	head.top = scry_find_top(head.cfp, head.stack, head.end, scry_layout.frame_size,
-				 scry_layout.frame_ep);
-	read_gc(&head, t);
-	read_top(&head);
-	head.bottom = head.stack;
-	frames = head.end - head.cfp;
-	values = (head.top - head.stack) / 2;
-	if (frames <= SCRY_BPF_SMALL && values <= SCRY_BPF_SMALL)
-		copy_small(&head);
-	else if (frames <= SCRY_BPF_MIDDLE && values <= SCRY_BPF_MIDDLE)
-		copy_middle(&head);
-	else if (frames <= SCRY_BPF_LARGE && values <= SCRY_BPF_LARGE)
-		copy_large(&head);
-	else
-		copy_largest(&head);
-	call_for_room(&head);
+	give(&head, &t->gc);
 	return true;
 }
 
@@ -337,6 +349,60 @@ SEC("perf_event")
 int stacks_tick_inside(void *ctx)
 {
 	return timed(scry_tid_in(scry_current(), scry_layout.pid_ns));
+}
+
+/* --- who keeps others waiting ------------------------------------------------------------------ */
+
+#define ROW_WORDS 6 /* of a row, with what is read here */
+_Static_assert(offsetof(struct scry_gvl_row, tid) + 4 <= 8 * ROW_WORDS, "it is not read");
+
+/* Has the thread that runs here the lock, by the agent's table, and does somebody want it? The
+ * table's words are written by others meanwhile: what fits this thread is of now. */
+static __always_inline bool find_holder(const struct scry_bpf_lock *lock,
+					struct scry_bpf_stack *head)
+{
+	const __u32 own = scry_tid_own(scry_current());
+	uint64_t roles = 0, at, words[ROW_WORDS] = {0}, state;
+	__u32 row, uses = 0, tid;
+
+	if (!scry_read_word(lock->table + offsetof(struct scry_gvl_table, roles), &roles))
+		return false;
+	row = roles & 0xffff;
+	head->waiting = roles >> 32 & 0xffff;
+	if (!row || row >= SCRY_GVL_THREADS || !head->waiting || head->waiting > SCRY_GVL_THREADS)
+		return false;
+	at = lock->table + offsetof(struct scry_gvl_table, row) + row * sizeof(struct scry_gvl_row);
+	if (bpf_probe_read_user(words, sizeof(words), (void *)at) ||
+	    bpf_probe_read_user(&uses, sizeof(uses),
+				(void *)(at + offsetof(struct scry_gvl_row, uses))))
+		return false;
+	head->th = word_of(words, offsetof(struct scry_gvl_row, th));
+	state = word_of(words, offsetof(struct scry_gvl_row, state)); /* and tid */
+	tid = state >> 32;
+	head->holder = SCRY_GVL_WHO(row, uses);
+	if (!head->th || (__u32)state != SCRY_GVL_HOLDS)
+		return false;
+	return tid ? tid == own
+		   : scry_layout.th_tid != SCRY_BPF_NONE && is_on(head->th, own);
+}
+
+/* As stacks_tick, for holders alone. */
+SEC("perf_event")
+int stacks_holder(void *ctx)
+{
+	struct scry_bpf_stack head = {.time_ns = bpf_ktime_get_ns()};
+	const struct scry_bpf_lock *lock;
+
+	head.pid = scry_pid_of(scry_current(), scry_layout.pid_ns);
+	lock = bpf_map_lookup_elem(&locks, &head.pid);
+	if (!lock)
+		return 0;
+	head.tid = scry_tid_of(scry_current(), scry_layout.pid_ns);
+	if (find_holder(lock, &head))
+		give(&head, &lock->gc);
+	count(SCRY_BPF_RUNS, 1);
+	count(SCRY_BPF_NS, bpf_ktime_get_ns() - head.time_ns);
+	return 0;
 }
 
 /* --- children --------------------------------------------------------------------------------- */

@@ -127,15 +127,6 @@ static int give(void *arg, void *record, size_t size)
 	return 0;
 }
 
-/* Does the program read the words that it needs of a newest frame? */
-static bool is_readable(const struct scry_ruby_layout *l)
-{
-	return l->frame_ep <= 8 * (SCRY_BPF_FRAME_WORDS - 1) && l->frame_ep % 8 == 0 &&
-	       l->frame_pc <= 8 * (SCRY_BPF_FRAME_WORDS - 1) && l->frame_pc % 8 == 0 &&
-	       l->frame_me <= 8 * (SCRY_BPF_ENV_WORDS - 1) && l->frame_me % 8 == 0 &&
-	       l->me_def <= 8 * (SCRY_BPF_ENTRY_WORDS - 1) && l->me_def % 8 == 0;
-}
-
 static struct scry_bpf_layout layout_of(const struct scry_clock *c, const struct scry_ruby *ruby)
 {
 	struct scry_bpf_layout layout = scry_sample_layout(ruby);
@@ -177,6 +168,8 @@ static int load(struct program *p)
 		err = scry_bpf_constant(p->bpf, "scry_layout", &p->layout, sizeof(p->layout));
 	if (!err)
 		err = leave_out(p, p->layout.pid_ns != 0);
+	if (!err)
+		err = scry_bpf_leave_out(p->bpf, "stacks_holder");
 	if (!err && p->layout.native)
 		err = scry_bpf_map_entries(p->bpf, "ring", NATIVE_RING);
 	if (!err)
@@ -208,7 +201,7 @@ static int program_for(struct scry_clock *c, const struct scry_ruby *ruby, struc
 		}
 	if (c->program_count == PROGRAMS_MAX)
 		return scry_fail(-ENOTSUP, "more than %d different Rubies", PROGRAMS_MAX);
-	if (!is_readable(&ruby->layout))
+	if (!scry_sample_is_readable(ruby))
 		return scry_fail(
 			-ENOTSUP,
 			"this Ruby's frames are not laid out as the eBPF program reads them; "
@@ -362,17 +355,12 @@ static int give_thread(struct process *of, struct scry_samples_thread *t)
 {
 	const struct scry_ruby *ruby = of->samples->ruby;
 	const struct scry_ruby_layout *l = &ruby->layout;
-	const struct scry_walk *w = &of->samples->walk;
-	struct scry_bpf_thread entry = {.th = t->ruby.th, .pid = (uint32_t)ruby->pid};
+	struct scry_bpf_thread entry = {.th = t->ruby.th,
+					.gc = scry_sample_gc(&of->samples->walk),
+					.pid = (uint32_t)ruby->pid};
 	uint64_t base = t->ruby.th;
 	uint32_t key = (uint32_t)t->ruby.tid, tid;
 
-	if (w->gc_heap && w->gc.is_known)
-		entry.gc_during = w->gc_heap + w->gc.during.at;
-	if (w->gc_heap && w->gc.has_epochs) {
-		entry.gc_count = w->gc_heap + w->gc.count;
-		entry.gc_marking = w->gc_heap + w->gc.marking.at;
-	}
 	if (l->th_tid != SCRY_RUBY_NONE &&
 	    (l->th_nt == SCRY_RUBY_NONE ||
 	     scry_mem_u64(&ruby->mem, t->ruby.th + l->th_nt, &base) == 0) &&

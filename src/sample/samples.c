@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "sample/record.h"
 #include "sample/rows.h"
 #include "sample/threads.h"
 #include "vm/ruby_gvl.h"
@@ -485,134 +486,19 @@ int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns)
 
 /* --- by the thread's own clock ---------------------------------------------------------------- */
 
-/* How the collector stood at the sample. */
-static struct scry_ruby_gc_now gc_then(const struct scry_samples *s, const struct scry_bpf_stack *r)
-{
-	const struct scry_ruby_gc *gc = &s->walk.gc;
-	uint8_t bytes[SCRY_RUBY_GC_BYTES] = {0};
-
-	if (!s->walk.gc_heap || !gc->is_known)
-		return (struct scry_ruby_gc_now){0};
-	if (gc->has_epochs) {
-		memcpy(bytes + gc->count - gc->from, &r->gc_count, sizeof(r->gc_count));
-		bytes[gc->marking.at - gc->from] = r->gc_marking;
-	}
-	bytes[gc->during.at - gc->from] = r->gc_during; /* the same byte, perhaps */
-	return scry_ruby_gc_say(gc, bytes);
-}
-
-/*
- * Was no collection counted from `then` to some moment after `since_ns`? What was on a stack then
- * was not freed until that moment, but for one that was marking.
- */
-static bool is_same_epoch(struct scry_samples *s, const struct scry_ruby_gc_now *then,
-			  uint64_t since_ns)
-{
-	const struct scry_ruby_gc *gc = &s->walk.gc;
-	uint8_t bytes[SCRY_RUBY_GC_BYTES];
-
-	if (!then->epoch)
-		return false;
-	if (s->seen_ns <= since_ns) {
-		s->seen_ns = scry_walk_now_ns();
-		if (scry_mem_read(&s->ruby->mem, s->walk.gc_heap + gc->from, bytes, gc->size)) {
-			s->seen_ns = 0;
-			return false;
-		}
-		s->seen = scry_ruby_gc_say(gc, bytes);
-	}
-	return s->seen.count == then->count;
-}
-
-static enum scry_walk_verdict take_copy(struct scry_samples *s, const struct scry_bpf_stack *r,
-					struct scry_ruby_gc_now gc)
-{
-	const struct scry_walk_copy copy = {
-		.ec = r->ec,
-		.stack = r->stack,
-		.end = r->end,
-		.cfp = r->cfp,
-		.bottom = r->bottom,
-		.top = r->top,
-		.frames = (const char *)r + r->frames_at,
-		.values = (const char *)r + r->values_at,
-		.frames_size = r->frames_size,
-		.newest = {r->top_word, r->top_flags, r->top_code},
-		.gc = gc,
-	};
-
-	return scry_walk_take(&s->walk, s->ruby, &copy);
-}
-
-static enum scry_walk_verdict take_record(struct scry_samples *s, const struct scry_bpf_stack *r,
-					  size_t size, struct scry_ruby_gc_now gc)
-{
-	enum scry_walk_verdict verdict;
-
-	if (r->kind == SCRY_BPF_EMPTY)
-		return SCRY_WALK_EMPTY;
-	if (r->kind != SCRY_BPF_STACK || r->top < r->bottom || r->frames_at > size ||
-	    r->values_at > size || r->frames_size > size - r->frames_at ||
-	    r->top - r->bottom > size - r->values_at)
-		return SCRY_WALK_REJECTED;
-	if (!is_same_epoch(s, &gc, r->time_ns))
-		return take_copy(s, r, (struct scry_ruby_gc_now){0});
-	verdict = take_copy(s, r, gc);
-	if (s->walk.has_read && !is_same_epoch(s, &gc, scry_walk_now_ns())) {
-		scry_walk_forget(&s->walk); /* what was read now is of a later one */
-		verdict = take_copy(s, r, (struct scry_ruby_gc_now){0});
-	}
-	return verdict;
-}
-
-static bool is_unsure(const struct scry_symbol *symbol, uint64_t taken_ns)
-{
-	return symbol && !symbol->is_reported && symbol->made_ns >= taken_ns;
-}
-
-/*
- * Names are read a moment after the sample, and code may be dead by then, its texts' memory
- * others'. Sure are names that were reported at its birth, those known before the sample, or when
- * no collection was counted meanwhile, or of frames that still stand; the stack ends where one is
- * not. The next sample with that code finds it known, as what has died is on no stack.
- */
+/* Names that may be others' by now are left out. */
 static void keep_sure(struct scry_samples *s, struct scry_samples_thread *t, uint64_t taken_ns)
 {
-	size_t unsure = 0, alive, cut = 0;
-	bool is_new = false;
+	bool is_new;
 
-	for (size_t i = 0; i < s->walk.count; i++) {
-		const struct scry_symbol *symbol =
-			scry_symbols_get(&s->symbols, s->named[i].symbol);
-
-		if (is_unsure(symbol, taken_ns))
-			unsure = i + 1; /* the oldest */
+	if (scry_record_keep_sure(&s->walk, s->ruby, &s->symbols, s->named, taken_ns, &is_new)) {
+		if (s->native) /* the frames that they belong to are not all there */
+			scry_samples_native_none(s->native);
+		s->unsure++;
+		t->verdict = s->walk.count ? SCRY_WALK_REPAIRED : SCRY_WALK_REJECTED;
+		is_new = true;
 	}
-	if (!unsure || is_same_epoch(s, &s->walk.now, scry_walk_now_ns()))
-		return;
-	alive = s->walk.count - scry_walk_alive(&s->walk, s->ruby); /* index of the newest */
-	for (size_t i = 0; i < alive && i < unsure; i++) {
-		const struct scry_symbol *symbol =
-			scry_symbols_get(&s->symbols, s->named[i].symbol);
-
-		if (!is_unsure(symbol, taken_ns))
-			continue;
-		if (scry_symbols_report(&s->symbols, s->ruby, &s->walk, i, &s->named[i]))
-			is_new = true;
-		else
-			cut = i + 1;
-	}
-	if (!cut) {
-		t->stack = is_new ? intern_stack(s) : t->stack;
-		return;
-	}
-	if (s->native) /* the frames that they belong to are not all there */
-		scry_samples_native_none(s->native);
-	s->unsure++;
-	s->walk.count -= cut;
-	memmove(s->named, s->named + cut, s->walk.count * sizeof(*s->named));
-	t->verdict = s->walk.count ? SCRY_WALK_REPAIRED : SCRY_WALK_REJECTED;
-	t->stack = intern_stack(s);
+	t->stack = is_new ? intern_stack(s) : t->stack;
 }
 
 int scry_samples_record(struct scry_samples *s, const void *record, size_t size)
@@ -635,9 +521,8 @@ int scry_samples_record(struct scry_samples *s, const void *record, size_t size)
 		return -ENOENT;
 	known = &s->threads[at];
 	t = (struct scry_samples_thread){.number = known->number, .state = SCRY_STATE_CPU};
-	gc = gc_then(s, r);
-	t.verdict = take_record(s, r, size, gc);
-	s->walk.time_ns = r->time_ns;
+	gc = scry_record_gc(&s->walk, r);
+	t.verdict = scry_record_take(&s->walk, s->ruby, r, size, gc);
 	s->sums.collects++;
 	s->sums.clocked++;
 	if (name_stack(s, &t) && t.verdict == SCRY_WALK_VALID)

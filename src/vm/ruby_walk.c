@@ -604,6 +604,24 @@ enum scry_walk_verdict scry_walk_take(struct scry_walk *w, const struct scry_rub
 	return SCRY_WALK_VALID;
 }
 
+bool scry_walk_is_same_epoch(struct scry_walk *w, const struct scry_ruby *ruby,
+			     const struct scry_ruby_gc_now *then, uint64_t since_ns)
+{
+	uint8_t bytes[SCRY_RUBY_GC_BYTES];
+
+	if (!then->epoch)
+		return false;
+	if (w->seen_ns <= since_ns) {
+		w->seen_ns = scry_walk_now_ns();
+		if (scry_mem_read(&ruby->mem, w->gc_heap + w->gc.from, bytes, w->gc.size)) {
+			w->seen_ns = 0;
+			return false;
+		}
+		w->seen = scry_ruby_gc_say(&w->gc, bytes);
+	}
+	return w->seen.count == then->count;
+}
+
 void scry_walk_forget(struct scry_walk *w)
 {
 	memset(w->envs, 0, SCRY_WALK_KEPT * sizeof(*w->envs));

@@ -95,6 +95,8 @@ struct scry_walk {
 			   * instructions: one look is enough, its newest frame is there */
 	uint64_t gc_heap; /* 0: nothing is known of the collector */
 	struct scry_ruby_gc_now now;  /* of it, when the last collect had its frames */
+	struct scry_ruby_gc_now seen; /* the same, as it was after seen_ns */
+	uint64_t seen_ns;
 	struct scry_walk_env *envs;   /* [SCRY_WALK_KEPT], by their addresses */
 	struct scry_walk_newest *top; /* [SCRY_WALK_KEPT] */
 };
@@ -117,6 +119,13 @@ enum scry_walk_verdict scry_walk_collect(struct scry_walk *w, const struct scry_
 /* The same of a copy, which was not torn. Environments outside it (on the heap) are read now. */
 enum scry_walk_verdict scry_walk_take(struct scry_walk *w, const struct scry_ruby *ruby,
 				      const struct scry_walk_copy *copy);
+
+/*
+ * Was no collection counted from `then` to some moment after `since_ns`? What was on a stack then
+ * was not freed until that moment, but for one that was marking.
+ */
+bool scry_walk_is_same_epoch(struct scry_walk *w, const struct scry_ruby *ruby,
+			     const struct scry_ruby_gc_now *then, uint64_t since_ns);
 
 /* What was kept of environments may be wrong: it is read again. */
 void scry_walk_forget(struct scry_walk *w);

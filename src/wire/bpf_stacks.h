@@ -1,6 +1,7 @@
 /*
  * What bpf/stacks.bpf.c gets, and what it gives: the control frames of a thread and the values
- * that they point into, copied while the thread stands still at the tick of its clock.
+ * that they point into, copied while the thread stands still at the tick of its clock. Of all
+ * threads of the processes that are sampled, or of those that keep others waiting for a VM's lock.
  */
 #ifndef SCRY_WIRE_BPF_STACKS_H
 #define SCRY_WIRE_BPF_STACKS_H
@@ -29,11 +30,21 @@ struct scry_bpf_layout { /* constants; offsets in bytes, as in vm/ruby_layout.h 
  * Map `threads`, by thread id. The thread that a fork child begins with has its parent's entry, as
  * all lies where it lay, but for `tid`, which the VM renews at its leisure.
  */
+struct scry_bpf_gc { /* addresses of a word and two bytes; 0: not known */
+	uint64_t count, during, marking;
+};
+
 struct scry_bpf_thread {
 	uint64_t th; /* 0: none of the VM's, nothing is reported of it */
-	uint64_t gc_count, gc_during, gc_marking; /* addresses of a word and two bytes; 0 */
-	uint32_t tid;				  /* as the VM knows it; 0: not known */
-	uint32_t pid;				  /* of its process */
+	struct scry_bpf_gc gc;
+	uint32_t tid; /* as the VM knows it; 0: not known */
+	uint32_t pid; /* of its process */
+};
+
+/* Map `locks`, by process id: whose lock's holders are reported while others want it. */
+struct scry_bpf_lock {
+	uint64_t table; /* address of struct scry_gvl_table there */
+	struct scry_bpf_gc gc;
 };
 
 /* Map `tree`, by process id: which processes' children are reported. Value: 1. */
@@ -55,13 +66,14 @@ enum scry_bpf_kind {
  */
 struct scry_bpf_stack {
 	uint64_t time_ns; /* CLOCK_MONOTONIC */
-	uint32_t tid, kind, pid, reserved_word;
+	uint32_t tid, kind, pid;
+	uint32_t holder; /* of the lock, SCRY_GVL_WHO; 0: that was not asked */
 	uint64_t th, ec;
 	uint64_t stack, end, cfp;
 	uint64_t bottom, top;
 	uint64_t gc_count;	       /* of the collector, as it stood then; 0 where not known */
 	uint8_t gc_during, gc_marking; /* the bytes that have its flags */
-	uint8_t reserved[2];
+	uint16_t waiting;	       /* threads that wanted the holder's lock */
 	uint32_t frames_at, frames_size, values_at;
 	/* of the newest frame, zeros where they were not there: the word before its pc, the flags
 	 * of its method entry, the code of that one's definition */
@@ -82,6 +94,7 @@ struct scry_bpf_native {
 _Static_assert(sizeof(struct scry_bpf_layout) == 60, "shared with the kernel's side");
 _Static_assert(sizeof(struct scry_bpf_native) == 64 + SCRY_BPF_NATIVE_BYTES, "the same");
 _Static_assert(sizeof(struct scry_bpf_thread) == 40, "shared with the kernel's side");
+_Static_assert(sizeof(struct scry_bpf_lock) == 32, "shared with the kernel's side");
 _Static_assert(sizeof(struct scry_bpf_stack) == 128, "shared with the kernel's side");
 
 /* Per-cpu counters of map `counters`. */

@@ -1,8 +1,14 @@
 /*
- * Which line makes others wait: the stack of who holds the lock, looked at each millisecond in
- * which somebody wants it. While nobody did at the last looks they are four milliseconds apart: a
- * watch of a program whose threads do not wait for each other costs it little. A look stands for
- * the time since the one before, however long, so shares are right at either pace.
+ * Which line makes others wait: the stack of who holds the lock while somebody wants it. Who runs
+ * gives it itself, by eBPF, at each millisecond of a processor (sample/holders): it stands still
+ * then, and is met in short calls as often as in long ones. Who has the lock and does not run, or
+ * any where eBPF cannot be had, is looked at from outside each millisecond. A stack that changes
+ * meanwhile is read without the frames that do, so calls of a few microseconds are then their
+ * callers'; that is said.
+ *
+ * While nobody waited at the last looks they are four milliseconds apart: a watch of a program
+ * whose threads do not wait for each other costs it little. A look stands for the time since the
+ * one before, however long, so shares are right at either pace.
  *
  * The stack at which a holder gives the lock would blame another line, as the VM looks at its
  * interrupts after a C function is off the stack. So holders are sampled while they hold. How long
@@ -32,6 +38,8 @@
 #include "instrument/gvl/gvl.h"
 #include "instrument/gvl/past.h"
 #include "name/stacks.h"
+#include "sample/holders.h"
+#include "sample/record.h"
 #include "sys/modules.h"
 #include "sys/task.h"
 #include "vm/ruby_symbol.h"
@@ -62,6 +70,7 @@ struct scry_gvl_blame {
 	struct scry_stacks stacks;
 	struct scry_walk walk;
 	struct scry_named_frame *named;
+	bool is_clocked;      /* who runs gives its stack itself */
 	struct scry_map keys; /* holder << 32 | stack -> row + 1 */
 	struct row *rows;
 	size_t count, room;
@@ -307,6 +316,26 @@ uint32_t scry_gvl_blame_take(struct scry_gvl *g, const struct scry_walk_copy *co
 	return stack;
 }
 
+/* Of a record; 0: it had none that could be read. */
+static uint32_t stack_of(struct scry_gvl *g, const struct scry_bpf_stack *r, size_t size)
+{
+	struct scry_gvl_blame *b = g->blame;
+	const struct scry_ruby_gc_now gc = scry_record_gc(&b->walk, r);
+	enum scry_walk_verdict verdict;
+	bool is_new;
+
+	scry_symbols_turn(&b->symbols);
+	verdict = scry_record_take(&b->walk, g->ruby, r, size, gc);
+	if (verdict == SCRY_WALK_EMPTY)
+		return scry_gvl_blame_no_frames(g);
+	if (verdict != SCRY_WALK_VALID ||
+	    scry_symbols_name(&b->symbols, g->ruby, &b->walk, b->named))
+		return 0;
+	if (scry_record_keep_sure(&b->walk, g->ruby, &b->symbols, b->named, r->time_ns, &is_new))
+		return b->walk.count ? intern_stack(b) : 0; /* the newest frames are gone */
+	return found_stack(g);
+}
+
 static void add_seen(struct seen *sum, const struct seen *more)
 {
 	sum->samples += more->samples;
@@ -354,8 +383,41 @@ void scry_gvl_blame_regroup(struct scry_gvl *g)
 	free(before);
 }
 
+/* Of who had the lock at a tick, and others wanted it. */
+static void take_record(void *arg, const struct scry_bpf_stack *r, size_t size)
+{
+	struct scry_gvl *g = arg;
+	struct scry_gvl_blame *b = g->blame;
+	const uint64_t weight = scry_holders_period_ns() * r->waiting;
+	const struct row sample = {.holder = r->holder,
+				   .stack = stack_of(g, r, size),
+				   .seen = {.samples = 1, .weight = weight}};
+
+	b->samples++;
+	add(b, &sample);
+}
+
+void scry_gvl_blame_clock(struct scry_gvl *g, uint64_t table)
+{
+	struct scry_gvl_blame *b = g->blame;
+	const struct scry_holders_of of = {.pid = g->watch->proc.pid,
+					   .ruby = g->ruby,
+					   .walk = &b->walk,
+					   .table = table,
+					   .give = take_record,
+					   .arg = g};
+
+	b->is_clocked = scry_holders_add(&of) == 0;
+	if (!b->is_clocked)
+		scry_watch_note(g->watch,
+				"who holds the lock is read from outside, as eBPF cannot be had: a "
+				"call of less than some 20 us counts on its caller's line (%s)",
+				scry_error());
+	scry_error_clear();
+}
+
 struct holding { /* as it is now */
-	uint32_t holder, waiting;
+	uint32_t holder, waiting, tid; /* tid: as the thread knows it; 0: not known */
 	uint64_t th, since; /* since: when it got the lock */
 };
 
@@ -380,6 +442,7 @@ static bool is_held(struct scry_gvl *g, struct holding *ret)
 		return is_held_first(g, ret);
 	*ret = (struct holding){.holder = SCRY_GVL_WHO(row, r->uses),
 				.waiting = t->wanting,
+				.tid = r->tid,
 				.th = r->th,
 				.since = r->since};
 	return row && ret->waiting && ret->waiting <= SCRY_GVL_THREADS && ret->th &&
@@ -421,17 +484,27 @@ static struct task *task_of(struct scry_gvl *g, pid_t tid)
 	return NULL;
 }
 
-/* How long it has run of the time that a look stands for. 0: it is ready to run, and on no
- * processor. One that sleeps, or is not known, has stood where it is. */
-static uint64_t ran_of(struct scry_gvl *g, const struct holding *held, uint64_t stands_ns)
+/* NULL: it is not known. */
+static struct task *holders_task(struct scry_gvl *g, const struct holding *held)
 {
 	const struct scry_gvl_person *person = scry_gvl_person_of(g, held->th);
+
+	if (person && person->tid > 0 && !g->are_turns)
+		return task_of(g, person->tid);
+	return g->tids_are_ours && held->tid ? task_of(g, (pid_t)held->tid) : NULL;
+}
+
+/* How long it has run of the time that a look stands for. 0: it is ready to run, and on no
+ * processor. One that sleeps, or is not known, has stood where it is. */
+static uint64_t ran_of(struct scry_gvl *g, const struct holding *held, uint64_t stands_ns,
+		       bool *ret_is_reported)
+{
 	struct scry_gvl_blame *b = g->blame;
-	struct task *t =
-		person && person->tid > 0 && !g->are_turns ? task_of(g, person->tid) : NULL;
+	struct task *t = holders_task(g, held);
 	struct scry_task_now now;
 	uint64_t first, second, before;
 
+	*ret_is_reported = !t && b->is_clocked;
 	if (!t)
 		return stands_ns;
 	scry_task_read(&t->task, &now);
@@ -447,14 +520,14 @@ static uint64_t ran_of(struct scry_gvl *g, const struct holding *held, uint64_t 
 	b->hold_since = held->since;
 	if (first == second)
 		return 0;
+	*ret_is_reported = b->is_clocked;
 	return second - before < stands_ns ? second - before : stands_ns;
 }
 
 /* Of one that is put off: it is where its own work has brought it. */
-static bool has_begun(struct scry_gvl *g, uint64_t th)
+static bool has_begun(struct scry_gvl *g, const struct holding *held)
 {
-	const struct scry_gvl_person *person = scry_gvl_person_of(g, th);
-	const struct task *t = person ? task_of(g, person->tid) : NULL;
+	const struct task *t = holders_task(g, held);
 
 	return t && t->ran_ns - g->blame->hold_ran_ns >= BEGUN_NS;
 }
@@ -474,30 +547,40 @@ static void keep_pace(struct scry_gvl *g)
 		set_period(b, was_quiet ? PERIOD_NS : QUIET_PERIOD_NS);
 }
 
+static void look_at_holder(struct scry_gvl *g, const struct holding *held, uint64_t stands_ns)
+{
+	struct scry_gvl_blame *b = g->blame;
+	struct row sample = {.holder = held->holder};
+	bool is_reported = false;
+	const uint64_t ran_ns = held->holder == FIRST
+					? stands_ns
+					: ran_of(g, held, stands_ns, &is_reported);
+
+	if (is_reported)
+		return;
+	*(ran_ns ? &sample.seen : &sample.ready) = (struct seen){
+		.samples = 1, .weight = (ran_ns ? ran_ns : stands_ns) * held->waiting};
+	sample.stack = ran_ns || has_begun(g, held) ? scry_gvl_blame_walk(g, held->th) : 0;
+	if (!is_held_still(g, held)) /* its stack may be of when it had it no more */
+		sample.stack = 0;
+	b->samples++;
+	add(b, &sample);
+}
+
 void scry_gvl_blame_look(struct scry_gvl *g)
 {
 	struct scry_gvl_blame *b = g->blame;
 	const uint64_t now = scry_now_ns(), gap = now - b->last_ns,
 		       stands_ns = gap < GAP_MAX_NS ? gap : GAP_MAX_NS;
 	struct holding held;
-	struct row sample = {0};
-	uint64_t ticks, ran_ns;
+	uint64_t ticks;
 
 	if (read(b->timer, &ticks, sizeof(ticks)) != sizeof(ticks) && gap < PERIOD_NS)
 		return;
 	b->last_ns = now;
-	if (is_held(g, &held)) {
-		ran_ns = held.holder == FIRST ? stands_ns : ran_of(g, &held, stands_ns);
-		*(ran_ns ? &sample.seen : &sample.ready) = (struct seen){
-			.samples = 1, .weight = (ran_ns ? ran_ns : stands_ns) * held.waiting};
-		sample.holder = held.holder;
-		sample.stack =
-			ran_ns || has_begun(g, held.th) ? scry_gvl_blame_walk(g, held.th) : 0;
-		if (!is_held_still(g, &held)) /* its stack may be of when it had it no more */
-			sample.stack = 0;
-		b->samples++;
-		add(b, &sample);
-	}
+	if (is_held(g, &held))
+		look_at_holder(g, &held, stands_ns);
+	scry_holders_take();
 	scry_gvl_waiters_look(g, stands_ns);
 	keep_pace(g);
 }

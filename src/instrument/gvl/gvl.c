@@ -23,6 +23,7 @@
 #include "instrument/gvl/past.h"
 #include "instrument/instruments.h"
 #include "instrument/patch.h"
+#include "sample/holders.h"
 #include "sys/task.h"
 #include "watch/ask.h"
 #include "watch/loading.h"
@@ -373,6 +374,8 @@ static int prepare(struct scry_watch *w)
 		scry_ruby_free(ruby);
 		return r;
 	}
+	scry_holders_load(ruby); /* while its threads are not held; what fails, fails again */
+	scry_error_clear();
 	return scry_gvl_prepare(w, ruby);
 }
 
@@ -472,6 +475,9 @@ static void begin_blame(struct scry_gvl *g)
 		scry_gvl_blame_free(g->blame);
 		g->blame = NULL;
 	}
+	if (g->blame)
+		scry_gvl_blame_clock(g, word_at(g, g->watch->inj->state_page +
+							   offsetof(struct scry_state_page, table)));
 	g->past = scry_gvl_past_new();
 	g->watch->wake_fd = g->blame ? scry_gvl_blame_fd(g->blame) : 0;
 }
@@ -641,6 +647,7 @@ static void end(struct scry_gvl *g)
 		return;
 	g->ended = scry_ticks_look();
 	g->cpu_ended_ns = scry_proc_cpu_ns(g->watch->proc.pid);
+	scry_holders_take();
 	if (g->watch->target_gone || !g->is_bound)
 		return;
 	if (g->has_stacks && g->waiters)
@@ -696,6 +703,7 @@ static void done(struct scry_watch *w)
 		scry_hooks_close(&g->hooks);
 		scry_ruby_free(g->ruby);
 		scry_map_done(&g->by_th);
+		scry_holders_remove(g);
 		scry_gvl_blame_free(g->blame);
 		scry_gvl_waiters_free(g->waiters);
 		scry_gvl_unseen_free(g->unseen);

@@ -93,6 +93,9 @@ int scry_gvl_infer(struct scry_ruby *ruby, const struct scry_proc *proc);
 struct scry_gvl_blame *scry_gvl_blame_new(const struct scry_ruby *ruby);
 void scry_gvl_blame_free(struct scry_gvl_blame *b);
 int scry_gvl_blame_fd(const struct scry_gvl_blame *b);
+/* From now on who holds it and runs gives its stack itself, by eBPF, where that can be had; else
+ * notes that it is read. `table`: its address in the process. */
+void scry_gvl_blame_clock(struct scry_gvl *g, uint64_t table);
 void scry_gvl_blame_look(struct scry_gvl *g);
 /* Writes the lines of a holder, by its number, because of which others lost so much. */
 void scry_gvl_blame_report(struct scry_gvl *g, uint32_t holder, uint64_t lost_ns);

@@ -26,6 +26,28 @@ static VALUE hog_hold(VALUE self, VALUE ms)
 	return ULL2NUM(now - began);
 }
 
+static uint64_t spun_ns;
+
+/* One call of many: for so long, by its own clock, which sums them. Of the first and the last look
+ * at the clock half each is outside. */
+static VALUE hog_spin(VALUE self, VALUE ns)
+{
+	const uint64_t began = now_ns(), till = began + NUM2ULL(ns);
+	uint64_t now = began, looks = 0;
+
+	while (now < till) {
+		now = now_ns();
+		looks++;
+	}
+	spun_ns += now - began + (looks ? (now - began) / looks : 0);
+	return Qnil;
+}
+
+static VALUE hog_spun(VALUE self)
+{
+	return ULL2NUM(spun_ns);
+}
+
 #if RUBY_API_VERSION_CODE >= 30300 /* from then on they say of which thread an event is */
 #define HAS_HOOKS
 
@@ -74,6 +96,8 @@ void Init_hog(void)
 	VALUE hog = rb_define_module("Hog");
 
 	rb_define_singleton_method(hog, "hold", hog_hold, 1);
+	rb_define_singleton_method(hog, "spin", hog_spin, 1);
+	rb_define_singleton_method(hog, "spun", hog_spun, 0);
 #ifdef HAS_HOOKS
 	rb_internal_thread_add_event_hook(on_ready, RUBY_INTERNAL_THREAD_EVENT_READY, NULL);
 	rb_internal_thread_add_event_hook(on_resumed, RUBY_INTERNAL_THREAD_EVENT_RESUMED, NULL);
