@@ -146,12 +146,16 @@ comers() {
 	watched_is asleep 0 -d 1s
 }
 
-# extension RUBY...: built for it, the program started with it, and both answers compared.
-extension() {
+hog() { # RUBY...: the extension, built for it
 	local include
 	include=$("$@" -rrbconfig -e 'puts RbConfig::CONFIG.values_at("rubyhdrdir", "rubyarchhdrdir").map { |d| "-I#{d}" }.join(" ")')
 	# shellcheck disable=SC2086 # two words
-	cc -O1 -shared -fPIC $include "$GVL/hog.c" -o "$T/hog.so" || return 1
+	cc -O1 -shared -fPIC $include "$GVL/hog.c" -o "$T/hog.so"
+}
+
+# extension RUBY...: the program is started with it, and both answers compared.
+extension() {
+	hog "$@" || return 1
 	"$SCRY" gvl --json -o "$T/gvl.json" --force -- "$@" "$GVL/hog.rb" "$T" >"$T/hog.out" || return 1
 	judged extension "$T/hog.out"
 }
@@ -163,6 +167,35 @@ has_headers() { # RUBY...
 @test "a C extension that holds the lock is named with its library, for as long as its own clock says" {
 	has_headers "$RUBY" || skip "no headers of ruby: apt install ruby-dev"
 	extension "$RUBY"
+}
+
+short_calls() { # RUBY...
+	local work
+	hog "$@" || return 1
+	for work in 1 3 10 100 ruby; do
+		"$SCRY" gvl --json -o "$T/gvl.json" --force -- "$@" "$GVL/short.rb" "$T" "$work" >"$T/short.out" || return 1
+		judged short "$T/short.out" || { echo "$work: $(cat "$T/short.out")"; return 1; }
+		no grep -q "eBPF" "$T/gvl.json" || return 1
+	done
+}
+
+@test "short calls: a method of 1, 3, 10 or 100 us in C, and one of Ruby, has the share that its own clocks say" {
+	local ruby words
+	need_bpf
+	has_headers "$RUBY" || skip "no headers of ruby: apt install ruby-dev"
+	while read -r ruby; do
+		read -ra words <<<"$ruby"
+		! has_headers "${words[@]}" || short_calls "${words[@]}" || { echo "$ruby"; return 1; }
+	done < <(rubies)
+}
+
+@test "without the rights for eBPF holders are read, it is said whose short calls are, and long ones are right" {
+	need_root "giving up the rights"
+	has_headers "$RUBY" || skip "no headers of ruby: apt install ruby-dev"
+	hog "$RUBY"
+	setpriv --bounding-set=-sys_admin,-bpf,-perfmon "$SCRY" gvl --json -o "$T/gvl.json" -- "$RUBY" "$GVL/short.rb" "$T" 1000 >"$T/short.out"
+	judged short "$T/short.out"
+	grep -q "who holds the lock is read from outside, as eBPF cannot be had: a call of less than some 20 us .*CAP_BPF" "$T/gvl.json"
 }
 
 passes() { # RUBY...

@@ -13,7 +13,7 @@ sum = ->(t) { t.values_at("held_ns", "wanted_ns", "granted_ns", "without_ns", "u
 watched = totals["watched_ns"]
 
 # Whatever it does: times add up.
-threads.each { |t| near["time of #{t["name"]}", sum[t], watched, 0.01] unless t["has_ended"] || %w[started extension comers gives].include?(what) }
+threads.each { |t| near["time of #{t["name"]}", sum[t], watched, 0.01] unless t["has_ended"] || %w[started extension comers gives short].include?(what) }
 threads.each { |t| wrong << "time of #{t["name"]}: #{sum[t]}" if sum[t] > watched * 1.01 && t["threads"] < 2 } # who came later, or has ended
 near["time by runnable threads", report["runnable"].sum { |r| r["time_ns"] }, watched - totals["unknown_ns"], 0.01]
 wrong << "held longer than it was watched" if totals["held_ns"] > watched * 1.001
@@ -162,6 +162,11 @@ when "extension" # NUMBER: what the program has printed. A library in C holds th
     next unless truth
     near["waited by #{n}", thread["wanted_ns"] + thread["granted_ns"], truth, 0.01, 5_000_000]
   end
+when "short" # NUMBER: what the program has printed. The share of the waiting that is a method's in short calls
+  kind, truth = File.read(number).split
+  its = report["rows"].select { |r| kind == "c" ? r["library"].to_s.end_with?("/hog.so") && r["function"] == "hog_spin" : r["method"] == "Object#long" }
+  share = its.sum { |r| r["lost_ns"] }.fdiv(report["rows"].sum { |r| r["lost_ns"] })
+  wrong << "a share of #{share.round(3)}, by its own clocks #{truth}" unless (share - truth.to_f).abs <= 0.1
 when "ractors" # two that compute share the lock of theirs; NUMBER: so many others. 0: threads take turns on native threads
   known = watched - totals["unknown_ns"]
   near["contended", totals["contended_ns"], known, 0.02]
