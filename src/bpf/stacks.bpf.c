@@ -169,17 +169,19 @@ COPY(largest, SCRY_BPF_LARGEST)
 
 /* --- a sample --------------------------------------------------------------------------------- */
 
-/* Does the VM say that this native thread runs `th` now? Threads of ractors change theirs (M:N). */
-static bool is_on(uint64_t th, __u32 tid)
+/* Is it that thread of the VM's that runs here now? Threads of ractors change theirs (M:N). */
+static bool is_on_it(const struct scry_bpf_thread *t)
 {
-	uint64_t base = th;
-	__u32 its;
+	uint64_t base = t->th;
+	__u32 tid;
 
+	if (!t->tid)
+		return true;
 	if (scry_layout.th_nt != SCRY_BPF_NONE &&
-	    (!scry_read_word(th + scry_layout.th_nt, &base) || !base))
+	    (!scry_read_word(t->th + scry_layout.th_nt, &base) || !base))
 		return false;
-	return bpf_probe_read_user(&its, sizeof(its), (void *)(base + scry_layout.th_tid)) == 0 &&
-	       its == tid;
+	return bpf_probe_read_user(&tid, sizeof(tid), (void *)(base + scry_layout.th_tid)) == 0 &&
+	       tid == t->tid;
 }
 
 /* The bounds of its stack. */
@@ -318,7 +320,7 @@ static bool take(__u32 tid)
 		return false;
 	if (t && !t->th)
 		return true;
-	if (!t || (t->tid && !is_on(t->th, t->tid))) {
+	if (!t || !is_on_it(t)) {
 		emit(&head, SCRY_BPF_STRANGER);
 		return true;
 	}
@@ -356,8 +358,8 @@ int stacks_tick_inside(void *ctx)
 #define ROW_WORDS 6 /* of a row, with what is read here */
 _Static_assert(offsetof(struct scry_gvl_row, tid) + 4 <= 8 * ROW_WORDS, "it is not read");
 
-/* Has the thread that runs here the lock, by the agent's table, and does somebody want it? The
- * table's words are written by others meanwhile: what fits this thread is of now. */
+/* Has the thread that runs here the lock, by the agent's table, and does somebody want it? Others
+ * write the table meanwhile: what fits this thread is of now. */
 static __always_inline bool find_holder(const struct scry_bpf_lock *lock,
 					struct scry_bpf_stack *head)
 {
@@ -380,10 +382,7 @@ static __always_inline bool find_holder(const struct scry_bpf_lock *lock,
 	state = word_of(words, offsetof(struct scry_gvl_row, state)); /* and tid */
 	tid = state >> 32;
 	head->holder = SCRY_GVL_WHO(row, uses);
-	if (!head->th || (__u32)state != SCRY_GVL_HOLDS)
-		return false;
-	return tid ? tid == own
-		   : scry_layout.th_tid != SCRY_BPF_NONE && is_on(head->th, own);
+	return head->th && (__u32)state == SCRY_GVL_HOLDS && tid && tid == own;
 }
 
 /* As stacks_tick, for holders alone. */

@@ -2,6 +2,7 @@
 #include "sample/holders.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +37,7 @@ static struct {
 	size_t program_count;
 	struct process *processes;
 	size_t count, room;
+	char refused[512]; /* why nothing may be loaded, once and for all; "": it was not refused */
 } all;
 
 uint64_t scry_holders_period_ns(void)
@@ -105,8 +107,12 @@ static int program_for(const struct scry_ruby *ruby, struct program **ret)
 	if (!scry_sample_is_readable(ruby))
 		return scry_fail(-ENOTSUP, "this Ruby's frames are not laid out as the eBPF "
 					   "program reads them");
+	if (all.refused[0]) /* rights do not come back, and each child of a program asks */
+		return scry_fail(-EPERM, "%s", all.refused);
 	*p = (struct program){.layout = layout};
 	err = load(p);
+	if (err == -EPERM)
+		snprintf(all.refused, sizeof(all.refused), "%s", scry_error());
 	if (err)
 		return err;
 	all.program_count++;
@@ -156,7 +162,8 @@ static void close_all(void)
 	for (size_t i = 0; i < all.program_count; i++)
 		scry_bpf_close(all.programs[i].bpf);
 	free(all.processes);
-	memset(&all, 0, sizeof(all));
+	all.processes = NULL;
+	all.program_count = all.count = all.room = 0;
 }
 
 void scry_holders_remove(const void *arg)

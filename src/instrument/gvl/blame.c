@@ -495,16 +495,18 @@ static struct task *holders_task(struct scry_gvl *g, const struct holding *held)
 }
 
 /* How long it has run of the time that a look stands for. 0: it is ready to run, and on no
- * processor. One that sleeps, or is not known, has stood where it is. */
+ * processor. One that sleeps, or is not known, has stood where it is. *ret_is_reported: as it runs,
+ * it gives its stack itself. */
 static uint64_t ran_of(struct scry_gvl *g, const struct holding *held, uint64_t stands_ns,
 		       bool *ret_is_reported)
 {
 	struct scry_gvl_blame *b = g->blame;
+	const bool is_clocked = b->is_clocked && held->tid; /* as bpf/stacks asks for it */
 	struct task *t = holders_task(g, held);
 	struct scry_task_now now;
 	uint64_t first, second, before;
 
-	*ret_is_reported = !t && b->is_clocked;
+	*ret_is_reported = !t && is_clocked;
 	if (!t)
 		return stands_ns;
 	scry_task_read(&t->task, &now);
@@ -520,7 +522,7 @@ static uint64_t ran_of(struct scry_gvl *g, const struct holding *held, uint64_t 
 	b->hold_since = held->since;
 	if (first == second)
 		return 0;
-	*ret_is_reported = b->is_clocked;
+	*ret_is_reported = is_clocked;
 	return second - before < stands_ns ? second - before : stands_ns;
 }
 
