@@ -162,10 +162,15 @@ when "extension" # NUMBER: what the program has printed. A library in C holds th
     next unless truth
     near["waited by #{n}", thread["wanted_ns"] + thread["granted_ns"], truth, 0.01, 5_000_000]
   end
-when "short" # NUMBER: what the program has printed. The share of the waiting that is a method's in short calls
+when "short" # NUMBER: what the program has printed. The share of the waiting that is a method's in short calls: of all, or
+  # of that and another's
   kind, truth = File.read(number).split
-  its = report["rows"].select { |r| kind == "c" ? r["library"].to_s.end_with?("/hog.so") && r["function"] == "hog_spin" : r["method"] == "Object#long" }
-  share = its.sum { |r| r["lost_ns"] }.fdiv(report["rows"].sum { |r| r["lost_ns"] })
+  lost = ->(&which) { report["rows"].select(&which).sum { |r| r["lost_ns"] } }
+  share = if kind == "c"
+            lost.call { |r| r["library"].to_s.end_with?("/hog.so") && r["function"] == "hog_spin" }.fdiv(lost.call { true })
+          else
+            lost.call { |r| r["method"] == "Object#long" }.fdiv(lost.call { |r| %w[Object#long Object#short].include?(r["method"]) })
+          end
   wrong << "a share of #{share.round(3)}, by its own clocks #{truth}" unless (share - truth.to_f).abs <= 0.1
 when "ractors" # two that compute share the lock of theirs; NUMBER: so many others. 0: threads take turns on native threads
   known = watched - totals["unknown_ns"]

@@ -1,6 +1,6 @@
 # short.rb FOLDER WORK: two threads compute side by side, most of the time in short calls of one method: of an extension in C
-# that takes so many microseconds, or (WORK is ruby) of Ruby. Prints the method's share by the clocks of one that does the
-# same alone, before: `ruby 0.8`, `c 0.9`. How long it computes is processor time: so many samples, however busy the
+# that takes so many microseconds, or (WORK is ruby) two of Ruby. Prints the method's share, or that of the longer one of the
+# two, by the clocks of one that does the same alone, before: `c 0.9`, `ruby 0.8`. How long it computes is processor time: so many samples, however busy the
 # machine is.
 require File.join(ARGV[0], "hog.so") unless ARGV[1] == "ruby"
 $stdout.sync = true
