@@ -353,17 +353,30 @@ int stacks_tick_inside(void *ctx)
 	return timed(scry_tid_in(scry_current(), scry_layout.pid_ns));
 }
 
-/* --- who keeps others waiting ------------------------------------------------------------------ */
+/* --- who keeps others waiting ------------------------------------------------------------------
+ */
 
 #define ROW_WORDS 6 /* of a row, with what is read here */
 _Static_assert(offsetof(struct scry_gvl_row, tid) + 4 <= 8 * ROW_WORDS, "it is not read");
+
+/* As the thread itself knows it: in its own namespace, the innermost. */
+static __always_inline __u32 own_tid(struct task_struct *task)
+{
+	struct pid *pid = BPF_CORE_READ(task, thread_pid);
+	const char *first = (const char *)pid + bpf_core_field_offset(struct pid, numbers);
+	const struct upid *u =
+		(const struct upid *)(first +
+				      BPF_CORE_READ(pid, level) * bpf_core_type_size(struct upid));
+
+	return (__u32)BPF_CORE_READ(u, nr);
+}
 
 /* Has the thread that runs here the lock, by the agent's table, and does somebody want it? Others
  * write the table meanwhile: what fits this thread is of now. */
 static __always_inline bool find_holder(const struct scry_bpf_lock *lock,
 					struct scry_bpf_stack *head)
 {
-	const __u32 own = scry_tid_own(scry_current());
+	const __u32 own = own_tid(scry_current());
 	uint64_t roles = 0, at, words[ROW_WORDS] = {0}, state;
 	__u32 row, uses = 0, tid;
 

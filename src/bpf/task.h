@@ -141,17 +141,6 @@ static inline __u32 scry_pid_of(struct task_struct *task, __u32 pid_ns)
 		      : (__u32)BPF_CORE_READ(task, tgid);
 }
 
-/* As the thread itself knows it: in its own namespace, the innermost. */
-static inline __u32 scry_tid_own(struct task_struct *task)
-{
-	struct pid *pid = BPF_CORE_READ(task, thread_pid);
-	const char *first = (const char *)pid + bpf_core_field_offset(struct pid, numbers);
-	const struct upid *u = (const struct upid *)(first + BPF_CORE_READ(pid, level) *
-								     bpf_core_type_size(struct upid));
-
-	return (__u32)BPF_CORE_READ(u, nr);
-}
-
 static inline struct task_struct *scry_current(void)
 {
 	return (struct task_struct *)bpf_get_current_task();

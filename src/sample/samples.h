@@ -77,8 +77,8 @@ struct scry_samples {
 	size_t listed_count;
 	uint64_t tick_ns, checked_ns; /* this tick began; the program was found to be the same */
 	bool is_doubtful;	      /* in this tick a thread had no stack that was read */
-	uint64_t clock_ns; /* what a record stands for; 0: there are none */
-	uint32_t listings; /* how often the list was read */
+	uint64_t clock_ns;	      /* what a record stands for; 0: there are none */
+	uint32_t listings;	      /* how often the list was read */
 	struct scry_ev_sampling sums;
 	uint64_t unrecorded; /* samples beyond the limit of rows */
 	uint64_t unsure;     /* records with code that was dead before its name was read */

@@ -1,7 +1,7 @@
 /*
  * Which line makes others wait: the stack of who holds the lock while somebody wants it. Who runs
- * gives it itself, by eBPF, at each millisecond of a processor (sample/holders): it stands still
- * then, and is met in short calls as often as in long ones. Who has the lock and does not run, or
+ * gives it itself, by eBPF, at each millisecond of a processor (sample/holders): nothing changes
+ * meanwhile, so that short calls are found, too. Who has the lock and does not run, or
  * any where eBPF cannot be had, is looked at from outside each millisecond. A stack that changes
  * meanwhile is read without the frames that do, so calls of a few microseconds are then their
  * callers'; that is said.
@@ -410,15 +410,16 @@ void scry_gvl_blame_clock(struct scry_gvl *g, uint64_t table)
 	b->is_clocked = scry_holders_add(&of) == 0;
 	if (!b->is_clocked)
 		scry_watch_note(g->watch,
-				"who holds the lock is read from outside, as eBPF cannot be had: a "
-				"call of less than some 20 us counts on its caller's line (%s)",
+				"which thread holds the lock, and where, is read from outside, as "
+				"eBPF cannot be had: a call of less than some 20 us counts on its "
+				"caller's line (%s)",
 				scry_error());
 	scry_error_clear();
 }
 
-struct holding { /* as it is now */
+struct holding {		       /* as it is now */
 	uint32_t holder, waiting, tid; /* tid: as the thread knows it; 0: not known */
-	uint64_t th, since; /* since: when it got the lock */
+	uint64_t th, since;	       /* since: when it got the lock */
 };
 
 static bool is_held_first(struct scry_gvl *g, struct holding *ret)
@@ -554,9 +555,8 @@ static void look_at_holder(struct scry_gvl *g, const struct holding *held, uint6
 	struct scry_gvl_blame *b = g->blame;
 	struct row sample = {.holder = held->holder};
 	bool is_reported = false;
-	const uint64_t ran_ns = held->holder == FIRST
-					? stands_ns
-					: ran_of(g, held, stands_ns, &is_reported);
+	const uint64_t ran_ns =
+		held->holder == FIRST ? stands_ns : ran_of(g, held, stands_ns, &is_reported);
 
 	if (is_reported)
 		return;

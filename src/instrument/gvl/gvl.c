@@ -476,8 +476,9 @@ static void begin_blame(struct scry_gvl *g)
 		g->blame = NULL;
 	}
 	if (g->blame)
-		scry_gvl_blame_clock(g, word_at(g, g->watch->inj->state_page +
-							   offsetof(struct scry_state_page, table)));
+		scry_gvl_blame_clock(g,
+				     word_at(g, g->watch->inj->state_page +
+							offsetof(struct scry_state_page, table)));
 	g->past = scry_gvl_past_new();
 	g->watch->wake_fd = g->blame ? scry_gvl_blame_fd(g->blame) : 0;
 }
