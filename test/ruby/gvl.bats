@@ -189,6 +189,14 @@ short_calls() { # RUBY...
 	done < <(rubies)
 }
 
+@test "short calls in three fork children, each with a lock of its own, have that share" {
+	need_bpf
+	has_headers "$RUBY" || skip "no headers of ruby: apt install ruby-dev"
+	hog "$RUBY"
+	"$SCRY" gvl -f --json -o "$T/gvl.json" -- "$RUBY" "$GVL/short.rb" "$T" 3 3 >"$T/short.out"
+	judged short "$T/short.out"
+}
+
 @test "without the rights for eBPF holders are read, it is said whose short calls are, and long ones are right" {
 	need_root "giving up the rights"
 	has_headers "$RUBY" || skip "no headers of ruby: apt install ruby-dev"

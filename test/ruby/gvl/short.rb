@@ -1,7 +1,7 @@
-# short.rb FOLDER WORK: two threads compute side by side, most of the time in short calls of one method: of an extension in C
-# that takes so many microseconds, or (WORK is ruby) two of Ruby. Prints the method's share, or that of the longer one of the
-# two, by the clocks of one that does the same alone, before: `c 0.9`, `ruby 0.8`. How long it computes is processor time: so many samples, however busy the
-# machine is.
+# short.rb FOLDER WORK [CHILDREN]: in this process, or in so many children each, two threads compute side by side, most of
+# the time in short calls of one method: of an extension in C that takes so many microseconds, or (WORK is ruby) two of
+# Ruby. Prints the method's share, or that of the longer one of the two, by the clocks of one that does the same alone,
+# before: `c 0.9`, `ruby 0.8`. How long it computes is processor time: so many samples, however busy the machine is.
 require File.join(ARGV[0], "hog.so") unless ARGV[1] == "ruby"
 $stdout.sync = true
 now = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) }
@@ -31,5 +31,9 @@ else # in batches, of which the quicker half count, for the same reason
   share = sums[1] / 1e9 / sums[0]
 end
 puts "#{ARGV[1] == "ruby" ? "ruby" : "c"} #{share}"
-till = cpu[] + 1
-Array.new(2) { Thread.new { work.call while cpu[] < till } }.each(&:join)
+compute = lambda do
+  till = cpu[] + 1
+  Array.new(2) { Thread.new { work.call while cpu[] < till } }.each(&:join)
+end
+ARGV[2] ? ARGV[2].to_i.times { fork(&compute) } : compute.call
+Process.waitall
