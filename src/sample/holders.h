@@ -1,8 +1,8 @@
 /*
- * Who keeps others waiting for a Ruby's lock, by eBPF: a clock ticks on each processor, and who
- * runs there gives its stack, if it has the lock of a process that is in here, and somebody wants
- * it: by the table that scry's agent keeps in that process (wire/gvl.h). Who has the lock and does
- * not run gives nothing.
+ * Which threads keep others waiting for a Ruby's lock, by eBPF: a clock ticks on each processor,
+ * and the thread that runs there gives its stack, if it has the lock of a process that is in here,
+ * and another one wants it: by the table that scry's agent keeps in that process (wire/gvl.h). A
+ * thread that has the lock and does not run gives nothing.
  *
  * There is one such clock in this process, and one program in the kernel for all Rubies of the same
  * layout. It ends with the last that is taken out.
