@@ -24,6 +24,7 @@
 #include "instrument/instruments.h"
 #include "instrument/patch.h"
 #include "sys/task.h"
+#include "vm/ruby_locks.h"
 #include "watch/ask.h"
 #include "watch/loading.h"
 
@@ -234,6 +235,21 @@ static uint64_t births_of(const struct scry_gvl *g)
 	return g->table->births + (g->are_turns ? 0 : g->table->moves);
 }
 
+/* What the program named it; else what its native thread is named. Either may change, and one that
+ * has ended keeps the last. */
+static void look_at_name(const struct scry_gvl *g, const struct scry_ruby_thread *t,
+			 struct scry_gvl_person *p)
+{
+	char name[SCRY_GVL_NAME];
+
+	p->has_own_name = scry_ruby_thread_name(g->ruby, t, name, sizeof(name)) > 0;
+	if (!p->has_own_name && t->tid <= 0)
+		return;
+	if (!p->has_own_name)
+		scry_task_name(g->watch->proc.pid, t->tid, name, sizeof(name));
+	memcpy(p->name, name, sizeof(name));
+}
+
 void scry_gvl_look_at_people(struct scry_gvl *g)
 {
 	const uint64_t began = scry_now_ns(), began_tsc = __rdtsc(), births = births_of(g);
@@ -257,10 +273,9 @@ void scry_gvl_look_at_people(struct scry_gvl *g)
 			continue;
 		p->is_alive = true;
 		p->looks_gone = 0;
-		if (threads[i].tid <= 0)
-			continue;
-		p->tid = threads[i].tid;
-		scry_task_name(g->watch->proc.pid, p->tid, p->name, sizeof(p->name));
+		if (threads[i].tid > 0)
+			p->tid = threads[i].tid;
+		look_at_name(g, &threads[i], p);
 	}
 	if (n >= 0)
 		free(threads);

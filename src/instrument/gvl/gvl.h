@@ -22,10 +22,13 @@ struct scry_gvl_snapshot { /* of the VM's own words, outside its critical sectio
 	size_t count;
 };
 
+#define SCRY_GVL_NAME 256u /* a longer one is cut */
+
 struct scry_gvl_person { /* a thread's struct, and who it was last */
 	uint64_t th;
 	pid_t tid;
-	char name[32];
+	char name[SCRY_GVL_NAME];
+	bool has_own_name;   /* Thread#name; else it is its native thread's */
 	bool is_alive;
 	bool was_there;	     /* when the watch began */
 	uint32_t looks_gone; /* since it was seen last */

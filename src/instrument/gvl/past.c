@@ -150,8 +150,10 @@ static uint32_t group_of(struct scry_gvl_past *p, const char *name)
 		name = "";
 		i = place_of(p, name);
 	}
-	if (i == p->count)
-		memcpy(p->groups[p->count++].name, name, strlen(name) + 1);
+	if (i == p->count) {
+		memcpy(p->groups[i].name, name, strlen(name) + 1);
+		p->groups[p->count++].has_own_name = true;
+	}
 	return i;
 }
 
@@ -228,6 +230,7 @@ static void take_row(struct scry_gvl *g, uint32_t i)
 	const struct scry_gvl_person *person = &p->rows[i].person;
 	const uint32_t at = p->rows[i].at, group = group_of(p, person->name);
 
+	p->groups[group].has_own_name &= person->has_own_name;
 	p->gone[at] = (struct scry_gvl_gone){
 		.is_gone = true, .who = SCRY_GVL_WHO(at, row->uses), .group = group};
 	add_to_group(g, group, row, person->was_there);

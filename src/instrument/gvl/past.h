@@ -20,8 +20,9 @@ _Static_assert(SCRY_GVL_ENDED_FROM == 2 * SCRY_GVL_THREADS,
 	       "behind threads with rows, and without");
 
 struct scry_gvl_group {
-	char name[32];		 /* "": those whose names are not known, and, once there is no more
-				  * room, all others */
+	char name[SCRY_GVL_NAME]; /* "": those whose names are not known, and, once there is no
+				   * more room, all others */
+	bool has_own_name;	  /* as that of a person; of all of them */
 	struct scry_gvl_row sum; /* first: the earliest; longest, run_longest, run_most: the most */
 	uint64_t lived, unknown; /* ticks: within the watch; before anything was known */
 };

@@ -166,10 +166,10 @@ static void report_thread(const struct report *r, struct scry_gvl_row *row, uint
 	if (has_row && end > row->since)
 		add(row, row->state, end - row->since);
 	ev.tid = r->g->tids_are_ours && !r->g->are_turns ? row->tid : 0;
-	if (p && p->tid && (!r->g->are_turns || p->tid == w->proc.pid)) {
+	if (p && p->tid && (!r->g->are_turns || p->tid == w->proc.pid))
 		ev.tid = (uint32_t)p->tid;
+	if (p && p->name[0] && (p->has_own_name || ev.tid == (uint32_t)p->tid))
 		ev.name_str = scry_watch_string(w, p->name);
-	}
 	ev.without_ns = end > start + known_of(row) ? ns_of(r, end - start - known_of(row)) : 0;
 	ev.unknown_ns = was_there ? ns_of(r, r->start - r->since) : 0;
 	report_row(r, row, &ev);
@@ -182,7 +182,7 @@ static void report_group(const struct report *r, const struct scry_gvl_group *gr
 	const uint64_t known = known_of(&group->sum);
 	struct scry_ev_gvl_thread ev = {.thread = number, .has_ended = 1};
 
-	if (group->name[0] && !r->g->are_turns)
+	if (group->name[0] && (group->has_own_name || !r->g->are_turns))
 		ev.name_str = scry_watch_string(r->g->watch, group->name);
 	ev.without_ns = group->lived > known ? ns_of(r, group->lived - known) : 0;
 	ev.unknown_ns = ns_of(r, group->unknown);
@@ -327,7 +327,8 @@ static void report_lacks(const struct report *r)
 				(unsigned long long)odd);
 	if (r->g->are_turns)
 		scry_watch_note(w, "native threads run several threads in turn here (M:N): their "
-				   "tids and names say nothing, and are left out");
+				   "tids and names say nothing, and are left out; threads "
+				   "that the program has named have that name");
 	scry_error_clear();
 }
 

@@ -48,6 +48,11 @@ when "share" # three compute in turns of one length; who sleeps takes next to no
   io = by_name.fetch("io")[0]
   near["waited by io at its sleep", line["lost_ns"], io["wanted_ns"] + io["granted_ns"], 0.05, 5_000_000] if line
   wrong << "io waits nowhere" unless line
+when "names" # whole, and the last one; NUMBER 1: in the kernel's words there is one for the thread without
+  wrong << "names: #{by_name.keys}" unless by_name.key?("sidekiq.processor/default-1") && by_name.key?("sidekiq.processor/default-2")
+  last = by_name.keys.compact.filter_map { |n| n[/\Aa thread whose name changes (\d+)\z/, 1]&.to_i }
+  wrong << "the name that changes: #{last}" unless last.size == 1 && last[0] > 1
+  wrong << "names: #{by_name.keys}" if number.to_i == 1 && by_name.keys.none? { |n| n.to_s.start_with?("names.rb:") }
 when "stacks" # each wait is told with where its thread stood: of threads that wait at one line, all of them
   wrong << "#{totals["unstacked_waits"]} waits without a stack" unless totals["unstacked_waits"].zero?
   # a wait that was on at the beginning is no wait of its thread, but has a stack
