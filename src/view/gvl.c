@@ -14,7 +14,6 @@
 #include "view/functions.h"
 #include "view/gem.h"
 
-#define ROWS_MAX (1u << 20)
 #define NAMES_BYTES_MAX (256u << 20)
 
 static int grow(void **table, uint32_t count, uint32_t *room, size_t size)
@@ -24,9 +23,9 @@ static int grow(void **table, uint32_t count, uint32_t *room, size_t size)
 
 	if (count < *room)
 		return 0;
-	if (count < ROWS_MAX)
+	if (count < SCRY_GVL_ROWS_MAX)
 		grown = reallocarray(*table, more, size);
-	if (count >= ROWS_MAX || !grown)
+	if (count >= SCRY_GVL_ROWS_MAX || !grown)
 		return scry_no_memory("%u threads or pairs", count);
 	*table = grown;
 	*room = more;
@@ -376,7 +375,7 @@ void scry_gvl_put_name(const struct scry_gvl_view *g, const struct scry_ev_gvl_t
 	if (is_group) {
 		scry_buf_printf(b, " (");
 		scry_text_things(b, t->threads > 1 ? t->threads : 1, "threads");
-		scry_buf_printf(b, " that ended)");
+		scry_buf_printf(b, t->has_ended ? " that ended)" : " that came and went)");
 	} else if (t->threads > 1) {
 		scry_buf_printf(b, " and %u before it", t->threads - 1);
 	}
@@ -442,13 +441,13 @@ int scry_gvl_view_read(struct scry_gvl_view *g, struct scry_reader *reader,
 	g->reader = reader;
 	g->opts = opts;
 	g->doc = doc;
-	scry_map_init(&g->by_number, ROWS_MAX);
-	scry_map_init(&g->by_pid, ROWS_MAX);
-	scry_map_init(&g->held.by_what, ROWS_MAX);
-	scry_map_init(&g->waited.by_what, ROWS_MAX);
+	scry_map_init(&g->by_number, SCRY_GVL_ROWS_MAX);
+	scry_map_init(&g->by_pid, SCRY_GVL_ROWS_MAX);
+	scry_map_init(&g->held.by_what, SCRY_GVL_ROWS_MAX);
+	scry_map_init(&g->waited.by_what, SCRY_GVL_ROWS_MAX);
 	scry_frames_init(&g->frames);
 	scry_frames_begin(&g->frames);
-	scry_intern_init(&g->names, ROWS_MAX, NAMES_BYTES_MAX);
+	scry_intern_init(&g->names, SCRY_GVL_ROWS_MAX, NAMES_BYTES_MAX);
 	return read_all(g);
 }
 
@@ -468,18 +467,31 @@ void scry_gvl_view_done(struct scry_gvl_view *g)
 	free(g->pairs);
 }
 
-static void push(struct scry_gvl_view *g)
+/* The verdict is of what people see; data has each thread. */
+static int push(struct scry_gvl_view *g)
 {
+	struct scry_gvl_each each = {0};
+	int r;
+
+	for (uint32_t i = 0; i < g->thread_count; i++)
+		g->waiters += scry_gvl_waited_ns(&g->threads[i]) != 0;
+	r = scry_gvl_view_sum_ended(g, &each);
 	scry_gvl_view_sort(g);
-	if (g->doc->is_folded) {
+	if (r == 0 && g->doc->is_folded) {
 		scry_gvl_push_stacks(g);
-		return;
+	} else if (r == 0) {
+		g->quality.noun = "critical sections";
+		g->quality.shown = g->sum.ends;
+		g->doc->ops->quality(g->doc, &g->quality);
+		scry_gvl_push_head(g);
+		if (g->doc->is_data) {
+			scry_gvl_view_each_again(g, &each);
+			scry_gvl_view_sort(g);
+		}
+		scry_gvl_push_tables(g);
 	}
-	g->quality.noun = "critical sections";
-	g->quality.shown = g->sum.ends;
-	g->doc->ops->quality(g->doc, &g->quality);
-	scry_gvl_push_head(g);
-	scry_gvl_push_tables(g);
+	scry_gvl_each_free(&each);
+	return r;
 }
 
 int scry_view_gvl(struct scry_reader *reader, const struct scry_view_opts *opts,
@@ -492,7 +504,7 @@ int scry_view_gvl(struct scry_reader *reader, const struct scry_view_opts *opts,
 		return r;
 	r = scry_gvl_view_read(&g, reader, opts, doc);
 	if (r == 0)
-		push(&g);
+		r = push(&g);
 	scry_grep_done(&g.grep);
 	scry_gvl_view_done(&g);
 	return r;

@@ -14,6 +14,8 @@
 #include "view/view.h"
 
 #define SCRY_GVL_CPU_UNKNOWN UINT64_MAX
+#define SCRY_GVL_ROWS_MAX (1u << 20)
+#define SCRY_GVL_SUMS_FROM (1u << 16) /* numbers of what is summed of several rows */
 
 struct scry_gvl_line {
 	/* A frame: with a line by line, without one by method, a gem's name as its method; of data
@@ -54,7 +56,14 @@ struct scry_gvl_view {
 	struct scry_gvl_lines held, waited; /* holders while others waited; waiters */
 	uint32_t thread_count, thread_room, pair_count, pair_room;
 	struct scry_map by_number; /* pid << 32 | thread -> place + 1 */
+	uint32_t waiters;	   /* rows of threads that waited, before they are summed */
 	struct scry_buf buf;
+};
+
+struct scry_gvl_each { /* what was there before it was summed */
+	struct scry_ev_gvl_thread *threads;
+	struct scry_ev_gvl_pair *pairs;
+	uint32_t thread_count, pair_count;
 };
 
 /* Reads a recording to its end; by line, method or gem, as `opts` say, else by line. 0 or -errno
@@ -67,6 +76,12 @@ void scry_gvl_view_done(struct scry_gvl_view *g);
 void scry_gvl_view_sort(struct scry_gvl_view *g);
 int scry_gvl_row_compare(const void *left, const void *right);
 int scry_gvl_pair_compare(const void *left, const void *right);
+
+/* Sums threads of one name that have ended, and the pairs in which they are, before these are
+ * sorted. Free `ret` in any case. 0 or -ENOMEM. */
+int scry_gvl_view_sum_ended(struct scry_gvl_view *g, struct scry_gvl_each *ret);
+void scry_gvl_view_each_again(struct scry_gvl_view *g, const struct scry_gvl_each *each);
+void scry_gvl_each_free(struct scry_gvl_each *each);
 
 static inline uint64_t scry_gvl_waited_ns(const struct scry_ev_gvl_thread *t)
 {

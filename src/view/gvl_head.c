@@ -279,14 +279,11 @@ static void judge(struct scry_gvl_view *g, uint64_t waited)
 {
 	const uint64_t known = scry_gvl_known_ns(g);
 	const struct scry_ev_gvl_thread *worst = g->thread_count ? &g->threads[0] : NULL;
-	uint64_t waiters = 0;
 	bool are_more = g->sum.crowded; /* several threads had one row, one after the other */
 	struct scry_buf *b = &g->buf;
 
-	for (uint32_t i = 0; i < g->thread_count; i++) {
-		waiters += scry_gvl_waited_ns(&g->threads[i]) != 0;
+	for (uint32_t i = 0; i < g->thread_count; i++)
 		are_more |= scry_gvl_waited_ns(&g->threads[i]) && g->threads[i].threads > 1;
-	}
 	scry_buf_clear(b);
 	if (!g->quality.has_totals)
 		scry_buf_printf(b, "as far as the recording goes: ");
@@ -301,7 +298,7 @@ static void judge(struct scry_gvl_view *g, uint64_t waited)
 	} else {
 		put_share(g, b);
 		scry_buf_printf(b, are_more ? "at least " : "");
-		scry_text_things(b, waiters, "threads");
+		scry_text_things(b, g->waiters, "threads");
 		scry_buf_printf(b, " waited ");
 		scry_text_duration(b, waited);
 		scry_buf_printf(b, " together within ");

@@ -19,11 +19,16 @@ static bool is_clear(const struct scry_ev_gvl_thread *t)
 	return t->forced || t->passes || !t->yields;
 }
 
+static bool has_quantiles(const struct scry_ev_gvl_thread *t)
+{
+	return t->waits && t->thread < SCRY_GVL_SUMS_FROM;
+}
+
 GET(get_tid, scry_cell_known(row->tid, row->tid != 0))
 GET(get_waited, scry_cell_number(scry_gvl_waited_ns(row)))
-GET(get_p50, scry_cell_known(row->p50_ns, row->waits != 0))
-GET(get_p90, scry_cell_known(row->p90_ns, row->waits != 0))
-GET(get_p99, scry_cell_known(row->p99_ns, row->waits != 0))
+GET(get_p50, scry_cell_known(row->p50_ns, has_quantiles(row)))
+GET(get_p90, scry_cell_known(row->p90_ns, has_quantiles(row)))
+GET(get_p99, scry_cell_known(row->p99_ns, has_quantiles(row)))
 GET(get_max, scry_cell_known(row->max_ns, row->waits != 0))
 GET(get_forced, scry_cell_known(row->forced, is_clear(row)))
 GET(get_passes, scry_cell_known(row->passes, is_clear(row)))

@@ -506,6 +506,50 @@ static void many_ended(void **state)
 	close(fd);
 }
 
+/* A thread for each request: each makes others wait for less than the main thread does, all of
+ * them for longer. One has not ended. */
+static void many_requests(void **state)
+{
+	const struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	const struct scry_ev_gvl lock = {
+		.pid = 4711, .watched_ns = 2000 * MS, .contended_ns = 1600 * MS};
+	struct scry_ev_gvl_thread t = {.pid = 4711,
+				       .held_ns = 100 * MS,
+				       .wanted_ns = 50 * MS,
+				       .takes = 9,
+				       .waits = 7,
+				       .p50_ns = 2 * MS,
+				       .p90_ns = 3 * MS,
+				       .p99_ns = 4 * MS,
+				       .max_ns = 4 * MS};
+	struct golden rec = golden_begin();
+	int fd;
+
+	golden_beginning(&rec, "gvl", 4711);
+	golden_put(&rec, SCRY_EVENT_GVL, &lock, sizeof(lock));
+	for (uint32_t i = 1; i <= 5; i++) {
+		t.thread = i;
+		t.tid = 4710 + i;
+		t.threads = i == 2 ? 6 : 1;
+		t.has_ended = i > 1 && i < 5;
+		t.max_ns = i * MS;
+		t.lost_ns = (i == 1 ? 80 : 50) * MS;
+		t.name_str = golden_str(&rec, i == 1 ? "main" : "server.rb:289");
+		golden_put(&rec, SCRY_EVENT_GVL_THREAD, &t, sizeof(t));
+		golden_put(&rec, SCRY_EVENT_GVL_PAIR,
+			   &(struct scry_ev_gvl_pair){.pid = 4711,
+						      .waiter = i,
+						      .holder = i == 1 ? 3 : 1,
+						      .lost_ns = 50 * MS},
+			   sizeof(struct scry_ev_gvl_pair));
+	}
+	golden_totals(&rec, 4711, 1);
+	fd = golden_end(&rec);
+	golden_check(fd, "gvl", "gvl_requests.txt", &opts);
+	golden_check(fd, "gvl", "gvl_requests.json", &opts);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -513,7 +557,7 @@ int main(void)
 		cmocka_unit_test(with_stacks), cmocka_unit_test(by),
 		cmocka_unit_test(some),	       cmocka_unit_test(diffs),
 		cmocka_unit_test(nothing),     cmocka_unit_test(little_known),
-		cmocka_unit_test(rubys_own),
+		cmocka_unit_test(rubys_own),   cmocka_unit_test(many_requests),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
