@@ -14,6 +14,7 @@
 #include "view/view.h"
 
 #define SCRY_GVL_CPU_UNKNOWN UINT64_MAX
+#define SCRY_GVL_MAIN_RACTOR 1 /* as Ruby numbers them; the locks of others are not seen */
 #define SCRY_GVL_ROWS_MAX (1u << 20)
 #define SCRY_GVL_SUMS_FROM (1u << 16) /* numbers of what is summed of several rows */
 

@@ -121,6 +121,12 @@ static int by_threads(const void *left, const void *right)
 	return order ? order : scry_functions_compare(a->holder, b->holder);
 }
 
+static void add_pair(struct scry_ev_gvl_pair *sum, const struct scry_ev_gvl_pair *p)
+{
+	sum->lost_ns += p->lost_ns;
+	sum->waits = p->waits < UINT32_MAX - sum->waits ? sum->waits + p->waits : UINT32_MAX;
+}
+
 static void sum_pairs(struct scry_gvl_view *g, const struct sums *s)
 {
 	uint32_t kept = 0;
@@ -135,7 +141,7 @@ static void sum_pairs(struct scry_gvl_view *g, const struct sums *s)
 		qsort(g->pairs, g->pair_count, sizeof(*g->pairs), by_threads);
 	for (uint32_t i = 0; i < g->pair_count; i++) {
 		if (kept && !by_threads(&g->pairs[kept - 1], &g->pairs[i]))
-			g->pairs[kept - 1].lost_ns += g->pairs[i].lost_ns;
+			add_pair(&g->pairs[kept - 1], &g->pairs[i]);
 		else
 			g->pairs[kept++] = g->pairs[i];
 	}

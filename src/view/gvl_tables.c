@@ -24,6 +24,27 @@ static bool has_quantiles(const struct scry_ev_gvl_thread *t)
 	return t->waits && t->thread < SCRY_GVL_SUMS_FROM;
 }
 
+/*
+ * Of the time without the lock: on a processor, at least. The kernel says how long a thread ran; it
+ * ran for as long as it held the lock at most, and for the rest in native code.
+ */
+static struct scry_cell native_cell(const struct scry_ev_gvl_thread *t, bool is_rest)
+{
+	const uint64_t cpu = t->cpu_ns ? t->cpu_ns - 1 : 0,
+		       most = cpu < t->without_ns ? cpu : t->without_ns,
+		       more = cpu > t->held_ns ? cpu - t->held_ns : 0,
+		       least = more < most ? more : most;
+	/* it did not run for much of the time that it held the lock: then this says nothing, unless
+	 * it can be little only */
+	const bool is_clear = cpu >= t->held_ns / 10 * 9 || most - least <= t->without_ns / 10;
+
+	return scry_cell_known(is_rest ? t->without_ns - least : least, t->cpu_ns && is_clear);
+}
+
+GET(get_cpu, scry_cell_known(row->cpu_ns - 1, row->cpu_ns != 0))
+GET(get_native, native_cell(row, false))
+GET(get_off, native_cell(row, true))
+GET(get_ractor, scry_cell_number(SCRY_GVL_MAIN_RACTOR))
 GET(get_tid, scry_cell_known(row->tid, row->tid != 0))
 GET(get_waited, scry_cell_number(scry_gvl_waited_ns(row)))
 GET(get_p50, scry_cell_known(row->p50_ns, has_quantiles(row)))
@@ -42,18 +63,22 @@ static void push_threads(struct scry_gvl_view *g)
 	const struct scry_column columns[] = {
 		{g->process_count > 1 ? "pid" : NULL, "pid", SCRY_CELL_NUMBER, NUMBER(pid)},
 		{NULL, "thread", SCRY_CELL_NUMBER, NUMBER(thread)},
+		{NULL, "ractor", SCRY_CELL_NUMBER, get_ractor, 0},
 		{"tid", "tid", SCRY_CELL_NUMBER, get_tid, 0},
 		{"others lost s", "lost_ns", SCRY_CELL_TIME, NUMBER(lost_ns)},
 		{"held s", "held_ns", SCRY_CELL_TIME, NUMBER(held_ns)},
 		{"waited s", NULL, SCRY_CELL_TIME, get_waited, 0},
 		{NULL, "wanted_ns", SCRY_CELL_TIME, NUMBER(wanted_ns)},
-		{NULL, "granted_ns", SCRY_CELL_TIME, NUMBER(granted_ns)},
+		{"granted s", "granted_ns", SCRY_CELL_TIME, NUMBER(granted_ns)},
 		{"without s", "without_ns", SCRY_CELL_TIME, NUMBER(without_ns)},
+		{"~native s", "without_native_ns", SCRY_CELL_TIME, get_native, 0},
+		{NULL, "without_off_ns", SCRY_CELL_TIME, get_off, 0},
+		{NULL, "cpu_ns", SCRY_CELL_TIME, get_cpu, 0},
 		{NULL, "unknown_ns", SCRY_CELL_TIME, NUMBER(unknown_ns)},
 		{NULL, "takes", SCRY_CELL_COUNT, NUMBER(takes)},
 		{"waits", "waits", SCRY_CELL_COUNT, NUMBER(waits)},
 		{"p50 s", "wait_p50_ns", SCRY_CELL_TIME, get_p50, 0},
-		{NULL, "wait_p90_ns", SCRY_CELL_TIME, get_p90, 0},
+		{"p90 s", "wait_p90_ns", SCRY_CELL_TIME, get_p90, 0},
 		{"p99 s", "wait_p99_ns", SCRY_CELL_TIME, get_p99, 0},
 		{"max s", "wait_max_ns", SCRY_CELL_TIME, get_max, 0},
 		{NULL, "older_wait_ns", SCRY_CELL_TIME, NUMBER(older_ns)},
@@ -98,6 +123,7 @@ static struct scry_cell thread_cell(struct scry_gvl_view *g, uint32_t pid, uint3
 	return scry_cell_text(scry_buf_str(buf), buf->len);
 }
 
+GET(get_pair_waits, scry_cell_known(row->waits, row->waits != 0))
 GET(get_holder, scry_cell_known(row->holder, row->holder != 0))
 GET(get_waiter_name, thread_cell(view, row->pid, row->waiter, buf))
 GET(get_holder_name, thread_cell(view, row->pid, row->holder, buf))
@@ -107,6 +133,7 @@ static void push_pairs(struct scry_gvl_view *g)
 	static const struct scry_column columns[] = {
 		{NULL, "pid", SCRY_CELL_NUMBER, NUMBER(pid)},
 		{"lost s", "lost_ns", SCRY_CELL_TIME, NUMBER(lost_ns)},
+		{"waits", "waits", SCRY_CELL_COUNT, get_pair_waits, 0},
 		{NULL, "waiter", SCRY_CELL_NUMBER, NUMBER(waiter)},
 		{NULL, "holder", SCRY_CELL_NUMBER, get_holder, 0},
 		{"waited", NULL, SCRY_CELL_TEXT, get_waiter_name, SCRY_COLUMN_GREP},

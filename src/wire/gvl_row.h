@@ -67,7 +67,8 @@ struct scry_gvl_row {
 } SCRY_GVL_LINE;
 
 struct scry_gvl_pair { /* time that `waiter` lost while `holder` had the lock */
-	uint64_t key;  /* waiter << 16 | holder, + 1; holder 0: none, the lock changed hands */
+	uint32_t key; /* waiter << 16 | holder, + 1; holder 0: none, the lock changed hands */
+	uint32_t waits; /* times that it held it while the other waited, UINT32_MAX at most */
 	uint64_t ticks;
 };
 

@@ -127,6 +127,13 @@ names() {
 	! has_turns || names 0 env RUBY_MN_THREADS=1 "$RUBY"
 }
 
+@test "native code that does not need the lock is distinguished from time off a processor" {
+	need_root "entering a process that is not a child of scry"
+	start native "$RUBY" "$GVL/native.rb"
+	wait_for 20 in_file "^pid" "$T/native.out"
+	watched_is native 0 -d 1500ms
+}
+
 @test "more pairs of threads than are kept: the sums of threads and lines are whole, and it is said" {
 	need_root "entering a process that is not a child of scry"
 	start crowd "$RUBY" "$GVL/crowd.rb" 330

@@ -93,7 +93,8 @@ static void put_threads(struct golden *rec, bool is_mended)
 		 .p90_ns = 90 * MS,
 		 .p99_ns = 100 * MS,
 		 .max_ns = 101 * MS,
-		 .lost_ns = is_mended ? 600 * MS : 1500 * MS},
+		 .lost_ns = is_mended ? 600 * MS : 1500 * MS,
+		 .cpu_ns = 1234 * MS + 1}, /* more than it held the lock */
 		{.pid = 4711,
 		 .thread = 2,
 		 .tid = 4713,
@@ -117,7 +118,8 @@ static void put_threads(struct golden *rec, bool is_mended)
 		 .p99_ns = 50 * MS,
 		 .max_ns = 60 * MS,
 		 .lost_ns = 500 * MS,
-		 .older_ns = 300 * MS},
+		 .older_ns = 300 * MS,
+		 .cpu_ns = 200 * MS + 1}, /* so little that it may have been either */
 		{.pid = 4711,
 		 .thread = 3,
 		 .has_ended = 1,
@@ -141,9 +143,9 @@ static void put_threads(struct golden *rec, bool is_mended)
 static void put_pairs(struct golden *rec)
 {
 	const struct scry_ev_gvl_pair pairs[] = {
-		{.pid = 4711, .waiter = 2, .holder = 1, .lost_ns = 890 * MS},
-		{.pid = 4711, .waiter = 3, .holder = 1, .lost_ns = 400 * MS},
-		{.pid = 4711, .waiter = 1, .holder = 2, .lost_ns = 500 * MS},
+		{.pid = 4711, .waiter = 2, .holder = 1, .waits = 289, .lost_ns = 890 * MS},
+		{.pid = 4711, .waiter = 3, .holder = 1, .waits = 4, .lost_ns = 400 * MS},
+		{.pid = 4711, .waiter = 1, .holder = 2, .waits = 19, .lost_ns = 500 * MS},
 		{.pid = 4711, .waiter = 1, .holder = 0, .lost_ns = 5 * MS},
 	};
 
@@ -540,6 +542,7 @@ static void many_requests(void **state)
 			   &(struct scry_ev_gvl_pair){.pid = 4711,
 						      .waiter = i,
 						      .holder = i == 1 ? 3 : 1,
+						      .waits = i,
 						      .lost_ns = 50 * MS},
 			   sizeof(struct scry_ev_gvl_pair));
 	}

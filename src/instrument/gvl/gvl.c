@@ -290,6 +290,26 @@ void scry_gvl_look_at_people(struct scry_gvl *g)
 	g->soon_ns = scry_now_ns() + LOOK_SHARE * (scry_now_ns() - began);
 }
 
+/* How long each native thread has run, at an end of the watch. One that was not there at the
+ * beginning began with nothing. */
+static void look_at_processors(struct scry_gvl *g, bool is_end)
+{
+	for (size_t i = 0; i < g->count; i++) {
+		struct scry_gvl_person *p = &g->people[i];
+		struct scry_task task;
+		struct scry_task_now now = {.is_gone = true};
+
+		if (!p->is_alive || p->tid <= 0)
+			continue;
+		scry_task_open(&task, g->watch->proc.pid, p->tid);
+		if (task.schedstat_fd >= 0)
+			scry_task_read(&task, &now);
+		scry_task_close(&task);
+		p->has_cpu = !now.is_gone && (!is_end || p->has_cpu || !p->was_there);
+		*(is_end ? &p->cpu_ended_ns : &p->cpu_began_ns) = now.run_ns;
+	}
+}
+
 /* Now and then; soon where a thread is new, which may end soon; and at each turn where the table
  * may be full soon, as long as there are new ones: many that only live on need no looks. */
 static bool is_look_due(const struct scry_gvl *g)
@@ -516,6 +536,7 @@ static int begin(struct scry_gvl *g)
 	scry_gvl_look_at_people(g);
 	for (size_t i = 0; i < g->count; i++)
 		g->people[i].was_there = g->people[i].is_alive;
+	look_at_processors(g, false);
 	return 0;
 }
 
@@ -661,6 +682,7 @@ static void end(struct scry_gvl *g)
 	if (g->has_stacks && g->waiters)
 		scry_gvl_waiters_look_last(g);
 	scry_gvl_look_at_people(g);
+	look_at_processors(g, true);
 }
 
 static void leave(struct scry_watch *w)

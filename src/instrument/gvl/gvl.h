@@ -32,6 +32,8 @@ struct scry_gvl_person { /* a thread's struct, and who it was last */
 	bool is_alive;
 	bool was_there;	     /* when the watch began */
 	uint32_t looks_gone; /* since it was seen last */
+	bool has_cpu;	     /* processor time of its native thread, at the watch's ends */
+	uint64_t cpu_began_ns, cpu_ended_ns;
 };
 
 struct scry_walk_copy;
