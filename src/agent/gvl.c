@@ -415,8 +415,12 @@ static void end_wait(const struct moment *m, struct scry_gvl_row *r, uint64_t th
 {
 	uint64_t waited = m->now - r->wait_began;
 
-	if (m->plan->stacks)
+	if (m->plan->stacks && (waited >= m->plan->threshold || r->is_old)) {
 		take_stack(m, r, th, waited);
+	} else if (m->plan->stacks) {
+		r->brief += waited;
+		r->brief_waits++;
+	}
 	if (r->is_old) {
 		r->old_wait = waited;
 		return;

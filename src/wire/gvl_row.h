@@ -61,6 +61,7 @@ struct scry_gvl_row {
 	/* Runs of such takes, with nobody's between who had waited, that it began: their number,
 	 * ticks of all and of the longest, most takes in one. */
 	uint64_t runs, run_ticks, run_longest, run_most;
+	uint64_t brief, brief_waits; /* ticks and number of waits that are too short for a stack */
 	uint32_t place; /* among those that want it; of a free row: the next one */
 	uint32_t uses;	/* times that the row was given back: SCRY_GVL_WHO */
 	uint32_t lengths[SCRY_GVL_STEPS]; /* of waits */

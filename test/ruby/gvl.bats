@@ -117,11 +117,12 @@ names() {
 	start names "$@" "$GVL/names.rb"
 	wait_for 20 in_file "^pid" "$T/names.out"
 	watched_is names "$number" -d 500ms || return 1
+	watched_is threshold 0 -d 500ms --stacks --threshold 1m || return 1
 	kill -TERM "$PID"
 	finish "$PID"
 }
 
-@test "threads have their whole names, also where they share native threads" {
+@test "threads have their whole names, also where they share native threads; short waits are counted" {
 	need_root "entering a process that is not a child of scry"
 	names 1 "$RUBY"
 	! has_turns || names 0 env RUBY_MN_THREADS=1 "$RUBY"
@@ -450,6 +451,11 @@ has_lines() { # COUNT PATTERN FILE
 	echo end >&8
 	finish "$pid"
 	grep -qx right "$T/share.out"
+}
+
+@test "--threshold without --stacks is refused" {
+	run -2 "$SCRY" gvl --threshold 1ms -- true
+	[[ "$output" == *"fix: --stacks"* ]]
 }
 
 @test "what is no Ruby is refused, and so are endings that there are not" {

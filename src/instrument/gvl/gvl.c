@@ -442,6 +442,21 @@ static void fill_pass(const struct scry_gvl *g, struct scry_gvl_plan *plan)
 	plan->pass = g->ruby->bias + l->gvl.pass;
 }
 
+/* In ticks; waits for some milliseconds, until the rate is known well enough. */
+static uint64_t threshold_of(const struct scry_gvl *g)
+{
+	const struct timespec pause = {.tv_nsec = SCRY_TICKS_LEAST_NS};
+	struct scry_ticks ticks = {0};
+	struct scry_ticks_pair now = scry_ticks_look();
+	uint64_t end = 0;
+
+	while (g->threshold_ns && !(end = scry_ticks_after(&ticks, &now, g->threshold_ns))) {
+		nanosleep(&pause, NULL);
+		now = scry_ticks_look();
+	}
+	return g->threshold_ns ? end - now.tsc : 0;
+}
+
 static void fill_stacks(const struct scry_gvl *g, struct scry_gvl_plan *plan)
 {
 	const struct scry_ruby_layout *l = &g->ruby->layout;
@@ -453,6 +468,7 @@ static void fill_stacks(const struct scry_gvl *g, struct scry_gvl_plan *plan)
 	plan->frame_ep = l->frame_ep;
 	plan->frame_size = l->frame_size;
 	plan->stacks = 1;
+	plan->threshold = threshold_of(g);
 }
 
 /* A thread of another ractor has another lock. */
@@ -558,6 +574,7 @@ static int enter(struct scry_watch *w)
 	g->table = (struct scry_gvl_table *)w->channel.ring;
 	memset(g->table, 0, sizeof(*g->table));
 	g->has_stacks = opts && opts->stacks;
+	g->threshold_ns = opts ? opts->threshold_ns : 0;
 	if (r == 0)
 		r = scry_threads_start_table(w->inj, &w->channel, w->held);
 	if (r == 0 && w->pool.head)
@@ -702,9 +719,11 @@ static uint64_t waits_of(const struct scry_gvl *g)
 	uint64_t waits = 0;
 
 	for (uint32_t i = 1; g->has_stacks && i < SCRY_GVL_THREADS; i++)
-		waits += g->table->row[i].th ? g->table->row[i].waits : 0;
+		waits += g->table->row[i].th
+				 ? g->table->row[i].waits - g->table->row[i].brief_waits
+				 : 0;
 	for (uint32_t i = 0; g->has_stacks && g->past && i < g->past->count; i++)
-		waits += g->past->groups[i].sum.waits;
+		waits += g->past->groups[i].sum.waits - g->past->groups[i].sum.brief_waits;
 	return waits;
 }
 
@@ -756,7 +775,8 @@ const struct scry_instrument scry_instrument_gvl = {
 	.summary = "which threads hold a Ruby's VM lock, and which wait for it",
 	.wants = wants,
 	.wanted = "Ruby",
-	.unseen = "the program ended and no Ruby was seen in it; fix: name ruby itself",
+	.unseen = "the program ended and no Ruby was seen in it; fix: name ruby itself, or -f where a "
+		  "child process is one",
 	.parts = SCRY_PART_GVL,
 	.has_table = true,
 	.prepare = prepare,

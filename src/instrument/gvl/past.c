@@ -184,6 +184,8 @@ static void sum_up(struct scry_gvl_row *sum, const struct scry_gvl_row *r)
 	sum->run_ticks += r->run_ticks;
 	sum->run_longest = more_of(sum->run_longest, r->run_longest);
 	sum->run_most = more_of(sum->run_most, r->run_most);
+	sum->brief += r->brief;
+	sum->brief_waits += r->brief_waits;
 	for (uint32_t i = 0; i < SCRY_GVL_STEPS; i++)
 		sum->lengths[i] += r->lengths[i];
 }

@@ -139,7 +139,12 @@ static void report_row(const struct report *r, const struct scry_gvl_row *row,
 	r->waited[ev->thread] = (struct scry_gvl_waited){
 		.ns = ev->wanted_ns + ev->granted_ns,
 		.open_ns = ev->open_ns,
-		.older_ns = first_state(r, row->th) == SCRY_GVL_WANTS ? ns_of(r, r->prefix) : 0,
+		.older_ns = ev->older_ns ? ev->older_ns
+			    : first_state(r, row->th) == SCRY_GVL_WANTS ? ns_of(r, r->prefix)
+									: 0,
+		.first_ns = ev->older_ns ? 0 : ns_of(r, row->old_wait),
+		.brief_ns = ns_of(r, row->brief),
+		.brief_waits = row->brief_waits,
 		.number = ev->thread,
 	};
 }

@@ -62,6 +62,11 @@ when "native" # who packs without the lock runs native code, the others none; th
   wrong << "sleeps on a processor: #{sleeps}" if sleeps["without_native_ns"].to_i > sleeps["cpu_ns"]
   met = report["pairs"].find { |p| p["waiter"] == sleeps["thread"] && p["holder"] == computes["thread"] }
   wrong << "sleeps waited for computes: #{met}" unless met && met["waits"].between?(1, computes["takes"])
+when "threshold" # all are shorter: none has a stack, and all are counted
+  brief = report["waiting"].find { |r| r["method"] == "[waits shorter than --threshold]" }
+  wrong << "no brief waits: #{report["waiting"]}" unless brief
+  near["brief waits", brief["waits"], totals["waits"], 0, threads.size] if brief # but who waited at the beginning
+  near["waits at lines", report["waiting"].sum { |r| r["waits"] }, totals["waits"], 0]
 when "names" # whole, and the last one; NUMBER 1: in the kernel's words there is one for the thread without
   wrong << "names: #{by_name.keys}" unless by_name.key?("sidekiq.processor/default-1") && by_name.key?("sidekiq.processor/default-2")
   last = by_name.keys.compact.filter_map { |n| n[/\Aa thread whose name changes (\d+)\z/, 1]&.to_i }
@@ -69,8 +74,8 @@ when "names" # whole, and the last one; NUMBER 1: in the kernel's words there is
   wrong << "names: #{by_name.keys}" if number.to_i == 1 && by_name.keys.none? { |n| n.to_s.start_with?("names.rb:") }
 when "stacks" # each wait is told with where its thread stood: of threads that wait at one line, all of them
   wrong << "#{totals["unstacked_waits"]} waits without a stack" unless totals["unstacked_waits"].zero?
-  # a wait that was on at the beginning is no wait of its thread, but has a stack
-  near["waits at lines", report["waiting"].sum { |r| r["waits"] }, totals["waits"], 0, threads.size]
+  # a wait that was on at the beginning is no wait of its thread nor of its line
+  near["waits at lines", report["waiting"].sum { |r| r["waits"] }, totals["waits"], 0]
   at = ->(line) { report["waiting"].select { |r| r["line"] == line && r["file"].to_s.end_with?("share.rb") } }
   {7 => %w[busy0 busy1 busy2], 10 => %w[io]}.each do |line, names|
     rows, who = at[line], by_name.values_at(*names).flatten
