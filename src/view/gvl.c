@@ -259,8 +259,11 @@ static int on_line(struct scry_gvl_view *g, const struct scry_ev_gvl_line *ev)
 
 static int on_wait_line(struct scry_gvl_view *g, const struct scry_ev_gvl_wait_line *ev)
 {
-	const struct scry_gvl_line row = {ev->stack, ev->samples, ev->lost_ns, ev->waits,
-					  ev->max_ns};
+	const struct scry_gvl_line row = {.what = ev->stack,
+					  .samples = ev->samples,
+					  .lost_ns = ev->lost_ns,
+					  .waits = ev->waits,
+					  .max_ns = ev->max_ns};
 
 	return add_line(g, &g->waited, &row);
 }
@@ -404,17 +407,28 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path ? path : "";
 }
 
-void scry_gvl_put_row(const struct scry_gvl_view *g, uint32_t what, struct scry_buf *b)
+struct scry_frame scry_gvl_place_of(const struct scry_gvl_view *g, uint32_t what)
 {
 	uint32_t library;
 	struct scry_frame frame = scry_gvl_ruby_frame(g, what, &library);
+
+	move_to_caller(g, &frame); /* of data it is a whole stack */
+	return frame;
+}
+
+void scry_gvl_put_row(const struct scry_gvl_view *g, const struct scry_gvl_line *row,
+		      struct scry_buf *b)
+{
+	const uint32_t what = row->what;
+	const struct scry_frame frame = scry_gvl_place_of(g, what);
+	uint32_t library;
 	struct scry_cell file, method;
 
 	if (!what) {
 		scry_buf_printf(b, "[unknown]");
 		return;
 	}
-	move_to_caller(g, &frame); /* of data it is a whole stack */
+	scry_gvl_ruby_frame(g, what, &library);
 	file = scry_name_text(&g->names, frame.file);
 	method = scry_name_text(&g->names, frame.method);
 	if (file.length && g->doc->is_data)
@@ -431,6 +445,8 @@ void scry_gvl_put_row(const struct scry_gvl_view *g, uint32_t what, struct scry_
 				base_name(scry_intern_get(&g->names,
 							  scry_frames_get(&g->frames, library).file,
 							  NULL)));
+	if (row->has_others)
+		scry_buf_printf(b, " and others there");
 }
 
 /* ---- the view ---- */
@@ -475,8 +491,7 @@ static int push(struct scry_gvl_view *g)
 
 	for (uint32_t i = 0; i < g->thread_count; i++)
 		g->waiters += scry_gvl_waited_ns(&g->threads[i]) != 0;
-	r = scry_gvl_view_sum_ended(g, &each);
-	scry_gvl_view_sort(g);
+	r = scry_gvl_view_sum(g, &each);
 	if (r == 0 && g->doc->is_folded) {
 		scry_gvl_push_stacks(g);
 	} else if (r == 0) {
@@ -484,10 +499,8 @@ static int push(struct scry_gvl_view *g)
 		g->quality.shown = g->sum.ends;
 		g->doc->ops->quality(g->doc, &g->quality);
 		scry_gvl_push_head(g);
-		if (g->doc->is_data) {
+		if (g->doc->is_data)
 			scry_gvl_view_each_again(g, &each);
-			scry_gvl_view_sort(g);
-		}
 		scry_gvl_push_tables(g);
 	}
 	scry_gvl_each_free(&each);

@@ -312,6 +312,11 @@ static void some(void **state)
 	opts.grep = "worker";
 	golden_check(fd, "gvl", "gvl_grep.txt", &opts);
 	opts.grep = NULL;
+	opts.filter = (struct scry_opt_strings){1, {"waiter=main"}};
+	golden_check(fd, "gvl", "gvl_waiter.txt", &opts);
+	opts.filter = (struct scry_opt_strings){1, {"holder=main (4711)"}};
+	golden_check(fd, "gvl", "gvl_holder.txt", &opts);
+	opts.filter.count = 0;
 	opts.pid = 4720;
 	golden_check(fd, "gvl", "gvl_pid.txt", &opts);
 	opts.pid = 0;
@@ -534,6 +539,8 @@ static void many_requests(void **state)
 		t.tid = 4710 + i;
 		t.threads = i == 2 ? 6 : 1;
 		t.has_ended = i > 1 && i < 5;
+		t.runs = t.run_most = i == 1;
+		t.run_max_ns = i == 1 ? 40 * MS : 0;
 		t.max_ns = i * MS;
 		t.lost_ns = (i == 1 ? 80 : 50) * MS;
 		t.name_str = golden_str(&rec, i == 1 ? "main" : "server.rb:289");
@@ -546,6 +553,11 @@ static void many_requests(void **state)
 						      .lost_ns = 50 * MS},
 			   sizeof(struct scry_ev_gvl_pair));
 	}
+	put_stacks(&rec);
+	golden_put(&rec, SCRY_EVENT_GVL_WAIT_LINE,
+		   &(struct scry_ev_gvl_wait_line){
+			   .pid = 4711, .waiter = 1, .stack = 2, .samples = 9, .lost_ns = 5000 * MS},
+		   sizeof(struct scry_ev_gvl_wait_line)); /* by several at a time */
 	golden_totals(&rec, 4711, 1);
 	fd = golden_end(&rec);
 	golden_check(fd, "gvl", "gvl_requests.txt", &opts);

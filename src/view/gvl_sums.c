@@ -1,12 +1,16 @@
 /*
- * Threads that have ended, summed by their names, for people: a server that makes a thread for each
- * request has hundreds of rows, none of which makes others wait for long, and all together do.
+ * What is summed for people. Threads that have ended, by their names: a server that makes a thread
+ * for each request has hundreds of rows, none of which makes others wait for long, and all together
+ * do. Rows of one line of the program, whichever methods were called there.
  *
- * Rows that several threads had one after the other are among them, whether the last one has ended
- * or not. Quantiles of several rows cannot be had of those of each, so a sum has none.
+ * Rows that several threads had one after the other are among the first, whether the last one has
+ * ended or not. Quantiles of several rows cannot be had of those of each, so a sum has none.
+ *
+ * And how much of what samples say may be chance.
  */
 #include "view/gvl.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,6 +152,76 @@ static void sum_pairs(struct scry_gvl_view *g, const struct sums *s)
 	g->pair_count = kept;
 }
 
+/* ---- lines ---- */
+
+/* Of rows that are sorted: the one that has lost most stands for all of its line. */
+static void sum_lines(struct scry_gvl_view *g, struct scry_gvl_lines *l)
+{
+	struct scry_map places;
+	uint32_t kept = 0;
+
+	scry_map_init(&places, SCRY_GVL_ROWS_MAX);
+	for (uint32_t i = 0; i < l->count; i++) {
+		const struct scry_gvl_line row = l->rows[i];
+		const struct scry_frame at = scry_gvl_place_of(g, row.what);
+		uint64_t *place = at.file && at.line
+					  ? scry_map_ref(&places, (uint64_t)at.file << 32 | at.line)
+					  : NULL;
+		struct scry_gvl_line *sum;
+
+		if (!place || !*place) {
+			l->rows[kept++] = row;
+			if (place)
+				*place = kept;
+			continue;
+		}
+		sum = &l->rows[*place - 1];
+		sum->has_others |= scry_gvl_place_of(g, sum->what).method != at.method;
+		sum->samples += row.samples;
+		sum->lost_ns += row.lost_ns;
+		sum->waits += row.waits;
+		sum->max_ns = more_of(sum->max_ns, row.max_ns);
+	}
+	l->count = kept;
+	scry_map_done(&places);
+}
+
+/* ---- chance ---- */
+
+uint64_t scry_gvl_all_turns(const struct scry_gvl_view *g, const struct scry_gvl_lines *l)
+{
+	uint64_t turns = 0;
+
+	for (uint32_t i = 0; i < g->thread_count; i++)
+		turns += l == &g->held ? g->threads[i].takes : g->threads[i].waits;
+	return turns;
+}
+
+uint64_t scry_gvl_turns(const struct scry_gvl_lines *l, const struct scry_gvl_line *row,
+			uint64_t turns)
+{
+	const double own = l->lost_ns ? (double)turns * (double)row->lost_ns / (double)l->lost_ns
+				      : 0;
+	const uint64_t slices = row->lost_ns / SCRY_GVL_SLICE_NS;
+	const uint64_t most = own > (double)slices ? (uint64_t)own : slices;
+
+	return most < row->samples ? most : row->samples;
+}
+
+/* That of so many turns, each of which may be another line's; of one turn at least, as a line that
+ * has all may not have had the next. */
+uint64_t scry_gvl_error_ns(const struct scry_gvl_lines *l, const struct scry_gvl_line *row,
+			   uint64_t turns)
+{
+	const double own = (double)scry_gvl_turns(l, row, turns), least = own > 1 ? own : 1,
+		     others = l->lost_ns ? 1 - (double)row->lost_ns / (double)l->lost_ns : 0,
+		     spread = least * others > 1 ? least * others : 1;
+
+	return row->samples ? (uint64_t)((double)row->lost_ns / least * sqrt(spread)) : 0;
+}
+
+/* ---- and back ---- */
+
 static void *copy_of(const void *rows, size_t count, size_t size)
 {
 	void *copy = malloc(count * size + 1);
@@ -157,16 +231,28 @@ static void *copy_of(const void *rows, size_t count, size_t size)
 	return copy;
 }
 
-int scry_gvl_view_sum_ended(struct scry_gvl_view *g, struct scry_gvl_each *ret)
+static void put_back(void *to, const void *from, size_t size)
+{
+	if (size)
+		memcpy(to, from, size);
+}
+
+int scry_gvl_view_sum(struct scry_gvl_view *g, struct scry_gvl_each *ret)
 {
 	struct scry_gvl_each each = {
 		copy_of(g->threads, g->thread_count, sizeof(*g->threads)),
 		copy_of(g->pairs, g->pair_count, sizeof(*g->pairs)),
+		copy_of(g->held.rows, g->held.count, sizeof(*g->held.rows)),
+		copy_of(g->waited.rows, g->waited.count, sizeof(*g->waited.rows)),
 		g->thread_count,
 		g->pair_count,
+		g->held.count,
+		g->waited.count,
 	};
 	struct sums s;
-	int r = each.threads && each.pairs ? 0 : scry_no_memory("%u threads", g->thread_count);
+	int r = each.threads && each.pairs && each.held && each.waited
+			? 0
+			: scry_no_memory("%u threads", g->thread_count);
 
 	scry_map_init(&s.counts, SCRY_GVL_ROWS_MAX);
 	scry_map_init(&s.numbers, SCRY_GVL_ROWS_MAX);
@@ -174,6 +260,12 @@ int scry_gvl_view_sum_ended(struct scry_gvl_view *g, struct scry_gvl_each *ret)
 		r = sum_threads(g, &s);
 	if (r == 0)
 		sum_pairs(g, &s);
+	scry_gvl_view_sort(g);
+	if (r == 0 && g->opts->by == SCRY_VIEW_BY_LINE && !g->doc->is_folded) {
+		sum_lines(g, &g->held);
+		sum_lines(g, &g->waited);
+		scry_gvl_view_sort(g);
+	}
 	scry_map_done(&s.counts);
 	scry_map_done(&s.numbers);
 	*ret = each;
@@ -184,14 +276,19 @@ void scry_gvl_view_each_again(struct scry_gvl_view *g, const struct scry_gvl_eac
 {
 	g->thread_count = each->thread_count;
 	g->pair_count = each->pair_count;
-	if (each->thread_count)
-		memcpy(g->threads, each->threads, each->thread_count * sizeof(*g->threads));
-	if (each->pair_count)
-		memcpy(g->pairs, each->pairs, each->pair_count * sizeof(*g->pairs));
+	g->held.count = each->held_count;
+	g->waited.count = each->waited_count;
+	put_back(g->threads, each->threads, each->thread_count * sizeof(*g->threads));
+	put_back(g->pairs, each->pairs, each->pair_count * sizeof(*g->pairs));
+	put_back(g->held.rows, each->held, each->held_count * sizeof(*g->held.rows));
+	put_back(g->waited.rows, each->waited, each->waited_count * sizeof(*g->waited.rows));
+	scry_gvl_view_sort(g);
 }
 
 void scry_gvl_each_free(struct scry_gvl_each *each)
 {
 	free(each->threads);
 	free(each->pairs);
+	free(each->held);
+	free(each->waited);
 }
