@@ -14,7 +14,7 @@
 #include "view/view.h"
 
 #define SCRY_GVL_CPU_UNKNOWN UINT64_MAX
-#define SCRY_GVL_MAIN_RACTOR 1 /* as Ruby numbers them; the locks of others are not seen */
+#define SCRY_GVL_MAIN_RACTOR 1	    /* as Ruby numbers them; the locks of others are not seen */
 #define SCRY_GVL_SLICE_NS 100000000 /* of the VM: for so long a thread may have it */
 #define SCRY_GVL_ROWS_MAX (1u << 20)
 #define SCRY_GVL_SUMS_FROM (1u << 16) /* numbers of what is summed of several rows */
@@ -81,8 +81,8 @@ void scry_gvl_view_sort(struct scry_gvl_view *g);
 int scry_gvl_row_compare(const void *left, const void *right);
 int scry_gvl_pair_compare(const void *left, const void *right);
 
-/* Sorts, and sums threads of one name that have ended, the pairs in which they are, and by line what
- * was at one line. Free `ret` in any case. 0 or -ENOMEM. */
+/* Sorts, and sums threads of one name that have ended, the pairs in which they are, and by line
+ * what was at one line. Free `ret` in any case. 0 or -ENOMEM. */
 int scry_gvl_view_sum(struct scry_gvl_view *g, struct scry_gvl_each *ret);
 void scry_gvl_view_each_again(struct scry_gvl_view *g, const struct scry_gvl_each *each);
 void scry_gvl_each_free(struct scry_gvl_each *each);
@@ -100,9 +100,9 @@ uint64_t scry_gvl_longest_ns(const struct scry_gvl_view *g);
 
 /*
  * How many independent turns a row is of, where samples share what was counted: what a row has lost
- * comes in turns, as who holds the lock holds it for a while. Its turns are its part of all of them,
- * and its samples at most; one that takes longer than the VM's time slice is as many as it takes
- * slices. `turns`: of all rows.
+ * comes in turns, as who holds the lock holds it for a while. Its turns are its part of all of
+ * them, and its samples at most; one that takes longer than the VM's time slice is as many as it
+ * takes slices. `turns`: of all rows.
  */
 uint64_t scry_gvl_turns(const struct scry_gvl_lines *l, const struct scry_gvl_line *row,
 			uint64_t turns);

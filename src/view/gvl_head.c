@@ -41,8 +41,8 @@ static void put_worst_line(struct scry_gvl_view *g, struct scry_buf *b)
 	scry_text_duration(b, worst->lost_ns);
 	if (worst->samples) {
 		scry_buf_printf(b, " +- ");
-		scry_text_duration(b, scry_gvl_error_ns(&g->held, worst,
-							scry_gvl_all_turns(g, &g->held)));
+		scry_text_duration(
+			b, scry_gvl_error_ns(&g->held, worst, scry_gvl_all_turns(g, &g->held)));
 	}
 	if (worst->samples < FEW)
 		scry_buf_printf(b, " by %u sample%s", worst->samples, scry_text_s(worst->samples));

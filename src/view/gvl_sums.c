@@ -200,8 +200,8 @@ uint64_t scry_gvl_all_turns(const struct scry_gvl_view *g, const struct scry_gvl
 uint64_t scry_gvl_turns(const struct scry_gvl_lines *l, const struct scry_gvl_line *row,
 			uint64_t turns)
 {
-	const double own = l->lost_ns ? (double)turns * (double)row->lost_ns / (double)l->lost_ns
-				      : 0;
+	const double own =
+		l->lost_ns ? (double)turns * (double)row->lost_ns / (double)l->lost_ns : 0;
 	const uint64_t slices = row->lost_ns / SCRY_GVL_SLICE_NS;
 	const uint64_t most = own > (double)slices ? (uint64_t)own : slices;
 

@@ -321,8 +321,7 @@ static void push_rows(struct scry_gvl_view *g, const struct scry_gvl_lines *l,
 		      const struct kind *kind)
 {
 	const bool is_waiting = l == &g->waited;
-	struct rows rows = {
-		g, l, .has_waits = are_waits(g, l), .turns = scry_gvl_all_turns(g, l)};
+	struct rows rows = {g, l, .has_waits = are_waits(g, l), .turns = scry_gvl_all_turns(g, l)};
 	const bool has_samples = !is_by_thread(g) && !rows.has_waits;
 	const struct scry_column columns[] = {
 		{kind->lost, "lost_ns", SCRY_CELL_TIME, NUMBER(lost_ns)},

@@ -324,10 +324,9 @@ static void end_one(struct scry_session *s, struct scry_watch *w, const char *wh
 		w->ends = why;
 		return;
 	}
-	snprintf(text, sizeof(text), "the watch of %s%sprocess %d ended%s: %s",
+	snprintf(text, sizeof(text), "the watch of %s%sprocess %d ended before its time: %s",
 		 s->section_count > 1 ? w->instrument->name : "",
-		 s->section_count > 1 ? " in " : "", w->proc.pid,
-		 w->target_gone && !s->opts->duration_ns ? "" : " before its time", why);
+		 s->section_count > 1 ? " in " : "", w->proc.pid, why);
 	scry_send_news(s, SCRY_NEWS_SAY, 0, text);
 	if (scry_watch_end_alone(w, why) < 0)
 		scry_error_clear();

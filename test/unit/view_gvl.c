@@ -554,10 +554,11 @@ static void many_requests(void **state)
 			   sizeof(struct scry_ev_gvl_pair));
 	}
 	put_stacks(&rec);
-	golden_put(&rec, SCRY_EVENT_GVL_WAIT_LINE,
-		   &(struct scry_ev_gvl_wait_line){
-			   .pid = 4711, .waiter = 1, .stack = 2, .samples = 9, .lost_ns = 5000 * MS},
-		   sizeof(struct scry_ev_gvl_wait_line)); /* by several at a time */
+	golden_put(
+		&rec, SCRY_EVENT_GVL_WAIT_LINE,
+		&(struct scry_ev_gvl_wait_line){
+			.pid = 4711, .waiter = 1, .stack = 2, .samples = 9, .lost_ns = 5000 * MS},
+		sizeof(struct scry_ev_gvl_wait_line)); /* by several at a time */
 	golden_totals(&rec, 4711, 1);
 	fd = golden_end(&rec);
 	golden_check(fd, "gvl", "gvl_requests.txt", &opts);

@@ -445,16 +445,18 @@ static void fill_pass(const struct scry_gvl *g, struct scry_gvl_plan *plan)
 /* In ticks; waits for some milliseconds, until the rate is known well enough. */
 static uint64_t threshold_of(const struct scry_gvl *g)
 {
+	const struct scry_gvl_opts *opts = g->watch->opts->instrument_opts;
+	const uint64_t ns = opts ? opts->threshold_ns : 0;
 	const struct timespec pause = {.tv_nsec = SCRY_TICKS_LEAST_NS};
 	struct scry_ticks ticks = {0};
 	struct scry_ticks_pair now = scry_ticks_look();
 	uint64_t end = 0;
 
-	while (g->threshold_ns && !(end = scry_ticks_after(&ticks, &now, g->threshold_ns))) {
+	while (ns && !(end = scry_ticks_after(&ticks, &now, ns))) {
 		nanosleep(&pause, NULL);
 		now = scry_ticks_look();
 	}
-	return g->threshold_ns ? end - now.tsc : 0;
+	return ns ? end - now.tsc : 0;
 }
 
 static void fill_stacks(const struct scry_gvl *g, struct scry_gvl_plan *plan)
@@ -574,7 +576,6 @@ static int enter(struct scry_watch *w)
 	g->table = (struct scry_gvl_table *)w->channel.ring;
 	memset(g->table, 0, sizeof(*g->table));
 	g->has_stacks = opts && opts->stacks;
-	g->threshold_ns = opts ? opts->threshold_ns : 0;
 	if (r == 0)
 		r = scry_threads_start_table(w->inj, &w->channel, w->held);
 	if (r == 0 && w->pool.head)
@@ -719,9 +720,8 @@ static uint64_t waits_of(const struct scry_gvl *g)
 	uint64_t waits = 0;
 
 	for (uint32_t i = 1; g->has_stacks && i < SCRY_GVL_THREADS; i++)
-		waits += g->table->row[i].th
-				 ? g->table->row[i].waits - g->table->row[i].brief_waits
-				 : 0;
+		waits += g->table->row[i].th ? g->table->row[i].waits - g->table->row[i].brief_waits
+					     : 0;
 	for (uint32_t i = 0; g->has_stacks && g->past && i < g->past->count; i++)
 		waits += g->past->groups[i].sum.waits - g->past->groups[i].sum.brief_waits;
 	return waits;
@@ -775,7 +775,8 @@ const struct scry_instrument scry_instrument_gvl = {
 	.summary = "which threads hold a Ruby's VM lock, and which wait for it",
 	.wants = wants,
 	.wanted = "Ruby",
-	.unseen = "the program ended and no Ruby was seen in it; fix: name ruby itself, or -f where a "
+	.unseen = "the program ended and no Ruby was seen in it; fix: name ruby itself, or -f "
+		  "where a "
 		  "child process is one",
 	.parts = SCRY_PART_GVL,
 	.has_table = true,

@@ -34,10 +34,10 @@ struct scry_gvl_pairs { /* by waiter << 16 | holder, + 1: numbers as in events *
 struct scry_gvl_past {
 	struct scry_gvl_group *groups;
 	uint32_t count;
-	uint32_t asked;	       /* the table's, as it was answered last */
-	uint32_t wants;	       /* rows that the table was asked for; 0: nothing is asked */
+	uint32_t asked; /* the table's, as it was answered last */
+	uint32_t wants; /* rows that the table was asked for; 0: nothing is asked */
 	struct scry_gvl_pairs pairs;
-	uint64_t lost_pairs;   /* ticks that found no room there */
+	uint64_t lost_pairs; /* ticks that found no room there */
 	struct {
 		uint32_t at;
 		struct scry_gvl_row row;

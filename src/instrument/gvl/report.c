@@ -26,7 +26,7 @@ struct report {
 	uint64_t *lost;			/* ticks, by the holder's number; 0: nobody had it */
 	struct scry_gvl_waited *waited; /* by number */
 	struct scry_gvl_pairs pairs;
-	uint64_t unpaired;		/* ticks */
+	uint64_t unpaired; /* ticks */
 };
 
 static uint64_t ns_of(const struct report *r, uint64_t ticks)
@@ -139,7 +139,7 @@ static void report_row(const struct report *r, const struct scry_gvl_row *row,
 	r->waited[ev->thread] = (struct scry_gvl_waited){
 		.ns = ev->wanted_ns + ev->granted_ns,
 		.open_ns = ev->open_ns,
-		.older_ns = ev->older_ns ? ev->older_ns
+		.older_ns = ev->older_ns				? ev->older_ns
 			    : first_state(r, row->th) == SCRY_GVL_WANTS ? ns_of(r, r->prefix)
 									: 0,
 		.first_ns = ev->older_ns ? 0 : ns_of(r, row->old_wait),
@@ -225,8 +225,8 @@ static void collect_pairs(struct report *r)
 		add_pair(r, scry_gvl_pair_waiter(&pair), scry_gvl_pair_holder(&pair), &pair);
 	for (uint32_t i = 0; i < SCRY_GVL_PAIRS; i++)
 		if (pairs[i].key)
-			add_pair(r, scry_gvl_pair_waiter(&pairs[i]), scry_gvl_pair_holder(&pairs[i]),
-				 &pairs[i]);
+			add_pair(r, scry_gvl_pair_waiter(&pairs[i]),
+				 scry_gvl_pair_holder(&pairs[i]), &pairs[i]);
 }
 
 /* A thread's number, by its struct. */

@@ -357,8 +357,8 @@ static void report_rest(struct scry_gvl *g, const struct scry_gvl_waited *waited
 	uint32_t stack = 0, old_stack = 0;
 	const uint64_t open = waited->open_ns < rest ? waited->open_ns : rest;
 	const uint64_t older = waited->older_ns < rest - open ? waited->older_ns : rest - open;
-	const uint64_t first = waited->first_ns < rest - open - older ? waited->first_ns
-								      : rest - open - older;
+	const uint64_t first =
+		waited->first_ns < rest - open - older ? waited->first_ns : rest - open - older;
 
 	for (size_t i = 0; i < s->count; i++) {
 		const struct waiter *w = &s->waiters[i];
