@@ -191,8 +191,8 @@ static void lose(const struct moment *m, uint32_t waiter, uint32_t holder, uint6
 {
 	struct scry_gvl_table *t = m->t;
 	struct scry_gvl_pair *pairs = t->pairs[t->pairs_at & 1];
-	uint64_t key = ((uint64_t)waiter << 16 | holder) + 1;
-	uint64_t at = key * 0x9e3779b97f4a7c15ull >> 48;
+	const uint32_t key = (waiter << 16 | holder) + 1;
+	const uint64_t at = key * 0x9e3779b97f4a7c15ull >> 48;
 
 	row_at(m, holder)->lost += ticks;
 	for (uint32_t i = 0; i < SCRY_GVL_PROBES; i++) {
@@ -202,6 +202,7 @@ static void lose(const struct moment *m, uint32_t waiter, uint32_t holder, uint6
 			continue;
 		pair->key = key;
 		pair->ticks += ticks;
+		pair->waits += pair->waits != UINT32_MAX;
 		return;
 	}
 	t->lost_pairs += ticks;
@@ -414,8 +415,12 @@ static void end_wait(const struct moment *m, struct scry_gvl_row *r, uint64_t th
 {
 	uint64_t waited = m->now - r->wait_began;
 
-	if (m->plan->stacks)
+	if (m->plan->stacks && (waited >= m->plan->threshold || r->is_old)) {
 		take_stack(m, r, th, waited);
+	} else if (m->plan->stacks) {
+		r->brief += waited;
+		r->brief_waits++;
+	}
 	if (r->is_old) {
 		r->old_wait = waited;
 		return;

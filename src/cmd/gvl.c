@@ -37,6 +37,9 @@ int scry_cmd_gvl(int argc, char **argv)
 		 "take the stack of each wait that ends, instead of samples; costs some 1 us a "
 		 "wait",
 		 NULL},
+		{0, "threshold", SCRY_OPT_DURATION, &gvl.threshold_ns, "TIME",
+		 "with --stacks: of shorter waits take no stack; they are counted all the same",
+		 NULL},
 		SCRY_VIEW_SORT_OPT_ROW(&report.rows, SCRY_SORT_GVL),
 		{0, "top", SCRY_OPT_U64, &report.rows.top, "N",
 		 "show N rows of each table, 0 all (default 30; all in JSON)", NULL},
@@ -62,6 +65,10 @@ int scry_cmd_gvl(int argc, char **argv)
 		r = scry_fail(-EINVAL,
 			      "'%s': folded stacks are by line; fix: without --by, or -o x.txt",
 			      opts.output);
+	if (r == 0 && gvl.threshold_ns && !gvl.stacks)
+		r = scry_fail(-EINVAL, "--threshold is for the stacks of single waits, which are "
+				       "taken only with --stacks; fix: --stacks, or without "
+				       "--threshold");
 	if (r == 0)
 		r = scry_report_opts_check(&report, opts.output);
 	if (r == 0)

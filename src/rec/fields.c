@@ -399,6 +399,7 @@ static const struct scry_field fields_scry_ev_gvl_thread[] = {
 	FIELD(scry_ev_gvl_thread, runs_ns, "runs_ns", NUMBER),
 	FIELD(scry_ev_gvl_thread, run_max_ns, "run_max_ns", NUMBER),
 	FIELD(scry_ev_gvl_thread, run_most, "run_most", NUMBER),
+	FIELD(scry_ev_gvl_thread, cpu_ns, "cpu_ns", NUMBER),
 };
 static const struct scry_field fields_scry_ev_gvl_line[] = {
 	FIELD(scry_ev_gvl_line, pid, "pid", NUMBER),
@@ -420,7 +421,7 @@ static const struct scry_field fields_scry_ev_gvl_pair[] = {
 	FIELD(scry_ev_gvl_pair, pid, "pid", NUMBER),
 	FIELD(scry_ev_gvl_pair, waiter, "waiter", NUMBER),
 	FIELD(scry_ev_gvl_pair, holder, "holder", NUMBER),
-	FIELD(scry_ev_gvl_pair, reserved, "reserved", RESERVED),
+	FIELD(scry_ev_gvl_pair, waits, "waits", NUMBER),
 	FIELD(scry_ev_gvl_pair, lost_ns, "lost_ns", NUMBER),
 };
 static const struct scry_field fields_scry_ev_syscalls[] = {

@@ -28,6 +28,7 @@ struct scry_column {
 };
 #define SCRY_COLUMN_ELASTIC 1u	  /* TEXT is cut where the page is too wide: its beginning goes */
 #define SCRY_COLUMN_CUT_AT_END 2u /* the same, and its end goes */
+#define SCRY_COLUMN_FILTER 8u	  /* --filter takes it for the column before it, too */
 #define SCRY_COLUMN_GREP 4u	  /* --grep looks at it, also where it is not shown */
 
 struct scry_pair { /* a named value: a total, or a field of a record */

@@ -14,7 +14,6 @@
 #include "view/functions.h"
 #include "view/gem.h"
 
-#define ROWS_MAX (1u << 20)
 #define NAMES_BYTES_MAX (256u << 20)
 
 static int grow(void **table, uint32_t count, uint32_t *room, size_t size)
@@ -24,9 +23,9 @@ static int grow(void **table, uint32_t count, uint32_t *room, size_t size)
 
 	if (count < *room)
 		return 0;
-	if (count < ROWS_MAX)
+	if (count < SCRY_GVL_ROWS_MAX)
 		grown = reallocarray(*table, more, size);
-	if (count >= ROWS_MAX || !grown)
+	if (count >= SCRY_GVL_ROWS_MAX || !grown)
 		return scry_no_memory("%u threads or pairs", count);
 	*table = grown;
 	*room = more;
@@ -260,8 +259,11 @@ static int on_line(struct scry_gvl_view *g, const struct scry_ev_gvl_line *ev)
 
 static int on_wait_line(struct scry_gvl_view *g, const struct scry_ev_gvl_wait_line *ev)
 {
-	const struct scry_gvl_line row = {ev->stack, ev->samples, ev->lost_ns, ev->waits,
-					  ev->max_ns};
+	const struct scry_gvl_line row = {.what = ev->stack,
+					  .samples = ev->samples,
+					  .lost_ns = ev->lost_ns,
+					  .waits = ev->waits,
+					  .max_ns = ev->max_ns};
 
 	return add_line(g, &g->waited, &row);
 }
@@ -376,7 +378,7 @@ void scry_gvl_put_name(const struct scry_gvl_view *g, const struct scry_ev_gvl_t
 	if (is_group) {
 		scry_buf_printf(b, " (");
 		scry_text_things(b, t->threads > 1 ? t->threads : 1, "threads");
-		scry_buf_printf(b, " that ended)");
+		scry_buf_printf(b, t->has_ended ? " that ended)" : " that came and went)");
 	} else if (t->threads > 1) {
 		scry_buf_printf(b, " and %u before it", t->threads - 1);
 	}
@@ -405,17 +407,28 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path ? path : "";
 }
 
-void scry_gvl_put_row(const struct scry_gvl_view *g, uint32_t what, struct scry_buf *b)
+struct scry_frame scry_gvl_place_of(const struct scry_gvl_view *g, uint32_t what)
 {
 	uint32_t library;
 	struct scry_frame frame = scry_gvl_ruby_frame(g, what, &library);
+
+	move_to_caller(g, &frame); /* of data it is a whole stack */
+	return frame;
+}
+
+void scry_gvl_put_row(const struct scry_gvl_view *g, const struct scry_gvl_line *row,
+		      struct scry_buf *b)
+{
+	const uint32_t what = row->what;
+	const struct scry_frame frame = scry_gvl_place_of(g, what);
+	uint32_t library;
 	struct scry_cell file, method;
 
 	if (!what) {
 		scry_buf_printf(b, "[unknown]");
 		return;
 	}
-	move_to_caller(g, &frame); /* of data it is a whole stack */
+	scry_gvl_ruby_frame(g, what, &library);
 	file = scry_name_text(&g->names, frame.file);
 	method = scry_name_text(&g->names, frame.method);
 	if (file.length && g->doc->is_data)
@@ -432,6 +445,8 @@ void scry_gvl_put_row(const struct scry_gvl_view *g, uint32_t what, struct scry_
 				base_name(scry_intern_get(&g->names,
 							  scry_frames_get(&g->frames, library).file,
 							  NULL)));
+	if (row->has_others)
+		scry_buf_printf(b, " and others there");
 }
 
 /* ---- the view ---- */
@@ -442,13 +457,13 @@ int scry_gvl_view_read(struct scry_gvl_view *g, struct scry_reader *reader,
 	g->reader = reader;
 	g->opts = opts;
 	g->doc = doc;
-	scry_map_init(&g->by_number, ROWS_MAX);
-	scry_map_init(&g->by_pid, ROWS_MAX);
-	scry_map_init(&g->held.by_what, ROWS_MAX);
-	scry_map_init(&g->waited.by_what, ROWS_MAX);
+	scry_map_init(&g->by_number, SCRY_GVL_ROWS_MAX);
+	scry_map_init(&g->by_pid, SCRY_GVL_ROWS_MAX);
+	scry_map_init(&g->held.by_what, SCRY_GVL_ROWS_MAX);
+	scry_map_init(&g->waited.by_what, SCRY_GVL_ROWS_MAX);
 	scry_frames_init(&g->frames);
 	scry_frames_begin(&g->frames);
-	scry_intern_init(&g->names, ROWS_MAX, NAMES_BYTES_MAX);
+	scry_intern_init(&g->names, SCRY_GVL_ROWS_MAX, NAMES_BYTES_MAX);
 	return read_all(g);
 }
 
@@ -468,18 +483,28 @@ void scry_gvl_view_done(struct scry_gvl_view *g)
 	free(g->pairs);
 }
 
-static void push(struct scry_gvl_view *g)
+/* The verdict is of what people see; data has each thread. */
+static int push(struct scry_gvl_view *g)
 {
-	scry_gvl_view_sort(g);
-	if (g->doc->is_folded) {
+	struct scry_gvl_each each = {0};
+	int r;
+
+	for (uint32_t i = 0; i < g->thread_count; i++)
+		g->waiters += scry_gvl_waited_ns(&g->threads[i]) != 0;
+	r = scry_gvl_view_sum(g, &each);
+	if (r == 0 && g->doc->is_folded) {
 		scry_gvl_push_stacks(g);
-		return;
+	} else if (r == 0) {
+		g->quality.noun = "critical sections";
+		g->quality.shown = g->sum.ends;
+		g->doc->ops->quality(g->doc, &g->quality);
+		scry_gvl_push_head(g);
+		if (g->doc->is_data)
+			scry_gvl_view_each_again(g, &each);
+		scry_gvl_push_tables(g);
 	}
-	g->quality.noun = "critical sections";
-	g->quality.shown = g->sum.ends;
-	g->doc->ops->quality(g->doc, &g->quality);
-	scry_gvl_push_head(g);
-	scry_gvl_push_tables(g);
+	scry_gvl_each_free(&each);
+	return r;
 }
 
 int scry_view_gvl(struct scry_reader *reader, const struct scry_view_opts *opts,
@@ -492,7 +517,7 @@ int scry_view_gvl(struct scry_reader *reader, const struct scry_view_opts *opts,
 		return r;
 	r = scry_gvl_view_read(&g, reader, opts, doc);
 	if (r == 0)
-		push(&g);
+		r = push(&g);
 	scry_grep_done(&g.grep);
 	scry_gvl_view_done(&g);
 	return r;

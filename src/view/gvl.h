@@ -14,6 +14,10 @@
 #include "view/view.h"
 
 #define SCRY_GVL_CPU_UNKNOWN UINT64_MAX
+#define SCRY_GVL_MAIN_RACTOR 1	    /* as Ruby numbers them; the locks of others are not seen */
+#define SCRY_GVL_SLICE_NS 100000000 /* of the VM: for so long a thread may have it */
+#define SCRY_GVL_ROWS_MAX (1u << 20)
+#define SCRY_GVL_SUMS_FROM (1u << 16) /* numbers of what is summed of several rows */
 
 struct scry_gvl_line {
 	/* A frame: with a line by line, without one by method, a gem's name as its method; of data
@@ -22,6 +26,7 @@ struct scry_gvl_line {
 	uint32_t what, samples;
 	uint64_t lost_ns;
 	uint64_t waits, max_ns; /* where each waiter's stack was taken */
+	bool has_others;	/* of its line: what other methods had is in it */
 };
 
 struct scry_gvl_lines {
@@ -54,7 +59,15 @@ struct scry_gvl_view {
 	struct scry_gvl_lines held, waited; /* holders while others waited; waiters */
 	uint32_t thread_count, thread_room, pair_count, pair_room;
 	struct scry_map by_number; /* pid << 32 | thread -> place + 1 */
+	uint32_t waiters;	   /* rows of threads that waited, before they are summed */
 	struct scry_buf buf;
+};
+
+struct scry_gvl_each { /* what was there before it was summed */
+	struct scry_ev_gvl_thread *threads;
+	struct scry_ev_gvl_pair *pairs;
+	struct scry_gvl_line *held, *waited;
+	uint32_t thread_count, pair_count, held_count, waited_count;
 };
 
 /* Reads a recording to its end; by line, method or gem, as `opts` say, else by line. 0 or -errno
@@ -68,6 +81,12 @@ void scry_gvl_view_sort(struct scry_gvl_view *g);
 int scry_gvl_row_compare(const void *left, const void *right);
 int scry_gvl_pair_compare(const void *left, const void *right);
 
+/* Sorts, and sums threads of one name that have ended, the pairs in which they are, and by line
+ * what was at one line. Free `ret` in any case. 0 or -ENOMEM. */
+int scry_gvl_view_sum(struct scry_gvl_view *g, struct scry_gvl_each *ret);
+void scry_gvl_view_each_again(struct scry_gvl_view *g, const struct scry_gvl_each *each);
+void scry_gvl_each_free(struct scry_gvl_each *each);
+
 static inline uint64_t scry_gvl_waited_ns(const struct scry_ev_gvl_thread *t)
 {
 	return t->wanted_ns + t->granted_ns;
@@ -78,6 +97,20 @@ uint64_t scry_gvl_known_ns(const struct scry_gvl_view *g);
 
 /* The same, of the process for which it was longest: several are watched at the same time. */
 uint64_t scry_gvl_longest_ns(const struct scry_gvl_view *g);
+
+/*
+ * How many independent turns a row is of, where samples share what was counted: what a row has lost
+ * comes in turns, as who holds the lock holds it for a while. Its turns are its part of all of
+ * them, and its samples at most; one that takes longer than the VM's time slice is as many as it
+ * takes slices. `turns`: of all rows.
+ */
+uint64_t scry_gvl_turns(const struct scry_gvl_lines *l, const struct scry_gvl_line *row,
+			uint64_t turns);
+/* All turns: takes of the lock for those that held it, waits for those that waited. */
+uint64_t scry_gvl_all_turns(const struct scry_gvl_view *g, const struct scry_gvl_lines *l);
+/* The standard deviation of what the row has lost, by chance; 0: it has no samples. */
+uint64_t scry_gvl_error_ns(const struct scry_gvl_lines *l, const struct scry_gvl_line *row,
+			   uint64_t turns);
 
 /* In which threads wanted the lock for longest. NULL: there is none. */
 const struct scry_gvl_process *scry_gvl_worst_process(const struct scry_gvl_view *g);
@@ -97,7 +130,10 @@ void scry_gvl_put_thread(const struct scry_gvl_view *g, const struct scry_ev_gvl
 			 struct scry_buf *b);
 
 /* "app.rb:12 Foo#bar in foo.so"; what a row of lines is. */
-void scry_gvl_put_row(const struct scry_gvl_view *g, uint32_t what, struct scry_buf *b);
+void scry_gvl_put_row(const struct scry_gvl_view *g, const struct scry_gvl_line *row,
+		      struct scry_buf *b);
+/* Its frame of Ruby, with the line of the program. */
+struct scry_frame scry_gvl_place_of(const struct scry_gvl_view *g, uint32_t what);
 
 /* The frame of Ruby, and that of the library above it: 0, there is none. */
 struct scry_frame scry_gvl_ruby_frame(const struct scry_gvl_view *g, uint32_t what,

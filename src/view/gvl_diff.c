@@ -1,10 +1,7 @@
 /*
  * See gvl_diff.h.
  *
- * How much of a change may be chance: what a row has lost comes in turns, as who holds the lock
- * holds it for a while, so its turns are counted, not its samples. A row's turns are its part of
- * all takings of the lock, and its samples at most. One that takes longer than the VM's time slice
- * is as many as it takes slices.
+ * How much of a change may be chance: by the turns of rows, scry_gvl_turns, not their samples.
  */
 #include "view/gvl_diff.h"
 
@@ -21,10 +18,9 @@
 #include "view/verdict.h"
 
 #define ROWS_MAX (1u << 20)
-#define SURE 3.0	   /* standard deviations of what is counted at random */
-#define LEAST_PART 0.05	   /* of the greater one: less is no change that somebody looks for */
-#define SLICE_NS 100000000 /* of the VM: for so long a thread may have it */
-#define LEAST_NS 100000	   /* a second: nobody feels less */
+#define SURE 3.0	/* standard deviations of what is counted at random */
+#define LEAST_PART 0.05 /* of the greater one: less is no change that somebody looks for */
+#define LEAST_NS 100000 /* a second: nobody feels less */
 
 struct part { /* of one recording */
 	uint64_t lost_ns, turns, waits;
@@ -89,7 +85,7 @@ static int add_threads(struct diff *d, int side, struct scry_buf *text)
 		if (!row)
 			return -ENOMEM;
 		row->waits += t->waits;
-		row->turns += scry_gvl_waited_ns(t) / SLICE_NS + t->waits;
+		row->turns += scry_gvl_waited_ns(t) / SCRY_GVL_SLICE_NS + t->waits;
 		row->lost_ns += scry_gvl_waited_ns(t);
 		if (d->opts->by != SCRY_VIEW_BY_HOLDER)
 			continue;
@@ -97,39 +93,25 @@ static int add_threads(struct diff *d, int side, struct scry_buf *text)
 		if (!row)
 			return -ENOMEM;
 		row->lost_ns += t->lost_ns;
-		row->turns += t->lost_ns / SLICE_NS + t->takes;
+		row->turns += t->lost_ns / SCRY_GVL_SLICE_NS + t->takes;
 	}
 	return 0;
-}
-
-static uint64_t turns_of(const struct scry_gvl_view *v, const struct scry_gvl_line *row,
-			 uint64_t takes)
-{
-	const double turns =
-		v->held.lost_ns ? (double)takes * (double)row->lost_ns / (double)v->held.lost_ns
-				: 0;
-	const uint64_t slices = row->lost_ns / SLICE_NS;
-	const uint64_t most = turns > (double)slices ? (uint64_t)turns : slices;
-
-	return most < row->samples ? most : row->samples;
 }
 
 static int add_lines(struct diff *d, int side, struct scry_buf *text)
 {
 	const struct scry_gvl_view *v = &d->v[side];
-	uint64_t takes = 0;
+	const uint64_t takes = scry_gvl_all_turns(v, &v->held);
 	struct part *row;
 
-	for (uint32_t i = 0; i < v->thread_count; i++)
-		takes += v->threads[i].takes;
 	for (uint32_t i = 0; i < v->held.count; i++) {
 		scry_buf_clear(text);
-		scry_gvl_put_row(v, v->held.rows[i].what, text);
+		scry_gvl_put_row(v, &v->held.rows[i], text);
 		row = part_of(&d->rows, text, side);
 		if (!row)
 			return -ENOMEM;
 		row->lost_ns += v->held.rows[i].lost_ns;
-		row->turns += turns_of(v, &v->held.rows[i], takes);
+		row->turns += scry_gvl_turns(&v->held, &v->held.rows[i], takes);
 	}
 	return 0;
 }
@@ -214,7 +196,7 @@ static struct pair whole(const struct diff *d)
 
 			all.of[i].lost_ns += scry_gvl_waited_ns(t);
 			all.of[i].waits += t->waits;
-			all.of[i].turns += scry_gvl_waited_ns(t) / SLICE_NS + t->waits;
+			all.of[i].turns += scry_gvl_waited_ns(t) / SCRY_GVL_SLICE_NS + t->waits;
 		}
 	return all;
 }

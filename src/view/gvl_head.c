@@ -36,9 +36,14 @@ static void put_worst_line(struct scry_gvl_view *g, struct scry_buf *b)
 			g->opts->by == SCRY_VIEW_BY_GEM	     ? "gem"
 			: g->opts->by == SCRY_VIEW_BY_METHOD ? "method"
 							     : "line");
-	scry_gvl_put_row(g, worst->what, b);
+	scry_gvl_put_row(g, worst, b);
 	scry_buf_printf(b, ", whichever thread ran it, ");
 	scry_text_duration(b, worst->lost_ns);
+	if (worst->samples) {
+		scry_buf_printf(b, " +- ");
+		scry_text_duration(
+			b, scry_gvl_error_ns(&g->held, worst, scry_gvl_all_turns(g, &g->held)));
+	}
 	if (worst->samples < FEW)
 		scry_buf_printf(b, " by %u sample%s", worst->samples, scry_text_s(worst->samples));
 }
@@ -82,6 +87,19 @@ static void note_unknown(struct scry_gvl_view *g)
 	}
 }
 
+/* By several threads at a time it may be longer than the watch. */
+static void put_waited(const struct scry_gvl_view *g, uint64_t ns, struct scry_buf *b)
+{
+	const uint64_t watched = scry_gvl_longest_ns(g);
+
+	if (watched && ns / watched >= 2) {
+		scry_text_things(b, (ns + watched / 2) / watched, "threads");
+		scry_buf_printf(b, " on average, ");
+	}
+	scry_text_duration(b, ns);
+	scry_buf_printf(b, watched && ns / watched >= 2 ? " together" : "");
+}
+
 /* Beside who made others wait: where they stood. */
 static void note_where(struct scry_gvl_view *g)
 {
@@ -93,9 +111,9 @@ static void note_where(struct scry_gvl_view *g)
 	scry_buf_clear(b);
 	scry_buf_printf(b, "they waited most %s ",
 			g->opts->by == SCRY_VIEW_BY_GEM ? "in the gem" : "at");
-	scry_gvl_put_row(g, most->what, b);
+	scry_gvl_put_row(g, most, b);
 	scry_buf_printf(b, ": ");
-	scry_text_duration(b, most->lost_ns);
+	put_waited(g, most->lost_ns, b);
 	if (most->waits) {
 		scry_buf_printf(b, ", in ");
 		scry_text_things(b, most->waits, "waits");
@@ -121,10 +139,17 @@ static void note_convoy(struct scry_gvl_view *g)
 	scry_buf_clear(b);
 	scry_buf_printf(b, "the longest convoy: for ");
 	scry_text_duration(b, longest->run_max_ns);
-	scry_buf_printf(b, " no thread that had waited got the lock, as others took it "
-			   "in short turns; ");
-	scry_gvl_put_thread(g, longest, b);
-	scry_buf_printf(b, " began that");
+	scry_buf_printf(b, " no thread that had waited got the lock, as ");
+	if (longest->run_most <= 1) {
+		scry_gvl_put_thread(g, longest, b);
+		scry_buf_printf(b, " took it before them");
+	} else {
+		scry_buf_printf(b, "it was taken before them, up to ");
+		scry_text_things(b, longest->run_most, "times");
+		scry_buf_printf(b, " in one convoy; ");
+		scry_gvl_put_thread(g, longest, b);
+		scry_buf_printf(b, " began that");
+	}
 	note(g);
 }
 
@@ -199,25 +224,23 @@ static void note_wait(struct scry_gvl_view *g, bool is_open)
 	note(g);
 }
 
-/* To have the lock is not to run. */
-static void note_cpu(struct scry_gvl_view *g)
+/* To have the lock is not to run. False: it ran for most of that time. */
+static bool put_cpu(const struct scry_gvl_view *g, const char *before, struct scry_buf *b)
 {
 	const uint64_t cpu_ns = g->sum.cpu_ns;
-	struct scry_buf *b = &g->buf;
 	uint64_t held = 0;
 
 	for (uint32_t i = 0; i < g->thread_count; i++)
 		held += g->threads[i].held_ns;
 	if (!g->locks || cpu_ns == SCRY_GVL_CPU_UNKNOWN || held < cpu_ns + SLACK_NS ||
 	    held / 4 * 3 < cpu_ns)
-		return;
-	scry_buf_clear(b);
-	scry_buf_printf(b, "the lock was held for ");
+		return false;
+	scry_buf_printf(b, "%sthe lock was held for ", before);
 	scry_text_duration(b, held);
 	scry_buf_printf(b, ", but the process ran for ");
 	scry_text_duration(b, cpu_ns);
 	scry_buf_printf(b, " only: its holder waited for a processor, or slept with it");
-	note(g);
+	return true;
 }
 
 /* Before anything is said that this makes wrong. */
@@ -275,18 +298,21 @@ static void put_share(const struct scry_gvl_view *g, struct scry_buf *b)
 	scry_buf_printf(b, ": ");
 }
 
+/* Threads are sorted: the first has made others wait for longest. */
+static bool is_blaming(const struct scry_gvl_view *g, const struct scry_ev_gvl_thread *worst)
+{
+	return worst && worst->lost_ns && !is_little(g) && scry_gvl_known_ns(g);
+}
+
 static void judge(struct scry_gvl_view *g, uint64_t waited)
 {
 	const uint64_t known = scry_gvl_known_ns(g);
 	const struct scry_ev_gvl_thread *worst = g->thread_count ? &g->threads[0] : NULL;
-	uint64_t waiters = 0;
 	bool are_more = g->sum.crowded; /* several threads had one row, one after the other */
 	struct scry_buf *b = &g->buf;
 
-	for (uint32_t i = 0; i < g->thread_count; i++) {
-		waiters += scry_gvl_waited_ns(&g->threads[i]) != 0;
+	for (uint32_t i = 0; i < g->thread_count; i++)
 		are_more |= scry_gvl_waited_ns(&g->threads[i]) && g->threads[i].threads > 1;
-	}
 	scry_buf_clear(b);
 	if (!g->quality.has_totals)
 		scry_buf_printf(b, "as far as the recording goes: ");
@@ -301,7 +327,7 @@ static void judge(struct scry_gvl_view *g, uint64_t waited)
 	} else {
 		put_share(g, b);
 		scry_buf_printf(b, are_more ? "at least " : "");
-		scry_text_things(b, waiters, "threads");
+		scry_text_things(b, g->waiters, "threads");
 		scry_buf_printf(b, " waited ");
 		scry_text_duration(b, waited);
 		scry_buf_printf(b, " together within ");
@@ -311,11 +337,12 @@ static void judge(struct scry_gvl_view *g, uint64_t waited)
 					g->locks > g->process_count ? "programs" : "processes");
 		if (is_little(g)) {
 			scry_buf_printf(b, ", which is little");
-		} else if (worst->lost_ns) {
+		} else if (is_blaming(g, worst)) {
 			scry_buf_printf(b, "; ");
 			scry_gvl_put_thread(g, worst, b);
 			scry_buf_printf(b, " made others wait ");
 			scry_text_duration(b, worst->lost_ns);
+			put_cpu(g, "; ", b);
 			put_worst_line(g, b);
 		}
 	}
@@ -335,7 +362,9 @@ static void push_notes(struct scry_gvl_view *g)
 	note_rest(g, waited);
 	note_wait(g, true);
 	note_wait(g, false);
-	note_cpu(g);
+	scry_buf_clear(&g->buf);
+	if (!is_blaming(g, g->threads) && put_cpu(g, "", &g->buf)) /* else the verdict has it */
+		note(g);
 	scry_data_quality_notes(&g->quality, g->doc);
 }
 

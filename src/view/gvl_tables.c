@@ -19,11 +19,37 @@ static bool is_clear(const struct scry_ev_gvl_thread *t)
 	return t->forced || t->passes || !t->yields;
 }
 
+static bool has_quantiles(const struct scry_ev_gvl_thread *t)
+{
+	return t->waits && t->thread < SCRY_GVL_SUMS_FROM;
+}
+
+/*
+ * Of the time without the lock: on a processor, at least. The kernel says how long a thread ran; it
+ * ran for as long as it held the lock at most, and for the rest in native code.
+ */
+static struct scry_cell native_cell(const struct scry_ev_gvl_thread *t, bool is_rest)
+{
+	const uint64_t cpu = t->cpu_ns ? t->cpu_ns - 1 : 0,
+		       most = cpu < t->without_ns ? cpu : t->without_ns,
+		       more = cpu > t->held_ns ? cpu - t->held_ns : 0,
+		       least = more < most ? more : most;
+	/* it did not run for much of the time that it held the lock: then this says nothing, unless
+	 * it can be little only */
+	const bool is_clear = cpu >= t->held_ns / 10 * 9 || most - least <= t->without_ns / 10;
+
+	return scry_cell_known(is_rest ? t->without_ns - least : least, t->cpu_ns && is_clear);
+}
+
+GET(get_cpu, scry_cell_known(row->cpu_ns - 1, row->cpu_ns != 0))
+GET(get_native, native_cell(row, false))
+GET(get_off, native_cell(row, true))
+GET(get_ractor, scry_cell_number(SCRY_GVL_MAIN_RACTOR))
 GET(get_tid, scry_cell_known(row->tid, row->tid != 0))
 GET(get_waited, scry_cell_number(scry_gvl_waited_ns(row)))
-GET(get_p50, scry_cell_known(row->p50_ns, row->waits != 0))
-GET(get_p90, scry_cell_known(row->p90_ns, row->waits != 0))
-GET(get_p99, scry_cell_known(row->p99_ns, row->waits != 0))
+GET(get_p50, scry_cell_known(row->p50_ns, has_quantiles(row)))
+GET(get_p90, scry_cell_known(row->p90_ns, has_quantiles(row)))
+GET(get_p99, scry_cell_known(row->p99_ns, has_quantiles(row)))
 GET(get_max, scry_cell_known(row->max_ns, row->waits != 0))
 GET(get_forced, scry_cell_known(row->forced, is_clear(row)))
 GET(get_passes, scry_cell_known(row->passes, is_clear(row)))
@@ -37,18 +63,22 @@ static void push_threads(struct scry_gvl_view *g)
 	const struct scry_column columns[] = {
 		{g->process_count > 1 ? "pid" : NULL, "pid", SCRY_CELL_NUMBER, NUMBER(pid)},
 		{NULL, "thread", SCRY_CELL_NUMBER, NUMBER(thread)},
+		{NULL, "ractor", SCRY_CELL_NUMBER, get_ractor, 0},
 		{"tid", "tid", SCRY_CELL_NUMBER, get_tid, 0},
 		{"others lost s", "lost_ns", SCRY_CELL_TIME, NUMBER(lost_ns)},
 		{"held s", "held_ns", SCRY_CELL_TIME, NUMBER(held_ns)},
 		{"waited s", NULL, SCRY_CELL_TIME, get_waited, 0},
 		{NULL, "wanted_ns", SCRY_CELL_TIME, NUMBER(wanted_ns)},
-		{NULL, "granted_ns", SCRY_CELL_TIME, NUMBER(granted_ns)},
+		{"granted s", "granted_ns", SCRY_CELL_TIME, NUMBER(granted_ns)},
 		{"without s", "without_ns", SCRY_CELL_TIME, NUMBER(without_ns)},
+		{"~native s", "without_native_ns", SCRY_CELL_TIME, get_native, 0},
+		{NULL, "without_off_ns", SCRY_CELL_TIME, get_off, 0},
+		{NULL, "cpu_ns", SCRY_CELL_TIME, get_cpu, 0},
 		{NULL, "unknown_ns", SCRY_CELL_TIME, NUMBER(unknown_ns)},
 		{NULL, "takes", SCRY_CELL_COUNT, NUMBER(takes)},
 		{"waits", "waits", SCRY_CELL_COUNT, NUMBER(waits)},
 		{"p50 s", "wait_p50_ns", SCRY_CELL_TIME, get_p50, 0},
-		{NULL, "wait_p90_ns", SCRY_CELL_TIME, get_p90, 0},
+		{"p90 s", "wait_p90_ns", SCRY_CELL_TIME, get_p90, 0},
 		{"p99 s", "wait_p99_ns", SCRY_CELL_TIME, get_p99, 0},
 		{"max s", "wait_max_ns", SCRY_CELL_TIME, get_max, 0},
 		{NULL, "older_wait_ns", SCRY_CELL_TIME, NUMBER(older_ns)},
@@ -93,19 +123,33 @@ static struct scry_cell thread_cell(struct scry_gvl_view *g, uint32_t pid, uint3
 	return scry_cell_text(scry_buf_str(buf), buf->len);
 }
 
-GET(get_holder, scry_cell_known(row->holder, row->holder != 0))
-GET(get_waiter_name, thread_cell(view, row->pid, row->waiter, buf))
-GET(get_holder_name, thread_cell(view, row->pid, row->holder, buf))
+GET(get_pair_waits, scry_cell_known(row->waits, row->waits != 0))
+static struct scry_cell name_of_thread(struct scry_gvl_view *g, uint32_t pid, uint32_t thread)
+{
+	const struct scry_ev_gvl_thread *t = scry_gvl_thread_at(g, pid, thread);
+
+	return t ? scry_functions_string(g->reader, t->name_str) : scry_cell_unknown();
+}
+
+GET(get_holder_number, scry_cell_known(row->holder, row->holder != 0))
+GET(get_waiter, thread_cell(view, row->pid, row->waiter, buf))
+GET(get_holder, thread_cell(view, row->pid, row->holder, buf))
+GET(get_waiter_name, name_of_thread(view, row->pid, row->waiter))
+GET(get_holder_name, name_of_thread(view, row->pid, row->holder))
 
 static void push_pairs(struct scry_gvl_view *g)
 {
 	static const struct scry_column columns[] = {
 		{NULL, "pid", SCRY_CELL_NUMBER, NUMBER(pid)},
 		{"lost s", "lost_ns", SCRY_CELL_TIME, NUMBER(lost_ns)},
+		{"waits", "waits", SCRY_CELL_COUNT, get_pair_waits, 0},
 		{NULL, "waiter", SCRY_CELL_NUMBER, NUMBER(waiter)},
-		{NULL, "holder", SCRY_CELL_NUMBER, get_holder, 0},
-		{"waited", NULL, SCRY_CELL_TEXT, get_waiter_name, SCRY_COLUMN_GREP},
-		{"while it was held by", NULL, SCRY_CELL_TEXT, get_holder_name, SCRY_COLUMN_GREP},
+		{NULL, NULL, SCRY_CELL_TEXT, get_waiter_name, SCRY_COLUMN_FILTER},
+		{"waited", NULL, SCRY_CELL_TEXT, get_waiter, SCRY_COLUMN_GREP | SCRY_COLUMN_FILTER},
+		{NULL, "holder", SCRY_CELL_NUMBER, get_holder_number, 0},
+		{NULL, NULL, SCRY_CELL_TEXT, get_holder_name, SCRY_COLUMN_FILTER},
+		{"while it was held by", NULL, SCRY_CELL_TEXT, get_holder,
+		 SCRY_COLUMN_GREP | SCRY_COLUMN_FILTER},
 	};
 	const struct scry_table table = {SCRY_COLUMNS(columns),
 					 SCRY_ROWS(g->pairs, g->pair_count),
@@ -170,6 +214,7 @@ struct rows {
 	struct scry_gvl_view *g;
 	const struct scry_gvl_lines *lines;
 	bool has_waits;
+	uint64_t turns;
 	struct scry_frame_row scratch;
 };
 
@@ -214,7 +259,7 @@ static struct scry_cell row_text(struct rows *r, const struct scry_gvl_line *row
 	if (is_by_thread(r->g))
 		scry_gvl_put_thread(r->g, thread_of(r->g, row), buf);
 	else
-		scry_gvl_put_row(r->g, row->what, buf);
+		scry_gvl_put_row(r->g, row, buf);
 	return scry_cell_text(scry_buf_str(buf), buf->len);
 }
 
@@ -247,11 +292,19 @@ static struct scry_cell of_thread(const struct rows *r, const struct scry_gvl_li
 	return scry_cell_known(!t ? 0 : is_pid ? t->pid : t->thread, t);
 }
 
+/* What samples say; of what is of no line there is nothing to be sure of. */
+static struct scry_cell error_cell(const struct rows *r, const struct scry_gvl_line *row)
+{
+	return scry_cell_known(scry_gvl_error_ns(r->lines, row, r->turns),
+			       row->what && row->samples && !is_by_thread(r->g) && !r->has_waits);
+}
+
+GET(get_error, error_cell(view, row))
 GET(get_tenths, scry_cell_number(scry_share(row->lost_ns, view->lines->lost_ns, 1000)))
 GET(get_share, scry_cell_number(scry_share(row->lost_ns, view->lines->lost_ns, 100)))
 GET(get_samples, scry_cell_known(row->samples, !is_by_thread(view->g) && !view->has_waits))
 GET(get_waits, scry_cell_known(row->waits, view->has_waits))
-GET(get_wait_max, scry_cell_known(row->max_ns, view->has_waits && row->waits))
+GET(get_wait_max, scry_cell_known(row->max_ns, view->has_waits && row->waits && row->max_ns))
 GET(get_text, row_text(view, row, buf))
 GET(get_frames, stack_cell(view, row))
 GET(get_file, name_cell(view, frame_of(view, row, false).file))
@@ -264,16 +317,15 @@ GET(get_gem, gem_cell(view, row))
 GET(get_pid, of_thread(view, row, true))
 GET(get_number, of_thread(view, row, false))
 
-/* Waits that are short beside the millisecond between two samples are chance: the square root of
- * their number says how much. */
 static void push_rows(struct scry_gvl_view *g, const struct scry_gvl_lines *l,
 		      const struct kind *kind)
 {
 	const bool is_waiting = l == &g->waited;
-	struct rows rows = {g, l, .has_waits = are_waits(g, l)};
+	struct rows rows = {g, l, .has_waits = are_waits(g, l), .turns = scry_gvl_all_turns(g, l)};
 	const bool has_samples = !is_by_thread(g) && !rows.has_waits;
 	const struct scry_column columns[] = {
 		{kind->lost, "lost_ns", SCRY_CELL_TIME, NUMBER(lost_ns)},
+		{has_samples ? "+- s" : NULL, "lost_error_ns", SCRY_CELL_TIME, get_error, 0},
 		{"%", NULL, SCRY_CELL_TENTHS, get_tenths, 0},
 		{NULL, "share_pct", SCRY_CELL_NUMBER, get_share, 0},
 		{has_samples ? "samples" : NULL, "samples", SCRY_CELL_COUNT, get_samples, 0},

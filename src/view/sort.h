@@ -22,7 +22,8 @@
 #define SCRY_SORT_GVL                                                                           \
 	"lost_ns|samples|waits|wait_max_ns|held_ns|wanted_ns|granted_ns|without_ns|unknown_ns|" \
 	"takes|wait_p50_ns|wait_p90_ns|wait_p99_ns|older_wait_ns|open_wait_ns|yields|"          \
-	"taken_back|forced|passes|overtakes|convoys|convoys_ns|convoy_max_ns|convoy_max_takes"
+	"taken_back|forced|passes|overtakes|convoys|convoys_ns|convoy_max_ns|convoy_max_takes|" \
+	"without_native_ns|without_off_ns|cpu_ns|lost_error_ns"
 #define SCRY_SORT_LOCKS "waits|total_ns|mean_ns|max_ns|timed_out|failed|left|open|owned_ns"
 #define SCRY_SORT_STACKS "self_ns|total_ns|samples"
 #define SCRY_SORT_SYSCALLS                                                                    \

@@ -123,16 +123,12 @@ static bool fits_symbol(const char *name, const void *term)
 	return scry_row_term_fits(term, name);
 }
 
-static int fits(void *arg, const struct scry_row_term *term)
+static int fits_column(const struct trial *trial, const struct scry_row_term *term, size_t i)
 {
-	const struct trial *trial = arg;
 	const struct scry_table *t = trial->table;
 	struct scry_buf *text = &trial->scratch->text;
-	const size_t i = column_of(t, term);
 	struct scry_cell cell;
 
-	if (i == t->column_count)
-		return -1;
 	cell = cell_of(t, i, trial->row, trial->scratch);
 	scry_buf_clear(text);
 	if (cell.is_unknown)
@@ -144,6 +140,21 @@ static int fits(void *arg, const struct scry_row_term *term)
 	if (t->columns[i].kind == SCRY_CELL_SYMBOL) /* mangled or not */
 		return scry_demangle_any(scry_buf_str(text), fits_symbol, term);
 	return scry_row_term_fits(term, scry_buf_str(text));
+}
+
+static int fits(void *arg, const struct scry_row_term *term)
+{
+	const struct trial *trial = arg;
+	const struct scry_table *t = trial->table;
+	size_t i = column_of(t, term);
+	int is;
+
+	if (i == t->column_count)
+		return -1;
+	is = fits_column(trial, term, i);
+	while (!is && ++i < t->column_count && t->columns[i].how & SCRY_COLUMN_FILTER)
+		is = fits_column(trial, term, i);
+	return is;
 }
 
 static bool is_filtered(const struct scry_table *t, const void *row, struct scratch *scratch)

@@ -630,7 +630,8 @@ static int write_down(struct scry_watch *w, const struct ending *end)
 	audit(w, "detach", &end->undo);
 	r = w->instrument->finish(w);
 	if (w->target_gone && !w->root && !w->opts->command)
-		scry_watch_note(w, "the watch ended before its time: %s", end->why);
+		scry_watch_note(w, "the watch ended%s: %s",
+				w->opts->duration_ns ? " before its time" : "", end->why);
 	if (w->inj && w->inj->hides && w->inj->is_too_large)
 		scry_watch_note(
 			w,

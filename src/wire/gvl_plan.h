@@ -26,7 +26,8 @@ struct scry_gvl_plan {	     /* what each event needs comes first */
 	uint64_t pass;		    /* that function; 0: it is not known */
 	/* 1: the stack of each that has waited is taken, by ec, cfp and these. */
 	uint32_t stacks, ec_stack, ec_stack_size, frame_size;
-	uint64_t watch; /* a number that no other watch has */
+	uint64_t threshold; /* ticks: of shorter waits no stack is taken */
+	uint64_t watch;	    /* a number that no other watch has */
 } __attribute__((aligned(64)));
 
 #endif

@@ -61,13 +61,15 @@ struct scry_gvl_row {
 	/* Runs of such takes, with nobody's between who had waited, that it began: their number,
 	 * ticks of all and of the longest, most takes in one. */
 	uint64_t runs, run_ticks, run_longest, run_most;
-	uint32_t place; /* among those that want it; of a free row: the next one */
-	uint32_t uses;	/* times that the row was given back: SCRY_GVL_WHO */
+	uint64_t brief, brief_waits; /* ticks and number of waits that are too short for a stack */
+	uint32_t place;		     /* among those that want it; of a free row: the next one */
+	uint32_t uses;		     /* times that the row was given back: SCRY_GVL_WHO */
 	uint32_t lengths[SCRY_GVL_STEPS]; /* of waits */
 } SCRY_GVL_LINE;
 
-struct scry_gvl_pair { /* time that `waiter` lost while `holder` had the lock */
-	uint64_t key;  /* waiter << 16 | holder, + 1; holder 0: none, the lock changed hands */
+struct scry_gvl_pair {	/* time that `waiter` lost while `holder` had the lock */
+	uint32_t key;	/* waiter << 16 | holder, + 1; holder 0: none, the lock changed hands */
+	uint32_t waits; /* times that it held it while the other waited, UINT32_MAX at most */
 	uint64_t ticks;
 };
 

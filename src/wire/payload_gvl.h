@@ -57,13 +57,14 @@ struct scry_ev_gvl_thread {
 	/* Runs of these, by it and others, that it began; none who had waited got it between: their
 	 * number, time, the longest in time, the most takes of one. */
 	uint64_t runs, runs_ns, run_max_ns, run_most;
+	uint64_t cpu_ns; /* processor time in the watch, plus 1; 0: not known */
 };
 
 struct scry_ev_gvl_pair { /* what a thread lost while another one had the lock */
 	uint32_t pid;
 	uint32_t waiter;
 	uint32_t holder; /* 0: none, the lock changed hands */
-	uint32_t reserved;
+	uint32_t waits;	 /* times that it had it while the other waited; 0: not known */
 	uint64_t lost_ns;
 };
 

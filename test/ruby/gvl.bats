@@ -110,6 +110,31 @@ briefly() { # NAMES: so many are known; 2: they are not
 	most_hold 1 3 briefly 8
 }
 
+# names NUMBER RUBY...
+names() {
+	local number=$1
+	shift
+	start names "$@" "$GVL/names.rb"
+	wait_for 20 in_file "^pid" "$T/names.out"
+	watched_is names "$number" -d 500ms || return 1
+	watched_is threshold 0 -d 500ms --stacks --threshold 1m || return 1
+	kill -TERM "$PID"
+	finish "$PID"
+}
+
+@test "threads have their whole names, also where they share native threads; short waits are counted" {
+	need_root "entering a process that is not a child of scry"
+	names 1 "$RUBY"
+	! has_turns || names 0 env RUBY_MN_THREADS=1 "$RUBY"
+}
+
+@test "native code that does not need the lock is distinguished from time off a processor" {
+	need_root "entering a process that is not a child of scry"
+	start native "$RUBY" "$GVL/native.rb"
+	wait_for 20 in_file "^pid" "$T/native.out"
+	watched_is native 0 -d 1500ms
+}
+
 @test "more pairs of threads than are kept: the sums of threads and lines are whole, and it is said" {
 	need_root "entering a process that is not a child of scry"
 	start crowd "$RUBY" "$GVL/crowd.rb" 330
@@ -223,10 +248,14 @@ passes() { # RUBY...
 	shares "$RUBY"
 }
 
+has_turns() {
+	"$RUBY" -e 'exit (RUBY_VERSION.split(".").map(&:to_i) <=> [3, 3]) >= 0'
+}
+
 # Where threads share native threads.
 @test "the same with RUBY_MN_THREADS=1" {
 	need_root "entering a process that is not a child of scry"
-	"$RUBY" -e 'exit (RUBY_VERSION.split(".").map(&:to_i) <=> [3, 3]) >= 0' || skip "this ruby has no M:N threads"
+	has_turns || skip "this ruby has no M:N threads"
 	# beside ractors that compute 4.1dev's threads do not take turns any more, with scry and without
 	ractors 0 env RUBY_MN_THREADS=1 "$RUBY"
 	comes_and_goes env RUBY_MN_THREADS=1 "$RUBY"
@@ -463,6 +492,11 @@ has_lines() { # COUNT PATTERN FILE
 	echo end >&8
 	finish "$pid"
 	grep -qx right "$T/share.out"
+}
+
+@test "--threshold without --stacks is refused" {
+	run -2 "$SCRY" gvl --threshold 1ms -- true
+	[[ "$output" == *"fix: --stacks"* ]]
 }
 
 @test "what is no Ruby is refused, and so are endings that there are not" {

@@ -646,6 +646,48 @@ static void waits_with_stacks(void **state)
 	assert_int_equal(table()->unstacked, 0);
 }
 
+/* Of shorter ones no stack is taken, and no room in the ring; they are in all sums. */
+static void threshold(void **state)
+{
+	struct model m = {.owner = NOBODY};
+	uint64_t ticks[THREADS] = {0}, waits[THREADS] = {0}, wanted = 0, ended = 0, all = 0;
+	uint64_t brief = 0, brief_waits = 0, least = 0;
+
+	srand(4711);
+	take(&m, 0);
+	m = (struct model){.owner = 0, .state = {HOLDS}, .takes = {1}, .last = table()->last};
+	for (uint32_t round = 0; round < 20000; round++) {
+		step(&m);
+		if (round % 1000 == 999)
+			take_out(ticks, waits);
+		if (round != 9999)
+			continue;
+		for (int i = 0; i < THREADS; i++) {
+			ended += waits[i];
+			all += ticks[i];
+		}
+		least = scry_agent_gvl.plan.threshold = all / ended; /* some are shorter */
+	}
+	calm(&m);
+	take_out(ticks, waits);
+	scry_agent_gvl.plan.threshold = 0;
+	check(&m);
+	ended = all = 0;
+	for (uint32_t i = 1; i < table()->rows; i++) {
+		brief += table()->row[i].brief;
+		brief_waits += table()->row[i].brief_waits;
+	}
+	for (int i = 0; i < THREADS; i++) {
+		ended += m.waits[i] - waits[i];
+		wanted += m.wanted[i];
+		all += ticks[i];
+	}
+	assert_in_range(brief_waits, 1, UINT64_MAX);
+	assert_int_equal(ended, brief_waits);
+	assert_int_equal(wanted, all + brief);
+	assert_in_range(brief, 1, brief_waits * least);
+}
+
 /* A keeper that takes nothing out: what finds no room is counted, and no more. */
 static void full(void **state)
 {
@@ -717,6 +759,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(any_table, set_up_stacks, tear_down_stacks),
 		cmocka_unit_test_setup_teardown(no_table, set_up_stacks, tear_down_stacks),
 		cmocka_unit_test_setup_teardown(waits_with_stacks, set_up_stacks, tear_down_stacks),
+		cmocka_unit_test_setup_teardown(threshold, set_up_stacks, tear_down_stacks),
 		cmocka_unit_test_setup_teardown(full, set_up_stacks, tear_down_stacks),
 		cmocka_unit_test_setup_teardown(no_stacks, set_up_stacks, tear_down_stacks),
 	};

@@ -93,7 +93,8 @@ static void put_threads(struct golden *rec, bool is_mended)
 		 .p90_ns = 90 * MS,
 		 .p99_ns = 100 * MS,
 		 .max_ns = 101 * MS,
-		 .lost_ns = is_mended ? 600 * MS : 1500 * MS},
+		 .lost_ns = is_mended ? 600 * MS : 1500 * MS,
+		 .cpu_ns = 1234 * MS + 1}, /* more than it held the lock */
 		{.pid = 4711,
 		 .thread = 2,
 		 .tid = 4713,
@@ -117,7 +118,8 @@ static void put_threads(struct golden *rec, bool is_mended)
 		 .p99_ns = 50 * MS,
 		 .max_ns = 60 * MS,
 		 .lost_ns = 500 * MS,
-		 .older_ns = 300 * MS},
+		 .older_ns = 300 * MS,
+		 .cpu_ns = 200 * MS + 1}, /* so little that it may have been either */
 		{.pid = 4711,
 		 .thread = 3,
 		 .has_ended = 1,
@@ -141,9 +143,9 @@ static void put_threads(struct golden *rec, bool is_mended)
 static void put_pairs(struct golden *rec)
 {
 	const struct scry_ev_gvl_pair pairs[] = {
-		{.pid = 4711, .waiter = 2, .holder = 1, .lost_ns = 890 * MS},
-		{.pid = 4711, .waiter = 3, .holder = 1, .lost_ns = 400 * MS},
-		{.pid = 4711, .waiter = 1, .holder = 2, .lost_ns = 500 * MS},
+		{.pid = 4711, .waiter = 2, .holder = 1, .waits = 289, .lost_ns = 890 * MS},
+		{.pid = 4711, .waiter = 3, .holder = 1, .waits = 4, .lost_ns = 400 * MS},
+		{.pid = 4711, .waiter = 1, .holder = 2, .waits = 19, .lost_ns = 500 * MS},
 		{.pid = 4711, .waiter = 1, .holder = 0, .lost_ns = 5 * MS},
 	};
 
@@ -310,6 +312,11 @@ static void some(void **state)
 	opts.grep = "worker";
 	golden_check(fd, "gvl", "gvl_grep.txt", &opts);
 	opts.grep = NULL;
+	opts.filter = (struct scry_opt_strings){1, {"waiter=main"}};
+	golden_check(fd, "gvl", "gvl_waiter.txt", &opts);
+	opts.filter = (struct scry_opt_strings){1, {"holder=main (4711)"}};
+	golden_check(fd, "gvl", "gvl_holder.txt", &opts);
+	opts.filter.count = 0;
 	opts.pid = 4720;
 	golden_check(fd, "gvl", "gvl_pid.txt", &opts);
 	opts.pid = 0;
@@ -506,6 +513,59 @@ static void many_ended(void **state)
 	close(fd);
 }
 
+/* A thread for each request: each makes others wait for less than the main thread does, all of
+ * them for longer. One has not ended. */
+static void many_requests(void **state)
+{
+	const struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	const struct scry_ev_gvl lock = {
+		.pid = 4711, .watched_ns = 2000 * MS, .contended_ns = 1600 * MS};
+	struct scry_ev_gvl_thread t = {.pid = 4711,
+				       .held_ns = 100 * MS,
+				       .wanted_ns = 50 * MS,
+				       .takes = 9,
+				       .waits = 7,
+				       .p50_ns = 2 * MS,
+				       .p90_ns = 3 * MS,
+				       .p99_ns = 4 * MS,
+				       .max_ns = 4 * MS};
+	struct golden rec = golden_begin();
+	int fd;
+
+	golden_beginning(&rec, "gvl", 4711);
+	golden_put(&rec, SCRY_EVENT_GVL, &lock, sizeof(lock));
+	for (uint32_t i = 1; i <= 5; i++) {
+		t.thread = i;
+		t.tid = 4710 + i;
+		t.threads = i == 2 ? 6 : 1;
+		t.has_ended = i > 1 && i < 5;
+		t.runs = t.run_most = i == 1;
+		t.run_max_ns = i == 1 ? 40 * MS : 0;
+		t.max_ns = i * MS;
+		t.lost_ns = (i == 1 ? 80 : 50) * MS;
+		t.name_str = golden_str(&rec, i == 1 ? "main" : "server.rb:289");
+		golden_put(&rec, SCRY_EVENT_GVL_THREAD, &t, sizeof(t));
+		golden_put(&rec, SCRY_EVENT_GVL_PAIR,
+			   &(struct scry_ev_gvl_pair){.pid = 4711,
+						      .waiter = i,
+						      .holder = i == 1 ? 3 : 1,
+						      .waits = i,
+						      .lost_ns = 50 * MS},
+			   sizeof(struct scry_ev_gvl_pair));
+	}
+	put_stacks(&rec);
+	golden_put(
+		&rec, SCRY_EVENT_GVL_WAIT_LINE,
+		&(struct scry_ev_gvl_wait_line){
+			.pid = 4711, .waiter = 1, .stack = 2, .samples = 9, .lost_ns = 5000 * MS},
+		sizeof(struct scry_ev_gvl_wait_line)); /* by several at a time */
+	golden_totals(&rec, 4711, 1);
+	fd = golden_end(&rec);
+	golden_check(fd, "gvl", "gvl_requests.txt", &opts);
+	golden_check(fd, "gvl", "gvl_requests.json", &opts);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -513,7 +573,7 @@ int main(void)
 		cmocka_unit_test(with_stacks), cmocka_unit_test(by),
 		cmocka_unit_test(some),	       cmocka_unit_test(diffs),
 		cmocka_unit_test(nothing),     cmocka_unit_test(little_known),
-		cmocka_unit_test(rubys_own),
+		cmocka_unit_test(rubys_own),   cmocka_unit_test(many_requests),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -258,12 +258,21 @@ static uint32_t intern_stack(struct scry_gvl_blame *b)
 	return parent;
 }
 
-uint32_t scry_gvl_blame_no_frames(struct scry_gvl *g)
+static uint32_t only_frame(struct scry_gvl *g, const char *label)
 {
-	const struct scry_stack_frame frame = {
-		.label = name_id(g->blame, "[a thread that starts or ends]")};
+	const struct scry_stack_frame frame = {.label = name_id(g->blame, label)};
 
 	return scry_stacks_add(&g->blame->stacks, &frame);
+}
+
+uint32_t scry_gvl_blame_no_frames(struct scry_gvl *g)
+{
+	return only_frame(g, "[a thread that starts or ends]");
+}
+
+uint32_t scry_gvl_blame_brief(struct scry_gvl *g)
+{
+	return only_frame(g, "[waits shorter than --threshold]");
 }
 
 /* Of what the walk has found, which all has names. */

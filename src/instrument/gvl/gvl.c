@@ -25,6 +25,7 @@
 #include "instrument/patch.h"
 #include "sample/holders.h"
 #include "sys/task.h"
+#include "vm/ruby_locks.h"
 #include "watch/ask.h"
 #include "watch/loading.h"
 
@@ -235,6 +236,21 @@ static uint64_t births_of(const struct scry_gvl *g)
 	return g->table->births + (g->are_turns ? 0 : g->table->moves);
 }
 
+/* What the program named it; else what its native thread is named. Either may change, and one that
+ * has ended keeps the last. */
+static void look_at_name(const struct scry_gvl *g, const struct scry_ruby_thread *t,
+			 struct scry_gvl_person *p)
+{
+	char name[SCRY_GVL_NAME];
+
+	p->has_own_name = scry_ruby_thread_name(g->ruby, t, name, sizeof(name)) > 0;
+	if (!p->has_own_name && t->tid <= 0)
+		return;
+	if (!p->has_own_name)
+		scry_task_name(g->watch->proc.pid, t->tid, name, sizeof(name));
+	memcpy(p->name, name, sizeof(name));
+}
+
 void scry_gvl_look_at_people(struct scry_gvl *g)
 {
 	const uint64_t began = scry_now_ns(), began_tsc = __rdtsc(), births = births_of(g);
@@ -258,10 +274,9 @@ void scry_gvl_look_at_people(struct scry_gvl *g)
 			continue;
 		p->is_alive = true;
 		p->looks_gone = 0;
-		if (threads[i].tid <= 0)
-			continue;
-		p->tid = threads[i].tid;
-		scry_task_name(g->watch->proc.pid, p->tid, p->name, sizeof(p->name));
+		if (threads[i].tid > 0)
+			p->tid = threads[i].tid;
+		look_at_name(g, &threads[i], p);
 	}
 	if (n >= 0)
 		free(threads);
@@ -274,6 +289,26 @@ void scry_gvl_look_at_people(struct scry_gvl *g)
 	g->births = births;
 	g->look_ns = scry_now_ns() + LOOK_NS;
 	g->soon_ns = scry_now_ns() + LOOK_SHARE * (scry_now_ns() - began);
+}
+
+/* How long each native thread has run, at an end of the watch. One that was not there at the
+ * beginning began with nothing. */
+static void look_at_processors(struct scry_gvl *g, bool is_end)
+{
+	for (size_t i = 0; i < g->count; i++) {
+		struct scry_gvl_person *p = &g->people[i];
+		struct scry_task task;
+		struct scry_task_now now = {.is_gone = true};
+
+		if (!p->is_alive || p->tid <= 0)
+			continue;
+		scry_task_open(&task, g->watch->proc.pid, p->tid);
+		if (task.schedstat_fd >= 0)
+			scry_task_read(&task, &now);
+		scry_task_close(&task);
+		p->has_cpu = !now.is_gone && (!is_end || p->has_cpu || !p->was_there);
+		*(is_end ? &p->cpu_ended_ns : &p->cpu_began_ns) = now.run_ns;
+	}
 }
 
 /* Now and then; soon where a thread is new, which may end soon; and at each turn where the table
@@ -410,6 +445,23 @@ static void fill_pass(const struct scry_gvl *g, struct scry_gvl_plan *plan)
 	plan->pass = g->ruby->bias + l->gvl.pass;
 }
 
+/* In ticks; waits for some milliseconds, until the rate is known well enough. */
+static uint64_t threshold_of(const struct scry_gvl *g)
+{
+	const struct scry_gvl_opts *opts = g->watch->opts->instrument_opts;
+	const uint64_t ns = opts ? opts->threshold_ns : 0;
+	const struct timespec pause = {.tv_nsec = SCRY_TICKS_LEAST_NS};
+	struct scry_ticks ticks = {0};
+	struct scry_ticks_pair now = scry_ticks_look();
+	uint64_t end = 0;
+
+	while (ns && !(end = scry_ticks_after(&ticks, &now, ns))) {
+		nanosleep(&pause, NULL);
+		now = scry_ticks_look();
+	}
+	return ns ? end - now.tsc : 0;
+}
+
 static void fill_stacks(const struct scry_gvl *g, struct scry_gvl_plan *plan)
 {
 	const struct scry_ruby_layout *l = &g->ruby->layout;
@@ -421,6 +473,7 @@ static void fill_stacks(const struct scry_gvl *g, struct scry_gvl_plan *plan)
 	plan->frame_ep = l->frame_ep;
 	plan->frame_size = l->frame_size;
 	plan->stacks = 1;
+	plan->threshold = threshold_of(g);
 }
 
 /* A thread of another ractor has another lock. */
@@ -508,6 +561,7 @@ static int begin(struct scry_gvl *g)
 	scry_gvl_look_at_people(g);
 	for (size_t i = 0; i < g->count; i++)
 		g->people[i].was_there = g->people[i].is_alive;
+	look_at_processors(g, false);
 	return 0;
 }
 
@@ -654,6 +708,7 @@ static void end(struct scry_gvl *g)
 	if (g->has_stacks && g->waiters)
 		scry_gvl_waiters_look_last(g);
 	scry_gvl_look_at_people(g);
+	look_at_processors(g, true);
 }
 
 static void leave(struct scry_watch *w)
@@ -673,9 +728,10 @@ static uint64_t waits_of(const struct scry_gvl *g)
 	uint64_t waits = 0;
 
 	for (uint32_t i = 1; g->has_stacks && i < SCRY_GVL_THREADS; i++)
-		waits += g->table->row[i].th ? g->table->row[i].waits : 0;
+		waits += g->table->row[i].th ? g->table->row[i].waits - g->table->row[i].brief_waits
+					     : 0;
 	for (uint32_t i = 0; g->has_stacks && g->past && i < g->past->count; i++)
-		waits += g->past->groups[i].sum.waits;
+		waits += g->past->groups[i].sum.waits - g->past->groups[i].sum.brief_waits;
 	return waits;
 }
 
@@ -728,7 +784,9 @@ const struct scry_instrument scry_instrument_gvl = {
 	.summary = "which threads hold a Ruby's VM lock, and which wait for it",
 	.wants = wants,
 	.wanted = "Ruby",
-	.unseen = "the program ended and no Ruby was seen in it; fix: name ruby itself",
+	.unseen = "the program ended and no Ruby was seen in it; fix: name ruby itself, or -f "
+		  "where a "
+		  "child process is one",
 	.parts = SCRY_PART_GVL,
 	.has_table = true,
 	.prepare = prepare,

@@ -22,13 +22,16 @@ struct scry_gvl_snapshot { /* of the VM's own words, outside its critical sectio
 	size_t count;
 };
 
-struct scry_gvl_person { /* a thread's struct, and who it was last */
+#define SCRY_GVL_NAME 256u /* a longer one is cut */
+struct scry_gvl_person {   /* a thread's struct, and who it was last */
 	uint64_t th;
 	pid_t tid;
-	char name[32];
-	bool is_alive;
-	bool was_there;	     /* when the watch began */
-	uint32_t looks_gone; /* since it was seen last */
+	char name[SCRY_GVL_NAME];
+	bool has_own_name;	  /* Thread#name; else it is its native thread's */
+	bool is_alive, was_there; /* was_there: when the watch began */
+	uint32_t looks_gone;	  /* since it was seen last */
+	bool has_cpu;		  /* processor time of its native thread, at the watch's ends */
+	uint64_t cpu_began_ns, cpu_ended_ns;
 };
 
 struct scry_walk_copy;
@@ -38,7 +41,8 @@ struct scry_gvl_unseen;
 struct scry_gvl_past;
 
 struct scry_gvl_opts {
-	bool stacks; /* each waiter's is taken */
+	bool stacks;	       /* each waiter's is taken */
+	uint64_t threshold_ns; /* if it has waited for so long */
 };
 
 struct scry_gvl {
@@ -104,8 +108,8 @@ void scry_gvl_blame_report(struct scry_gvl *g, uint32_t holder, uint64_t lost_ns
  * STACK id, written where it is new. */
 uint32_t scry_gvl_blame_walk(struct scry_gvl *g, uint64_t th);
 uint32_t scry_gvl_blame_take(struct scry_gvl *g, const struct scry_walk_copy *copy);
-/* That of a thread that has no frames of Ruby. */
-uint32_t scry_gvl_blame_no_frames(struct scry_gvl *g);
+uint32_t scry_gvl_blame_no_frames(struct scry_gvl *g); /* of a thread that has none */
+uint32_t scry_gvl_blame_brief(struct scry_gvl *g);     /* of waits that were too short for one */
 uint32_t scry_gvl_blame_write(struct scry_gvl *g, uint32_t stack);
 
 /* waiters.c: samples who waits, or takes over what the agent says of each wait. NULL: no memory. A
@@ -120,9 +124,9 @@ void scry_gvl_waiters_look_last(struct scry_gvl *g);
 uint64_t scry_gvl_waiters_unread(struct scry_gvl *g);
 struct scry_gvl_waited { /* by a thread, by its number */
 	uint64_t ns;
-	/* Of that: in a wait that is not over; of one that was on at the first event, before that.
-	 */
-	uint64_t open_ns, older_ns;
+	/* Of that: in a wait that is not over; from before the watch; from the first event on,
+	 * which counts as a wait; in brief ones. */
+	uint64_t open_ns, older_ns, first_ns, brief_ns, brief_waits;
 	uint32_t number;
 };
 /* Writes the lines at which it waited. */

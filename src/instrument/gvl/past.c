@@ -22,7 +22,7 @@ struct scry_gvl_past *scry_gvl_past_new(void)
 	if (!p)
 		return NULL;
 	p->groups = calloc(SCRY_GVL_GROUPS, sizeof(*p->groups));
-	scry_map_init(&p->pairs, SCRY_GVL_PAST_PAIRS);
+	scry_gvl_pairs_init(&p->pairs, SCRY_GVL_PAST_PAIRS);
 	if (!p->groups) {
 		scry_gvl_past_free(p);
 		return NULL;
@@ -34,7 +34,7 @@ void scry_gvl_past_free(struct scry_gvl_past *p)
 {
 	if (!p)
 		return;
-	scry_map_done(&p->pairs);
+	scry_gvl_pairs_done(&p->pairs);
 	free(p->groups);
 	free(p);
 }
@@ -150,8 +150,10 @@ static uint32_t group_of(struct scry_gvl_past *p, const char *name)
 		name = "";
 		i = place_of(p, name);
 	}
-	if (i == p->count)
-		memcpy(p->groups[p->count++].name, name, strlen(name) + 1);
+	if (i == p->count) {
+		memcpy(p->groups[i].name, name, strlen(name) + 1);
+		p->groups[p->count++].has_own_name = true;
+	}
 	return i;
 }
 
@@ -182,6 +184,8 @@ static void sum_up(struct scry_gvl_row *sum, const struct scry_gvl_row *r)
 	sum->run_ticks += r->run_ticks;
 	sum->run_longest = more_of(sum->run_longest, r->run_longest);
 	sum->run_most = more_of(sum->run_most, r->run_most);
+	sum->brief += r->brief;
+	sum->brief_waits += r->brief_waits;
 	for (uint32_t i = 0; i < SCRY_GVL_STEPS; i++)
 		sum->lengths[i] += r->lengths[i];
 }
@@ -228,19 +232,50 @@ static void take_row(struct scry_gvl *g, uint32_t i)
 	const struct scry_gvl_person *person = &p->rows[i].person;
 	const uint32_t at = p->rows[i].at, group = group_of(p, person->name);
 
+	p->groups[group].has_own_name &= person->has_own_name;
 	p->gone[at] = (struct scry_gvl_gone){
 		.is_gone = true, .who = SCRY_GVL_WHO(at, row->uses), .group = group};
 	add_to_group(g, group, row, person->was_there);
 	forget(g, row->th);
 }
 
-bool scry_gvl_past_add(struct scry_map *pairs, uint32_t waiter, uint32_t holder, uint64_t ticks)
+void scry_gvl_pairs_init(struct scry_gvl_pairs *p, size_t room)
 {
-	uint64_t *at = scry_map_ref(pairs, ((uint64_t)waiter << 16 | holder) + 1);
+	scry_map_init(&p->ticks, room);
+	scry_map_init(&p->waits, room);
+}
 
-	if (at)
-		*at += ticks;
-	return at;
+void scry_gvl_pairs_done(struct scry_gvl_pairs *p)
+{
+	scry_map_done(&p->ticks);
+	scry_map_done(&p->waits);
+}
+
+bool scry_gvl_pairs_add(struct scry_gvl_pairs *p, uint32_t waiter, uint32_t holder,
+			const struct scry_gvl_pair *more)
+{
+	const uint64_t key = ((uint64_t)waiter << 16 | holder) + 1;
+	uint64_t *ticks = scry_map_ref(&p->ticks, key), *waits = scry_map_ref(&p->waits, key);
+
+	if (ticks && waits) {
+		*ticks += more->ticks;
+		*waits += more->waits;
+	}
+	return ticks && waits;
+}
+
+bool scry_gvl_pairs_next(const struct scry_gvl_pairs *p, size_t *cursor, struct scry_gvl_pair *ret)
+{
+	struct scry_map_slot slot;
+	uint64_t waits = 0;
+
+	if (!scry_map_next(&p->ticks, cursor, &slot))
+		return false;
+	scry_map_get(&p->waits, slot.key, &waits);
+	*ret = (struct scry_gvl_pair){.key = (uint32_t)slot.key,
+				      .waits = waits < UINT32_MAX ? (uint32_t)waits : UINT32_MAX,
+				      .ticks = slot.value};
+	return true;
 }
 
 static uint32_t number_now(const struct scry_gvl_past *p, uint64_t number)
@@ -250,32 +285,31 @@ static uint32_t number_now(const struct scry_gvl_past *p, uint64_t number)
 		       : (uint32_t)number;
 }
 
-static void add_pair(struct scry_gvl_past *p, uint64_t key, uint64_t ticks)
+static void add_pair(struct scry_gvl_past *p, const struct scry_gvl_pair *more)
 {
-	if (!scry_gvl_past_add(&p->pairs, number_now(p, (key - 1) >> 16 & 0xffff),
-			       number_now(p, (key - 1) & 0xffff), ticks))
-		p->lost_pairs += ticks;
+	if (!scry_gvl_pairs_add(&p->pairs, number_now(p, scry_gvl_pair_waiter(more)),
+				number_now(p, scry_gvl_pair_holder(more)), more))
+		p->lost_pairs += more->ticks;
 }
 
 /* Those that the agent has left, and those from before. */
 static void take_pairs(struct scry_gvl *g)
 {
 	struct scry_gvl_past *p = g->past;
-	struct scry_gvl_pair *left = g->table->pairs[(p->asked - 1) & 1];
-	struct scry_map before = p->pairs;
-	struct scry_map_slot slot;
+	struct scry_gvl_pair *left = g->table->pairs[(p->asked - 1) & 1], pair;
+	struct scry_gvl_pairs before = p->pairs;
 	size_t cursor = 0;
 
-	scry_map_init(&p->pairs, SCRY_GVL_PAST_PAIRS);
-	while (scry_map_next(&before, &cursor, &slot))
-		add_pair(p, slot.key, slot.value);
-	scry_map_done(&before);
+	scry_gvl_pairs_init(&p->pairs, SCRY_GVL_PAST_PAIRS);
+	while (scry_gvl_pairs_next(&before, &cursor, &pair))
+		add_pair(p, &pair);
+	scry_gvl_pairs_done(&before);
 	for (uint32_t i = 0; i < SCRY_GVL_PAIRS; i++) {
-		const struct scry_gvl_pair pair = left[i];
-
+		pair = left[i];
 		if (!pair.key)
 			continue;
-		add_pair(p, ((pair.key - 1) & 0x07ff07ff) + 1, pair.ticks);
+		pair.key = ((pair.key - 1) & 0x07ff07ff) + 1;
+		add_pair(p, &pair);
 		left[i] = (struct scry_gvl_pair){0};
 	}
 }

@@ -20,19 +20,24 @@ _Static_assert(SCRY_GVL_ENDED_FROM == 2 * SCRY_GVL_THREADS,
 	       "behind threads with rows, and without");
 
 struct scry_gvl_group {
-	char name[32];		 /* "": those whose names are not known, and, once there is no more
-				  * room, all others */
+	char name[SCRY_GVL_NAME]; /* "": those whose names are not known, and, once there is no
+				   * more room, all others */
+	bool has_own_name;	  /* as that of a person; of all of them */
 	struct scry_gvl_row sum; /* first: the earliest; longest, run_longest, run_most: the most */
 	uint64_t lived, unknown; /* ticks: within the watch; before anything was known */
+};
+
+struct scry_gvl_pairs { /* by waiter << 16 | holder, + 1: numbers as in events */
+	struct scry_map ticks, waits;
 };
 
 struct scry_gvl_past {
 	struct scry_gvl_group *groups;
 	uint32_t count;
-	uint32_t asked;	       /* the table's, as it was answered last */
-	uint32_t wants;	       /* rows that the table was asked for; 0: nothing is asked */
-	struct scry_map pairs; /* waiter << 16 | holder, + 1 (numbers as in events) -> ticks */
-	uint64_t lost_pairs;   /* ticks that found no room there */
+	uint32_t asked; /* the table's, as it was answered last */
+	uint32_t wants; /* rows that the table was asked for; 0: nothing is asked */
+	struct scry_gvl_pairs pairs;
+	uint64_t lost_pairs; /* ticks that found no room there */
 	struct {
 		uint32_t at;
 		struct scry_gvl_row row;
@@ -56,8 +61,21 @@ void scry_gvl_past_take(struct scry_gvl *g);
 uint32_t scry_gvl_past_who(const struct scry_gvl_past *p, uint32_t who);
 /* Its number in events; 0: none. `t`: a copy of the table. */
 uint32_t scry_gvl_past_number(const struct scry_gvl_table *t, uint32_t who);
-/* Adds ticks to the pair of two numbers; false: there is no room. */
-bool scry_gvl_past_add(struct scry_map *pairs, uint32_t waiter, uint32_t holder, uint64_t ticks);
+void scry_gvl_pairs_init(struct scry_gvl_pairs *p, size_t room);
+void scry_gvl_pairs_done(struct scry_gvl_pairs *p);
+/* Adds to what two threads have, whatever its key; false: there is no room. */
+bool scry_gvl_pairs_add(struct scry_gvl_pairs *p, uint32_t waiter, uint32_t holder,
+			const struct scry_gvl_pair *more);
+/* The next one, with its key; false: there is none. `cursor`: 0 at first. */
+bool scry_gvl_pairs_next(const struct scry_gvl_pairs *p, size_t *cursor, struct scry_gvl_pair *ret);
+static inline uint32_t scry_gvl_pair_waiter(const struct scry_gvl_pair *p)
+{
+	return (p->key - 1) >> 16;
+}
+static inline uint32_t scry_gvl_pair_holder(const struct scry_gvl_pair *p)
+{
+	return (p->key - 1) & 0xffff;
+}
 
 /* ---- what the others do with that ---- */
 

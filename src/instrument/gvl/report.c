@@ -25,8 +25,8 @@ struct report {
 	uint64_t prefix;		/* ticks from the start to the first event */
 	uint64_t *lost;			/* ticks, by the holder's number; 0: nobody had it */
 	struct scry_gvl_waited *waited; /* by number */
-	struct scry_map pairs;		/* as in past.h */
-	uint64_t unpaired;		/* ticks */
+	struct scry_gvl_pairs pairs;
+	uint64_t unpaired; /* ticks */
 };
 
 static uint64_t ns_of(const struct report *r, uint64_t ticks)
@@ -139,7 +139,12 @@ static void report_row(const struct report *r, const struct scry_gvl_row *row,
 	r->waited[ev->thread] = (struct scry_gvl_waited){
 		.ns = ev->wanted_ns + ev->granted_ns,
 		.open_ns = ev->open_ns,
-		.older_ns = first_state(r, row->th) == SCRY_GVL_WANTS ? ns_of(r, r->prefix) : 0,
+		.older_ns = ev->older_ns				? ev->older_ns
+			    : first_state(r, row->th) == SCRY_GVL_WANTS ? ns_of(r, r->prefix)
+									: 0,
+		.first_ns = ev->older_ns ? 0 : ns_of(r, row->old_wait),
+		.brief_ns = ns_of(r, row->brief),
+		.brief_waits = row->brief_waits,
 		.number = ev->thread,
 	};
 }
@@ -147,6 +152,16 @@ static void report_row(const struct report *r, const struct scry_gvl_row *row,
 static uint64_t known_of(const struct scry_gvl_row *row)
 {
 	return row->held + row->wanted + row->granted;
+}
+
+/* Plus 1; 0: not known. Of one thread, on a native thread of its own, that has not ended. */
+static uint64_t cpu_of(const struct report *r, const struct scry_gvl_row *row,
+		       const struct scry_gvl_person *p)
+{
+	if (!p || !p->is_alive || !p->has_cpu || r->g->are_turns || row->threads > 1 ||
+	    row->moves || p->cpu_ended_ns < p->cpu_began_ns)
+		return 0;
+	return p->cpu_ended_ns - p->cpu_began_ns + 1;
 }
 
 /* `row` is a copy; its th may have no row of the table: nothing was seen of it. */
@@ -166,11 +181,12 @@ static void report_thread(const struct report *r, struct scry_gvl_row *row, uint
 	if (has_row && end > row->since)
 		add(row, row->state, end - row->since);
 	ev.tid = r->g->tids_are_ours && !r->g->are_turns ? row->tid : 0;
-	if (p && p->tid && (!r->g->are_turns || p->tid == w->proc.pid)) {
+	if (p && p->tid && (!r->g->are_turns || p->tid == w->proc.pid))
 		ev.tid = (uint32_t)p->tid;
+	if (p && p->name[0] && (p->has_own_name || ev.tid == (uint32_t)p->tid))
 		ev.name_str = scry_watch_string(w, p->name);
-	}
 	ev.without_ns = end > start + known_of(row) ? ns_of(r, end - start - known_of(row)) : 0;
+	ev.cpu_ns = cpu_of(r, row, p);
 	ev.unknown_ns = was_there ? ns_of(r, r->start - r->since) : 0;
 	report_row(r, row, &ev);
 }
@@ -182,17 +198,18 @@ static void report_group(const struct report *r, const struct scry_gvl_group *gr
 	const uint64_t known = known_of(&group->sum);
 	struct scry_ev_gvl_thread ev = {.thread = number, .has_ended = 1};
 
-	if (group->name[0] && !r->g->are_turns)
+	if (group->name[0] && (group->has_own_name || !r->g->are_turns))
 		ev.name_str = scry_watch_string(r->g->watch, group->name);
 	ev.without_ns = group->lived > known ? ns_of(r, group->lived - known) : 0;
 	ev.unknown_ns = ns_of(r, group->unknown);
 	report_row(r, &group->sum, &ev);
 }
 
-static void add_pair(struct report *r, uint32_t waiter, uint32_t holder, uint64_t ticks)
+static void add_pair(struct report *r, uint32_t waiter, uint32_t holder,
+		     const struct scry_gvl_pair *more)
 {
-	if (ticks && !scry_gvl_past_add(&r->pairs, waiter, holder, ticks))
-		r->unpaired += ticks;
+	if (more->ticks && !scry_gvl_pairs_add(&r->pairs, waiter, holder, more))
+		r->unpaired += more->ticks;
 }
 
 /* The table's, and those of before rows were given back. */
@@ -200,17 +217,16 @@ static void collect_pairs(struct report *r)
 {
 	const struct scry_gvl_past *p = r->g->past;
 	const struct scry_gvl_pair *pairs = r->t->pairs[p ? p->asked & 1 : 0];
-	struct scry_map_slot slot;
+	struct scry_gvl_pair pair;
 	size_t cursor = 0;
 
 	r->unpaired = r->t->lost_pairs + (p ? p->lost_pairs : 0);
-	while (p && scry_map_next(&p->pairs, &cursor, &slot))
-		add_pair(r, (uint32_t)((slot.key - 1) >> 16), (uint32_t)(slot.key - 1) & 0xffff,
-			 slot.value);
+	while (p && scry_gvl_pairs_next(&p->pairs, &cursor, &pair))
+		add_pair(r, scry_gvl_pair_waiter(&pair), scry_gvl_pair_holder(&pair), &pair);
 	for (uint32_t i = 0; i < SCRY_GVL_PAIRS; i++)
 		if (pairs[i].key)
-			add_pair(r, (uint32_t)((pairs[i].key - 1) >> 16),
-				 (uint32_t)(pairs[i].key - 1) & 0xffff, pairs[i].ticks);
+			add_pair(r, scry_gvl_pair_waiter(&pairs[i]),
+				 scry_gvl_pair_holder(&pairs[i]), &pairs[i]);
 }
 
 /* A thread's number, by its struct. */
@@ -226,10 +242,11 @@ static uint32_t number_of(const struct scry_gvl *g, const struct scry_gvl_table 
 }
 
 /* Lost because of who had the lock then. */
-static void add_lost(struct report *r, uint32_t waiter, uint32_t holder, uint64_t ticks)
+static void add_lost(struct report *r, uint32_t waiter, uint32_t holder,
+		     const struct scry_gvl_pair *more)
 {
-	r->lost[holder] += ticks;
-	add_pair(r, waiter, holder, ticks);
+	r->lost[holder] += more->ticks;
+	add_pair(r, waiter, holder, more);
 }
 
 /* What the table's pairs lack: waits before the first event, and those that go on, from when the
@@ -243,12 +260,14 @@ static void complete_pairs(struct report *r)
 
 	for (size_t i = 0; i < s->count && r->prefix; i++)
 		add_lost(r, number_of(r->g, t, s->queue[i]), number_of(r->g, t, s->owner),
-			 r->prefix);
+			 &(struct scry_gvl_pair){.ticks = r->prefix}); /* that wait goes on */
 	for (uint32_t i = 0; i < t->wanting && i < SCRY_GVL_THREADS; i++) {
 		uint32_t waiter = t->waiting[i] % SCRY_GVL_THREADS;
 
 		if (r->end > t->row[waiter].lost_since)
-			add_lost(r, waiter, holder, r->end - t->row[waiter].lost_since);
+			add_lost(r, waiter, holder,
+				 &(struct scry_gvl_pair){
+					 .waits = 1, .ticks = r->end - t->row[waiter].lost_since});
 	}
 }
 
@@ -327,7 +346,8 @@ static void report_lacks(const struct report *r)
 				(unsigned long long)odd);
 	if (r->g->are_turns)
 		scry_watch_note(w, "native threads run several threads in turn here (M:N): their "
-				   "tids and names say nothing, and are left out");
+				   "tids and names say nothing, and are left out; threads "
+				   "that the program has named have that name");
 	scry_error_clear();
 }
 
@@ -388,13 +408,14 @@ static void report_threads(const struct report *r)
 static void report_pairs(const struct report *r)
 {
 	struct scry_ev_gvl_pair ev = {.pid = (uint32_t)r->g->watch->proc.pid};
-	struct scry_map_slot slot;
+	struct scry_gvl_pair pair;
 	size_t cursor = 0;
 
-	while (scry_map_next(&r->pairs, &cursor, &slot)) {
-		ev.waiter = (uint32_t)((slot.key - 1) >> 16);
-		ev.holder = (uint32_t)(slot.key - 1) & 0xffff;
-		ev.lost_ns = ns_of(r, slot.value);
+	while (scry_gvl_pairs_next(&r->pairs, &cursor, &pair)) {
+		ev.waiter = scry_gvl_pair_waiter(&pair);
+		ev.holder = scry_gvl_pair_holder(&pair);
+		ev.waits = pair.waits ? pair.waits : 1;
+		ev.lost_ns = ns_of(r, pair.ticks);
 		scry_watch_event(r->g->watch, SCRY_EVENT_GVL_PAIR, &ev, sizeof(ev));
 	}
 }
@@ -455,10 +476,10 @@ int scry_gvl_report(struct scry_gvl *g)
 			   .waited = calloc(NUMBERS, sizeof(*r.waited))};
 	int e = r.t && r.lost && r.waited ? read_table(g, r.t) : -ENOMEM;
 
-	scry_map_init(&r.pairs, PAIRS_MAX);
+	scry_gvl_pairs_init(&r.pairs, PAIRS_MAX);
 	if (e == 0)
 		report_all(&r);
-	scry_map_done(&r.pairs);
+	scry_gvl_pairs_done(&r.pairs);
 	free(r.lost);
 	free(r.waited);
 	free(r.t);

@@ -195,10 +195,10 @@ static bool take(struct scry_gvl *g, uint64_t words)
 		stack = scry_gvl_blame_no_frames(g);
 	s->unread += !stack;
 	w = waiter_of(s, wait->who);
-	if (w)
-		add_one(s, w, stack, wait->ticks);
-	if (w && wait->is_old)
+	if (w && wait->is_old) /* whether it is a wait of the watch its row says at the end */
 		w->old_stack = stack;
+	else if (w)
+		add_one(s, w, stack, wait->ticks);
 	return true;
 }
 
@@ -357,6 +357,8 @@ static void report_rest(struct scry_gvl *g, const struct scry_gvl_waited *waited
 	uint32_t stack = 0, old_stack = 0;
 	const uint64_t open = waited->open_ns < rest ? waited->open_ns : rest;
 	const uint64_t older = waited->older_ns < rest - open ? waited->older_ns : rest - open;
+	const uint64_t first =
+		waited->first_ns < rest - open - older ? waited->first_ns : rest - open - older;
 
 	for (size_t i = 0; i < s->count; i++) {
 		const struct waiter *w = &s->waiters[i];
@@ -368,9 +370,12 @@ static void report_rest(struct scry_gvl *g, const struct scry_gvl_waited *waited
 	}
 	report(g, waited, stack, &(struct scry_ev_gvl_wait_line){.lost_ns = open});
 	report(g, waited, old_stack, &(struct scry_ev_gvl_wait_line){.lost_ns = older});
-	if (rest - open - older > ROUNDING_NS)
+	report(g, waited, old_stack,
+	       &(struct scry_ev_gvl_wait_line){
+		       .lost_ns = first, .waits = waited->first_ns != 0, .max_ns = first});
+	if (rest - open - older - first > ROUNDING_NS)
 		report(g, waited, 0,
-		       &(struct scry_ev_gvl_wait_line){.lost_ns = rest - open - older});
+		       &(struct scry_ev_gvl_wait_line){.lost_ns = rest - open - older - first});
 }
 
 static void report_waits(struct scry_gvl *g, const struct scry_gvl_waited *waited)
@@ -390,6 +395,11 @@ static void report_waits(struct scry_gvl *g, const struct scry_gvl_waited *waite
 						       .max_ns = ns_of(g, row->longest)});
 		rest -= ns < rest ? ns : rest;
 	}
+	if (waited->brief_waits)
+		report(g, waited, scry_gvl_blame_brief(g),
+		       &(struct scry_ev_gvl_wait_line){.lost_ns = waited->brief_ns,
+						       .waits = waited->brief_waits});
+	rest -= waited->brief_ns < rest ? waited->brief_ns : rest;
 	report_rest(g, waited, rest);
 }
 

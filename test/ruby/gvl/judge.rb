@@ -25,6 +25,12 @@ near["what pairs lost", report["pairs"].sum { |p| p["lost_ns"] } + totals["unpai
 near["where threads waited", report["waiting"].sum { |r| r["lost_ns"] }, waited, 0.01, 1000]
 wrong << "errors or losses" unless report["data_quality"]["errors"].zero? && report["data_quality"]["lost"].zero?
 
+wrong << "a pair without waits" if report["pairs"].any? { |p| p["waits"].to_i < 1 }
+threads.each do |t| # each part of what it is part of
+  native, off, cpu = t.values_at("without_native_ns", "without_off_ns", "cpu_ns")
+  wrong << "native code of #{t["name"]}: #{native} of #{cpu}" if native && (native + off != t["without_ns"] || native > cpu)
+end
+
 case what
 when "share" # three compute in turns of one length; who sleeps takes next to nothing; the idle are without it
   # some wait while it changes hands, which takes long where others want the processors
@@ -48,10 +54,28 @@ when "share" # three compute in turns of one length; who sleeps takes next to no
   io = by_name.fetch("io")[0]
   near["waited by io at its sleep", line["lost_ns"], io["wanted_ns"] + io["granted_ns"], 0.05, 5_000_000] if line
   wrong << "io waits nowhere" unless line
+when "native" # who packs without the lock runs native code, the others none; those that hold it may get no processor
+  packs, computes, sleeps = %w[packs computes sleeps].map { |n| by_name.fetch(n)[0] }
+  native, cpu = packs.values_at("without_native_ns", "cpu_ns")
+  wrong << "native: #{native} of #{cpu}" unless native.to_i.positive? && native >= cpu - packs["held_ns"]
+  wrong << "computes in native code: #{computes}" if computes["without_native_ns"].to_i > computes["without_ns"] + 1
+  wrong << "sleeps on a processor: #{sleeps}" if sleeps["without_native_ns"].to_i > sleeps["cpu_ns"]
+  met = report["pairs"].find { |p| p["waiter"] == sleeps["thread"] && p["holder"] == computes["thread"] }
+  wrong << "sleeps waited for computes: #{met}" unless met && met["waits"].between?(1, computes["takes"])
+when "threshold" # all are shorter: none has a stack, and all are counted
+  brief = report["waiting"].find { |r| r["method"] == "[waits shorter than --threshold]" }
+  wrong << "no brief waits: #{report["waiting"]}" unless brief
+  near["brief waits", brief["waits"], totals["waits"], 0, threads.size] if brief # but who waited at the beginning
+  near["waits at lines", report["waiting"].sum { |r| r["waits"] }, totals["waits"], 0]
+when "names" # whole, and the last one; NUMBER 1: in the kernel's words there is one for the thread without
+  wrong << "names: #{by_name.keys}" unless by_name.key?("sidekiq.processor/default-1") && by_name.key?("sidekiq.processor/default-2")
+  last = by_name.keys.compact.filter_map { |n| n[/\Aa thread whose name changes (\d+)\z/, 1]&.to_i }
+  wrong << "the name that changes: #{last}" unless last.size == 1 && last[0] > 1
+  wrong << "names: #{by_name.keys}" if number.to_i == 1 && by_name.keys.none? { |n| n.to_s.start_with?("names.rb:") }
 when "stacks" # each wait is told with where its thread stood: of threads that wait at one line, all of them
   wrong << "#{totals["unstacked_waits"]} waits without a stack" unless totals["unstacked_waits"].zero?
-  # a wait that was on at the beginning is no wait of its thread, but has a stack
-  near["waits at lines", report["waiting"].sum { |r| r["waits"] }, totals["waits"], 0, threads.size]
+  # a wait that was on at the beginning is no wait of its thread nor of its line
+  near["waits at lines", report["waiting"].sum { |r| r["waits"] }, totals["waits"], 0]
   at = ->(line) { report["waiting"].select { |r| r["line"] == line && r["file"].to_s.end_with?("share.rb") } }
   {7 => %w[busy0 busy1 busy2], 10 => %w[io]}.each do |line, names|
     rows, who = at[line], by_name.values_at(*names).flatten
