@@ -37,6 +37,7 @@
 #include "base/intern.h"
 #include "instrument/gvl/gvl.h"
 #include "instrument/gvl/past.h"
+#include "instrument/gvl/people.h"
 #include "name/stacks.h"
 #include "sample/holders.h"
 #include "sample/record.h"

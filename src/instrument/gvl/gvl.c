@@ -21,24 +21,19 @@
 #include "hook/threads.h"
 #include "instrument/functions.h"
 #include "instrument/gvl/past.h"
+#include "instrument/gvl/people.h"
 #include "instrument/instruments.h"
 #include "instrument/patch.h"
 #include "sample/holders.h"
-#include "sys/task.h"
 #include "vm/ruby_locks.h"
 #include "watch/ask.h"
 #include "watch/loading.h"
 
 #define EVENT_NS 20   /* what it adds to the end of a critical section: bench/gvl.md */
 #define STACK_NS 1000 /* a stack, to the end of a wait */
-#define LOOK_NS 50000000ull
-#define FRESH_LOOKS 4 /* until who is new has its tid and name */
-#define LOOK_SHARE \
-	10 /* looks for new threads, and at the queue, take a tenth of the time, at most */
 #define READS 1000
 #define FIRST_TRIES 20
 #define QUEUE_MAX 4096u
-#define LINGER_NS 250000000ull /* a native thread whose thread has ended is gone by then */
 
 static const struct letting_go {
 	const char *function, *handler;
@@ -139,187 +134,7 @@ void scry_gvl_look_first(struct scry_gvl *g, int tries)
 		g->has_first_look = read_words(g, s) == 0 &&
 				    !__atomic_load_n(&g->table->sequence, __ATOMIC_ACQUIRE);
 	}
-	g->first_soon_ns = scry_now_ns() + LOOK_SHARE * (scry_now_ns() - began);
-}
-
-/* From 3.3 on threads may take turns on native threads, whose tids and names are then nobody's. */
-static void look_for_turns(struct scry_gvl *g, const struct scry_ruby_thread *threads, size_t n)
-{
-	for (size_t i = 0; i < n && g->ruby->layout.gvl.hands_over && !g->are_turns; i++)
-		for (size_t k = 0; k < i && threads[i].tid > 0; k++)
-			g->are_turns |= threads[k].tid == threads[i].tid;
-}
-
-static bool is_task(const struct scry_gvl *g, uint32_t tid)
-{
-	const pid_t pid = g->watch->proc.pid;
-	pid_t *tids = NULL;
-	ssize_t n = scry_proc_tasks(pid, &tids);
-	bool is = false;
-
-	for (ssize_t i = 0; i < n && !is; i++)
-		is = (g->tids_are_ours ? tids[i] : scry_proc_tid_inside(pid, tids[i])) ==
-		     (pid_t)tid;
-	if (n >= 0)
-		free(tids);
-	return is;
-}
-
-/* A native thread that a thread has left and that lives on has run it for a turn. Where each thread
- * has its own it ends with it: then a new thread only looks like the old one. */
-static void look_for_movers(struct scry_gvl *g)
-{
-	const uint64_t now = scry_now_ns();
-
-	if (g->are_turns || !g->ruby->layout.gvl.hands_over)
-		return;
-	if (g->mover && now - g->mover_ns >= LINGER_NS) {
-		g->are_turns = is_task(g, g->mover);
-		g->mover = 0;
-	}
-	if (g->mover || g->moves == g->table->moves)
-		return;
-	g->moves = g->table->moves;
-	g->mover = (uint32_t)g->table->moved_from;
-	g->mover_ns = now;
-}
-
-static struct scry_gvl_person *make_person(struct scry_gvl *g, uint64_t th)
-{
-	uint64_t *at = scry_map_ref(&g->by_th, th);
-
-	if (!at)
-		return NULL;
-	if (!*at && g->count == g->room) {
-		size_t room = g->room ? 2 * g->room : 64;
-		struct scry_gvl_person *more =
-			room <= SCRY_GVL_THREADS ? reallocarray(g->people, room, sizeof(*more))
-						 : NULL;
-
-		if (!more)
-			return NULL;
-		g->people = more;
-		g->room = room;
-	}
-	if (!*at) {
-		g->people[g->count++] = (struct scry_gvl_person){.th = th};
-		*at = g->count;
-	}
-	return &g->people[*at - 1];
-}
-
-struct scry_gvl_person *scry_gvl_person_of(const struct scry_gvl *g, uint64_t th)
-{
-	uint64_t at;
-
-	return scry_map_get(&g->by_th, th, &at) && at ? &g->people[at - 1] : NULL;
-}
-
-/* Those that have a thread. One that ends between two looks is not seen. */
-static void look_for_ractors(struct scry_gvl *g, const struct scry_ruby_thread *threads, size_t n)
-{
-	bool are_more = false;
-	int count;
-
-	for (size_t i = 0; i < n && !are_more; i++)
-		are_more = threads[i].ractor != g->lock;
-	count = are_more ? scry_ruby_ractors(g->ruby) : 0;
-	if (are_more && count < 2)
-		count = 2;
-	if (count > 1 && (uint32_t)count - 1 > g->ractors)
-		g->ractors = (uint32_t)count - 1;
-}
-
-/* Somebody may be new. */
-static uint64_t births_of(const struct scry_gvl *g)
-{
-	return g->table->births + (g->are_turns ? 0 : g->table->moves);
-}
-
-/* What the program named it; else what its native thread is named. Either may change, and one that
- * has ended keeps the last. */
-static void look_at_name(const struct scry_gvl *g, const struct scry_ruby_thread *t,
-			 struct scry_gvl_person *p)
-{
-	char name[SCRY_GVL_NAME];
-
-	p->has_own_name = scry_ruby_thread_name(g->ruby, t, name, sizeof(name)) > 0;
-	if (!p->has_own_name && t->tid <= 0)
-		return;
-	if (!p->has_own_name)
-		scry_task_name(g->watch->proc.pid, t->tid, name, sizeof(name));
-	memcpy(p->name, name, sizeof(name));
-}
-
-void scry_gvl_look_at_people(struct scry_gvl *g)
-{
-	const uint64_t began = scry_now_ns(), began_tsc = __rdtsc(), births = births_of(g);
-	struct scry_ruby_thread *threads;
-	ssize_t n = scry_ruby_threads(g->ruby, &threads);
-
-	look_for_movers(g);
-	if (n > 0)
-		look_for_turns(g, threads, (size_t)n);
-	if (n > 0)
-		look_for_ractors(g, threads, (size_t)n);
-	for (size_t i = 0; n > 0 && i < g->count; i++) {
-		g->people[i].is_alive = false;
-		g->people[i].looks_gone++;
-	}
-	for (ssize_t i = 0; i < n; i++) {
-		struct scry_gvl_person *p =
-			threads[i].ractor == g->lock ? make_person(g, threads[i].th) : NULL;
-
-		if (!p)
-			continue;
-		p->is_alive = true;
-		p->looks_gone = 0;
-		if (threads[i].tid > 0)
-			p->tid = threads[i].tid;
-		look_at_name(g, &threads[i], p);
-	}
-	if (n >= 0)
-		free(threads);
-	if (n > 0) {
-		g->looks_tsc[1] = g->looks_tsc[0];
-		g->looks_tsc[0] = began_tsc;
-	}
-	scry_error_clear();
-	g->fresh = births != g->births ? FRESH_LOOKS : g->fresh ? g->fresh - 1 : 0;
-	g->births = births;
-	g->look_ns = scry_now_ns() + LOOK_NS;
-	g->soon_ns = scry_now_ns() + LOOK_SHARE * (scry_now_ns() - began);
-}
-
-/* How long each native thread has run, at an end of the watch. One that was not there at the
- * beginning began with nothing. */
-static void look_at_processors(struct scry_gvl *g, bool is_end)
-{
-	for (size_t i = 0; i < g->count; i++) {
-		struct scry_gvl_person *p = &g->people[i];
-		struct scry_task task;
-		struct scry_task_now now = {.is_gone = true};
-
-		if (!p->is_alive || p->tid <= 0)
-			continue;
-		scry_task_open(&task, g->watch->proc.pid, p->tid);
-		if (task.schedstat_fd >= 0)
-			scry_task_read(&task, &now);
-		scry_task_close(&task);
-		p->has_cpu = !now.is_gone && (!is_end || p->has_cpu || !p->was_there);
-		*(is_end ? &p->cpu_ended_ns : &p->cpu_began_ns) = now.run_ns;
-	}
-}
-
-/* Now and then; soon where a thread is new, which may end soon; and at each turn where the table
- * may be full soon, as long as there are new ones: many that only live on need no looks. */
-static bool is_look_due(const struct scry_gvl *g)
-{
-	const uint64_t now = scry_now_ns();
-	const bool is_fresh = g->fresh || births_of(g) != g->births;
-
-	return now >= g->look_ns ||
-	       (is_fresh && (now >= g->soon_ns || scry_gvl_past_is_pressed(g)));
+	g->first_soon_ns = scry_now_ns() + SCRY_GVL_LOOK_SHARE * (scry_now_ns() - began);
 }
 
 /* ---- planned ---- */
@@ -561,7 +376,7 @@ static int begin(struct scry_gvl *g)
 	scry_gvl_look_at_people(g);
 	for (size_t i = 0; i < g->count; i++)
 		g->people[i].was_there = g->people[i].is_alive;
-	look_at_processors(g, false);
+	scry_gvl_look_at_processors(g, false);
 	return 0;
 }
 
@@ -683,7 +498,7 @@ static void turn(struct scry_watch *w)
 		scry_gvl_unseen_turn(g->unseen);
 	if (g->is_booting)
 		judge_boot(g);
-	else if (is_look_due(g)) {
+	else if (scry_gvl_is_look_due(g)) {
 		scry_gvl_look_at_people(g);
 		scry_gvl_past_turn(g);
 	}
@@ -708,7 +523,7 @@ static void end(struct scry_gvl *g)
 	if (g->has_stacks && g->waiters)
 		scry_gvl_waiters_look_last(g);
 	scry_gvl_look_at_people(g);
-	look_at_processors(g, true);
+	scry_gvl_look_at_processors(g, true);
 }
 
 static void leave(struct scry_watch *w)

@@ -22,18 +22,7 @@ struct scry_gvl_snapshot { /* of the VM's own words, outside its critical sectio
 	size_t count;
 };
 
-#define SCRY_GVL_NAME 256u /* a longer one is cut */
-struct scry_gvl_person {   /* a thread's struct, and who it was last */
-	uint64_t th;
-	pid_t tid;
-	char name[SCRY_GVL_NAME];
-	bool has_own_name;	  /* Thread#name; else it is its native thread's */
-	bool is_alive, was_there; /* was_there: when the watch began */
-	uint32_t looks_gone;	  /* since it was seen last */
-	bool has_cpu;		  /* processor time of its native thread, at the watch's ends */
-	uint64_t cpu_began_ns, cpu_ended_ns;
-};
-
+struct scry_gvl_person;
 struct scry_walk_copy;
 struct scry_gvl_blame;
 struct scry_gvl_waiters;
@@ -145,9 +134,5 @@ void scry_gvl_unseen_note(const struct scry_gvl_unseen *u, struct scry_watch *w)
 int scry_gvl_report(struct scry_gvl *g);
 /* What stands before the first event; nothing where there was one. Again until it is known. */
 void scry_gvl_look_first(struct scry_gvl *g, int tries);
-/* NULL: no look has found it. */
-struct scry_gvl_person *scry_gvl_person_of(const struct scry_gvl *g, uint64_t th);
-/* Looks who there is: names, native threads. */
-void scry_gvl_look_at_people(struct scry_gvl *g);
 
 #endif

@@ -6,6 +6,7 @@
  * since before the first of these looks. Rows that the first look at the lock is about are kept.
  */
 #include "instrument/gvl/past.h"
+#include "instrument/gvl/people.h"
 
 #include <stdlib.h>
 #include <string.h>

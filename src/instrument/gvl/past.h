@@ -11,7 +11,7 @@
 #ifndef SCRY_INSTRUMENT_GVL_PAST_H
 #define SCRY_INSTRUMENT_GVL_PAST_H
 
-#include "instrument/gvl/gvl.h"
+#include "instrument/gvl/people.h"
 #include "wire/payload_gvl.h"
 
 #define SCRY_GVL_GROUPS 256u

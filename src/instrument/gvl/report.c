@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "instrument/gvl/past.h"
+#include "instrument/gvl/people.h"
 #include "watch/ask.h"
 #include "wire/payload.h"
 
