@@ -495,8 +495,8 @@ has_lines() { # COUNT PATTERN FILE
 }
 
 @test "--threshold without --stacks is refused" {
-	run -2 "$SCRY" gvl --threshold 1ms -- true
-	[[ "$output" == *"fix: --stacks"* ]]
+	scry_ends 2 gvl --threshold 1ms -- true
+	says "fix: --stacks"
 }
 
 @test "what is no Ruby is refused, and so are endings that there are not" {
