@@ -46,6 +46,7 @@ struct scry_fiber_registry scry_fiber_registry = {
 	.fiber_low = offsetof(struct scry_fiber, stack.low),
 	.fiber_top = offsetof(struct scry_fiber, stack.top),
 	.fiber_magic = offsetof(struct scry_fiber, magic),
+	.fiber_sched = offsetof(struct scry_fiber, sched),
 };
 
 /* A number that no scheduler of this process has, nor had lately: those that a fork left are not

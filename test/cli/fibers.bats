@@ -130,6 +130,21 @@ ucontext_is_as_told() { # KIND PROGRAM
 	[ "$(in_state fibers)" = 26 ]
 }
 
+@test "in the child of a fork its own fibers are shown, and none of its parent's" {
+	standing fibers_scry 20 64 child
+	PID=$(told pid)
+	looks --all
+	[ "$(in_state fibers)" = 2 ]
+	[ "$(waits wait_asleep)" = 2 ]
+	json_is "$T/fibers.json" "r['fibers'].all? { |x| x['name'] == 'of the child' }"
+	# what the child has of its parent's stacks is nobody's, and can never be used
+	json_is "$T/fibers.json" "r['totals']['spare_stacks'] == 26"
+	command -v gdb >/dev/null || return 0
+	gdb -nx -batch -p "$PID" -ex "source $BATS_TEST_DIRNAME/../../src/fiber/scryfiber-gdb.py" -ex scry-fibers >"$T/gdb.out" 2>&1
+	[ "$(grep -c "of the child" "$T/gdb.out")" = 2 ]
+	[ "$(grep -c " KiB " "$T/gdb.out")" = 2 ]
+}
+
 @test "ten thousand are counted exactly" {
 	standing fibers_scry 10000 64
 	looks

@@ -1,18 +1,24 @@
 /*
  * Fibers of libscryfiber that know what they do.
  *
- *   fibers_scry COUNT SIZE_KIB [second] [mprotect by SCRY_STACK_GUARD]
+ *   fibers_scry COUNT SIZE_KIB [second | child] [mprotect by SCRY_STACK_GUARD]
  *
  * COUNT sleep for ever in wait_asleep, called "sleeper"; 3 wait in wait_reading for a descriptor
  * that nobody writes to; 2 were made and not started; 1 has ended and was not joined. The first
  * thread waits for the end of its input, by read; what it reads before makes it another program.
  * With "second" all this is done by another thread, and the first one ends.
+ * With "child" a forked child has 2 more that sleep, and no other; it speaks for itself, and its
+ * parent waits for its end.
  * Prints "pid N asleep COUNT reading 3 new 2 ended 1".
  */
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fiber/scry_fiber.h"
@@ -46,6 +52,23 @@ static void *ender(void *arg)
 	return arg;
 }
 
+/* In the child of a fork: all that were there are lost. */
+static void be_child(void)
+{
+	struct scry_fiber_attr attr = {.name = "of the child"};
+	struct scry_fiber *fiber;
+	char byte;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (int i = 0; i < 2; i++)
+		if (scry_fiber_spawn(&attr, sleeper, NULL, &fiber))
+			_exit(1);
+	scry_fiber_yield();
+	printf("pid %d asleep 2 reading 0 new 0 ended 0\n", (int)getpid());
+	fflush(stdout);
+	_exit(read(0, &byte, 1) > 0);
+}
+
 static void *has_fibers(void *arg)
 {
 	char **argv = arg;
@@ -70,6 +93,12 @@ static void *has_fibers(void *arg)
 	if (scry_fiber_new(NULL, ender, NULL, &fiber) || scry_fiber_start(fiber))
 		_exit(1);
 	scry_fiber_yield();
+	if (argv[3] && strcmp(argv[3], "child") == 0) {
+		if (fork() == 0)
+			be_child();
+		wait(NULL);
+		_exit(0);
+	}
 	printf("pid %d asleep %d reading 3 new 2 ended 1\n", (int)getpid(), count);
 	fflush(stdout);
 	if (read(0, &byte, 1) > 0)
@@ -83,7 +112,7 @@ int main(int argc, char **argv)
 
 	if (argc < 3)
 		return 1;
-	if (argc == 3)
+	if (argc == 3 || strcmp(argv[3], "second") != 0)
 		has_fibers(argv);
 	if (pthread_create(&thread, NULL, has_fibers, argv))
 		return 1;
