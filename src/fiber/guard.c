@@ -71,7 +71,7 @@ static enum scry_guard_kind probe(struct scry_stack_pool *pool, struct scry_stac
 	return SCRY_GUARD_MPROTECT;
 }
 
-struct scry_stack_slab *scry_guard_map_slab(struct scry_stack_pool *pool, uint32_t slab_index)
+static struct scry_stack_slab *map_slab(struct scry_stack_pool *pool, uint32_t slab_index)
 {
 	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE;
 	size_t size = pool->head + pool->slab_slots * pool->stride;
@@ -93,6 +93,18 @@ struct scry_stack_slab *scry_guard_map_slab(struct scry_stack_pool *pool, uint32
 		return NULL;
 	}
 	pool->slab_kind[slab_index] = kind;
+	return slab;
+}
+
+/* A cancelled thread would end here with the pool locked: in what is read and written. */
+struct scry_stack_slab *scry_guard_map_slab(struct scry_stack_pool *pool, uint32_t slab_index)
+{
+	struct scry_stack_slab *slab;
+	int cancelled;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelled);
+	slab = map_slab(pool, slab_index);
+	pthread_setcancelstate(cancelled, NULL);
 	return slab;
 }
 
@@ -186,7 +198,6 @@ uint32_t scry_guard_open(struct scry_stack_pool *pool, uint32_t slab_index, uint
 	uint32_t done;
 	int cancelled;
 
-	/* a cancelled thread would end here with the pool locked */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelled);
 	done = pool->slab_kind[slab_index] == SCRY_GUARD_MADVISE
 		       ? open_by_madvise(pool, slab, first, count)

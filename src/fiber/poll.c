@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -38,9 +39,9 @@ int scry_fiber_poll_open(struct scry_fiber_sched *sched)
 void scry_fiber_poll_close(struct scry_fiber_sched *sched)
 {
 	if (sched->epoll >= 0)
-		close(sched->epoll);
+		syscall(SYS_close, sched->epoll);
 	if (sched->event >= 0)
-		close(sched->event);
+		syscall(SYS_close, sched->event);
 }
 
 static int watch_of(struct scry_fiber_sched *sched, int fd, struct scry_fd_watch **ret_watch)
@@ -148,11 +149,12 @@ static int wait_for_events(int epoll, struct epoll_event *events, int64_t timeou
 {
 	struct timespec wait = {timeout_ns / NS_PER_S, timeout_ns % NS_PER_S};
 	int64_t ms = timeout_ns < 0 ? -1 : (timeout_ns + 999999) / 1000000;
-	int count = epoll_pwait2(epoll, events, EVENTS, timeout_ns < 0 ? NULL : &wait, NULL);
+	int count = syscall(SYS_epoll_pwait2, epoll, events, EVENTS, timeout_ns < 0 ? NULL : &wait,
+			    NULL, 0);
 
 	if (count >= 0 || errno != ENOSYS)
 		return count;
-	return epoll_wait(epoll, events, EVENTS, ms > INT32_MAX ? INT32_MAX : (int)ms);
+	return syscall(SYS_epoll_wait, epoll, events, EVENTS, ms > INT32_MAX ? INT32_MAX : (int)ms);
 }
 
 void scry_fiber_poll(struct scry_fiber_sched *sched, int64_t timeout_ns)
@@ -173,7 +175,7 @@ void scry_fiber_poll(struct scry_fiber_sched *sched, int64_t timeout_ns)
 
 		if (events[i].data.u64 != MAIL)
 			deliver(sched, &events[i]);
-		else if (read(sched->event, &rings, sizeof(rings)) < 0)
+		else if (syscall(SYS_read, sched->event, &rings, sizeof(rings)) < 0)
 			continue; /* rung once more meanwhile: mail is looked at in any case */
 	}
 	if (count > 0)
@@ -188,7 +190,7 @@ static int poll_now(int fd, int events)
 				       (events & SCRY_FIBER_WRITE ? POLLOUT : 0)};
 	int bits = 0;
 
-	if (poll(&one, 1, 0) < 0)
+	if (syscall(SYS_poll, &one, 1, 0) < 0)
 		return -errno;
 	if (one.revents & POLLNVAL)
 		return -EBADF;

@@ -2,6 +2,10 @@
  * Schedulers: opened by a thread, left behind by fork, and what comes to them from other threads.
  * Mail is a list that any thread pushes on and the owner takes whole; the event descriptor is
  * written only when the owner sleeps.
+ *
+ * No call is a point of cancellation: a thread that ended in the middle of one would leave a wake
+ * half done, and `senders` too high for ever. So system calls that glibc makes such points of
+ * (read, write, close, nanosleep, poll, epoll_wait) are made by syscall(2), here and elsewhere.
  */
 #include "fiber/fiber.h"
 #include "fiber/registry.h"
@@ -149,8 +153,8 @@ static void after_fork_in_child(void)
 	now->keep = (was->keep & ((1u << SCRY_TAG_SHIFT) - 1)) | take_number();
 	self->state = SCRY_STATE_IDLE | now->keep;
 	scheds[0] = now;
-	close(was->epoll);
-	close(was->event);
+	syscall(SYS_close, was->epoll);
+	syscall(SYS_close, was->event);
 	scry_fiber_poll_open(now); /* without it nothing can be waited for: -EBADF */
 }
 
@@ -240,7 +244,7 @@ int scry_fiber_close(void)
 	/* who is in such a call still reads the scheduler, though its mail is here already; a yield
 	 * would keep one of a lower real-time priority from the processor */
 	while (atomic_load(&sched->senders) > 0)
-		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+		syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = 20000}, NULL);
 	scry_fiber_mail_take(sched); /* what others have spawned here is not lost */
 	if (sched->held > 0 || atomic_load(&sched->mails) != NULL)
 		return -EBUSY;
@@ -379,10 +383,10 @@ void scry_fiber_mail_take(struct scry_fiber_sched *sched)
 void scry_fiber_mail_ring(struct scry_fiber_sched *sched)
 {
 	uint64_t one = 1;
-	ssize_t written;
+	long written;
 
 	if (!atomic_load(&sched->is_asleep))
 		return;
-	written = write(sched->event, &one, sizeof(one));
+	written = syscall(SYS_write, sched->event, &one, sizeof(one));
 	(void)written; /* it fails only when it is full, and then the owner wakes anyway */
 }

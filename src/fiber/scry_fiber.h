@@ -21,7 +21,7 @@
  * - fork: the child has the forking fiber only. Others are lost: calls on them return -ESRCH. When
  *   it was not the main one and its entry returns, the child ends as by exit(0).
  * - Shadow stacks (CET) are refused: scry_fiber_open returns -EOPNOTSUPP where one is on.
- * - Without preemption no signal is used but those of faults.
+ * - No call is a point of cancellation. Without preemption no signal is used but those of faults.
  *
  * Calls return 0 or -errno: -EPERM where the thread has no scheduler, -EXDEV for a fiber of another
  * thread, -EBUSY for one that is not idle.

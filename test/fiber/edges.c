@@ -1,0 +1,135 @@
+/*
+ * What a scheduler does at its edges: threads that are cancelled, handles from before a fork,
+ * descriptors that are not there, limits. Each call returns, and says what happened.
+ */
+#include "fiber/fiber.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define LONG_NS 20000000000ll /* for what comes, and hardly ever takes so long */
+
+static struct scry_fiber_sched *here;
+
+static int open_sched(void **state)
+{
+	return scry_fiber_open(NULL, &here);
+}
+
+static int close_sched(void **state)
+{
+	return scry_fiber_close();
+}
+
+static struct scry_fiber *spawn(scry_fiber_fn *entry, void *arg)
+{
+	struct scry_fiber *fiber = NULL;
+
+	assert_int_equal(scry_fiber_spawn(NULL, entry, arg, &fiber), 0);
+	return fiber;
+}
+
+/* --- cancellation ----------------------------------------------------------------------------- */
+
+static _Atomic int calls_returned;
+static struct scry_fiber *sleeper;
+
+static void *wakes_sleeper(void *arg)
+{
+	scry_fiber_wake(sleeper);
+	return arg;
+}
+
+/* Is to be cancelled at the next point, and calls. */
+static void *calls_while_cancelled(void *spawns)
+{
+	while (!atomic_load(&here->is_asleep))
+		sched_yield();
+	pthread_cancel(pthread_self());
+	if (spawns != NULL)
+		scry_fiber_spawn_on(here, wakes_sleeper, NULL);
+	else
+		scry_fiber_wake(sleeper);
+	atomic_fetch_add(&calls_returned, 1);
+	pthread_testcancel();
+	return NULL;
+}
+
+static void a_cancelled_thread_loses_no_wake(void **state)
+{
+	char *spawns[] = {NULL, "spawns"};
+	pthread_t thread;
+	void *value;
+
+	sleeper = scry_fiber_self();
+	for (int i = 0; i < 2; i++) {
+		calls_returned = 0;
+		assert_int_equal(pthread_create(&thread, NULL, calls_while_cancelled, spawns[i]),
+				 0);
+		assert_int_equal(scry_fiber_park_within(LONG_NS), 0);
+		pthread_join(thread, &value);
+		assert_ptr_equal(value, PTHREAD_CANCELED);
+		assert_int_equal(calls_returned, 1);
+		assert_int_equal(here->senders, 0); /* else close waits for ever */
+		while (scry_fiber_count() > 0)
+			scry_fiber_yield();
+	}
+}
+
+static void *uses_all_while_cancelled(void *arg)
+{
+	struct scry_fiber *fiber;
+	int pipes[2], *returned = arg;
+
+	if (pipe(pipes) != 0)
+		return NULL;
+	pthread_cancel(pthread_self());
+	returned[0] = scry_fiber_open(NULL, NULL);
+	returned[1] = scry_fiber_spawn(NULL, wakes_sleeper, NULL, &fiber);
+	returned[2] = scry_fiber_join(fiber, NULL);
+	returned[3] = scry_fiber_sleep(1000);
+	returned[4] = scry_fiber_wait(pipes[0], SCRY_FIBER_READ, 1000);
+	returned[5] = scry_fiber_wait(pipes[0], SCRY_FIBER_READ, 0);
+	returned[6] = scry_fiber_close();
+	calls_returned = 1;
+	syscall(SYS_close, pipes[0]);
+	syscall(SYS_close, pipes[1]);
+	pthread_testcancel();
+	return NULL;
+}
+
+static void no_call_is_a_point_of_cancellation(void **state)
+{
+	int returned[7] = {1, 1, 1, 1, 1, 1, 1};
+	pthread_t thread;
+	void *value;
+
+	calls_returned = 0;
+	sleeper = scry_fiber_self();
+	assert_int_equal(pthread_create(&thread, NULL, uses_all_while_cancelled, returned), 0);
+	assert_int_equal(pthread_join(thread, &value), 0);
+	assert_ptr_equal(value, PTHREAD_CANCELED);
+	assert_int_equal(calls_returned, 1);
+	for (int i = 0; i < 7; i++)
+		assert_int_equal(returned[i], 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_sched, close_sched)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_cancelled_thread_loses_no_wake),
+		TEST(no_call_is_a_point_of_cancellation),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
