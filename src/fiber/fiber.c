@@ -371,6 +371,9 @@ int scry_fiber_resume(struct scry_fiber *fiber)
 	struct scry_fiber *self = scry_fiber_current;
 	int error = check_idle(fiber);
 
+	/* who has resumed it still waits for its yield, though it has parked or transferred since */
+	if (error == 0 && fiber->resumer != NULL)
+		error = -EBUSY;
 	if (error != 0)
 		return error;
 	scry_fiber_enter(self->sched);

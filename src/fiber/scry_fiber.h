@@ -97,7 +97,8 @@ int scry_fiber_spawn_on(struct scry_fiber_sched *sched, scry_fiber_fn *entry, vo
 /* To whoever resumed this fiber; else to the next in the queue, and to its end. */
 void scry_fiber_yield(void);
 
-/* Runs an idle fiber now, until it yields or ends. 1: it has ended. */
+/* Runs an idle fiber now, until it yields or ends. 1: it has ended. -EBUSY: another one's resume
+ * still waits for that, as the fiber has parked or transferred meanwhile. */
 int scry_fiber_resume(struct scry_fiber *fiber);
 
 /* Runs an idle fiber now and leaves this one idle. The fastest switch there is. */
@@ -111,7 +112,7 @@ int scry_fiber_park_within(int64_t timeout_ns); /* -ETIMEDOUT: it was not woken 
  * before this returns. Not from a signal handler, as no call of this library is. */
 int scry_fiber_wake(struct scry_fiber *fiber);
 
-/* Waits for the end of a fiber and frees it. -EOVERFLOW: its stack overflowed, and it was ended. */
+/* Waits for its end and frees it. -EOVERFLOW: its stack overflowed, and it was ended. */
 int scry_fiber_join(struct scry_fiber *fiber, void **ret_value);
 /* -ETIMEDOUT: it did not end in that time. Join it again, or detach it: its end frees it then. */
 int scry_fiber_join_within(struct scry_fiber *fiber, void **ret_value, int64_t timeout_ns);
@@ -133,7 +134,6 @@ int scry_fiber_forget(int fd);
 
 /* The running fiber; NULL where the thread has no scheduler. */
 struct scry_fiber *scry_fiber_self(void);
-
 /* Fibers that did not end yet, without the main one. */
 size_t scry_fiber_count(void);
 

@@ -122,6 +122,58 @@ static void no_call_is_a_point_of_cancellation(void **state)
 		assert_int_equal(returned[i], 0);
 }
 
+/* --- resume ----------------------------------------------------------------------------------- */
+
+static struct scry_fiber *resumed;
+static int second_resume;
+
+static void *leaves_and_yields(void *to)
+{
+	if (to != NULL)
+		scry_fiber_transfer(to);
+	else
+		scry_fiber_park();
+	scry_fiber_yield();
+	return to;
+}
+
+static void *resumes_again(void *arg)
+{
+	second_resume = scry_fiber_resume(resumed);
+	scry_fiber_wake(resumed);
+	return arg;
+}
+
+static void *resumes_again_and_goes_there(void *arg)
+{
+	second_resume = scry_fiber_resume(resumed);
+	scry_fiber_transfer(resumed);
+	return arg;
+}
+
+/* Else the first resume never comes back. */
+static void one_that_has_been_resumed_is_not_resumed_by_another(void **state)
+{
+	struct scry_fiber *other = spawn(resumes_again, NULL);
+
+	assert_int_equal(scry_fiber_new(NULL, leaves_and_yields, NULL, &resumed), 0);
+	assert_int_equal(scry_fiber_resume(resumed), 0);
+	assert_int_equal(second_resume, -EBUSY);
+	assert_int_equal(scry_fiber_resume(resumed), 1);
+	assert_int_equal(scry_fiber_join(resumed, NULL), 0);
+	assert_int_equal(scry_fiber_join(other, NULL), 0);
+	/* the same of one that has left by transfer */
+	assert_int_equal(scry_fiber_new(NULL, resumes_again_and_goes_there, NULL, &other), 0);
+	assert_int_equal(scry_fiber_new(NULL, leaves_and_yields, other, &resumed), 0);
+	second_resume = 0;
+	assert_int_equal(scry_fiber_resume(resumed), 0);
+	assert_int_equal(second_resume, -EBUSY);
+	assert_int_equal(scry_fiber_resume(resumed), 1);
+	assert_int_equal(scry_fiber_join(resumed, NULL), 0);
+	assert_int_equal(scry_fiber_resume(other), 1);
+	assert_int_equal(scry_fiber_join(other, NULL), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_sched, close_sched)
 
 int main(void)
@@ -129,6 +181,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_cancelled_thread_loses_no_wake),
 		TEST(no_call_is_a_point_of_cancellation),
+		TEST(one_that_has_been_resumed_is_not_resumed_by_another),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
