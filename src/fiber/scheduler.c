@@ -265,8 +265,11 @@ int scry_fiber_close(void)
 
 int scry_fiber_spawn_on(struct scry_fiber_sched *sched, scry_fiber_fn *entry, void *arg)
 {
-	struct scry_mail *mail = malloc(sizeof(*mail));
+	struct scry_mail *mail;
 
+	if (sched->is_lost) /* of before a fork: its memory is never freed in the child */
+		return -ESRCH;
+	mail = malloc(sizeof(*mail));
 	if (mail == NULL)
 		return -ENOMEM;
 	atomic_fetch_add(&sched->senders, 1);

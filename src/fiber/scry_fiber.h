@@ -91,7 +91,8 @@ int scry_fiber_spawn(const struct scry_fiber_attr *attr, scry_fiber_fn *entry, v
 		     struct scry_fiber **ret_fiber);
 
 /* From any thread: a detached fiber of that scheduler, which must stay open until that fiber
- * begins; a close that comes sooner than this call's end waits for it. -ENOMEM: no memory. */
+ * begins; a close that comes sooner than this call's end waits for it. -ESRCH: it was opened before
+ * the fork that this process is the child of, which has no name for the one it has instead. */
 int scry_fiber_spawn_on(struct scry_fiber_sched *sched, scry_fiber_fn *entry, void *arg);
 
 /* To whoever resumed this fiber; else to the next in the queue, and to its end. */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -174,6 +175,32 @@ static void one_that_has_been_resumed_is_not_resumed_by_another(void **state)
 	assert_int_equal(scry_fiber_join(other, NULL), 0);
 }
 
+/* --- fork ------------------------------------------------------------------------------------- */
+
+static void *spawns_there(void *arg)
+{
+	*(int *)arg = scry_fiber_spawn_on(here, leaves_and_yields, NULL);
+	return NULL;
+}
+
+static void a_scheduler_of_before_a_fork_takes_no_fibers(void **state)
+{
+	pid_t child = fork();
+	int status, from_thread = 0;
+	pthread_t thread;
+
+	if (child == 0) {
+		if (pthread_create(&thread, NULL, spawns_there, &from_thread) != 0)
+			_exit(1);
+		pthread_join(thread, NULL);
+		if (from_thread != -ESRCH)
+			_exit(2);
+		_exit(scry_fiber_spawn_on(here, leaves_and_yields, NULL) == -ESRCH ? 0 : 3);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_sched, close_sched)
 
 int main(void)
@@ -182,6 +209,7 @@ int main(void)
 		TEST(a_cancelled_thread_loses_no_wake),
 		TEST(no_call_is_a_point_of_cancellation),
 		TEST(one_that_has_been_resumed_is_not_resumed_by_another),
+		TEST(a_scheduler_of_before_a_fork_takes_no_fibers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
