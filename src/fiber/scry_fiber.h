@@ -76,10 +76,8 @@ int scry_fiber_open(const struct scry_fiber_sched_attr *attr, struct scry_fiber_
 /* By the main fiber. -EBUSY: there are fibers that were not joined or did not end. */
 int scry_fiber_close(void);
 
-/*
- * An idle fiber, whose entry runs when it is started, resumed or transferred to. attr may be NULL.
- * Errors are those of scry_stack_get. It is freed by join, or when a detached one ends.
- */
+/* An idle fiber, whose entry runs when it is started, resumed or transferred to. attr may be NULL.
+ * Errors are those of scry_stack_get. It is freed by join, or when a detached one ends. */
 int scry_fiber_new(const struct scry_fiber_attr *attr, scry_fiber_fn *entry, void *arg,
 		   struct scry_fiber **ret_fiber);
 
