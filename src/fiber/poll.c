@@ -7,6 +7,7 @@
 #include "fiber/fiber.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,8 @@ static int watch_of(struct scry_fiber_sched *sched, int fd, struct scry_fd_watch
 	if (fd < 0)
 		return -EBADF;
 	if ((uint32_t)fd >= room) {
+		if (fcntl(fd, F_GETFD) < 0) /* before a wild number asks for much memory */
+			return -EBADF;
 		room = room == 0 ? 64 : room;
 		while (room <= (uint32_t)fd)
 			room *= 2;
@@ -238,6 +241,8 @@ int scry_fiber_wait(int fd, int events, int64_t timeout_ns)
 		return -EPERM;
 	if (events == 0 || (events & ~(SCRY_FIBER_READ | SCRY_FIBER_WRITE)) != 0)
 		return -EINVAL;
+	if (fd < 0)
+		return -EBADF;
 	if (timeout_ns == 0)
 		return poll_now(fd, events);
 	scry_fiber_enter(sched);

@@ -5,6 +5,7 @@
 #include "fiber/fiber.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -201,6 +202,20 @@ static void a_scheduler_of_before_a_fork_takes_no_fibers(void **state)
 	assert_int_equal(status, 0);
 }
 
+/* --- descriptors ------------------------------------------------------------------------------ */
+
+static void a_wild_descriptor_is_an_error_and_takes_no_memory(void **state)
+{
+	const int wild[] = {-1, INT_MIN, 5000, 16000000, INT_MAX};
+
+	for (size_t i = 0; i < sizeof(wild) / sizeof(wild[0]); i++) {
+		assert_int_equal(scry_fiber_wait(wild[i], SCRY_FIBER_READ, 1000), -EBADF);
+		assert_int_equal(scry_fiber_wait(wild[i], SCRY_FIBER_READ, 0), -EBADF);
+		assert_int_equal(scry_fiber_forget(wild[i]), 0);
+	}
+	assert_true(here->watch_room <= 64);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_sched, close_sched)
 
 int main(void)
@@ -210,6 +225,7 @@ int main(void)
 		TEST(no_call_is_a_point_of_cancellation),
 		TEST(one_that_has_been_resumed_is_not_resumed_by_another),
 		TEST(a_scheduler_of_before_a_fork_takes_no_fibers),
+		TEST(a_wild_descriptor_is_an_error_and_takes_no_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
