@@ -19,7 +19,8 @@
 
 #define EVENTS 64 /* taken at once */
 #define NS_PER_S 1000000000ll
-#define MAIL UINT64_MAX /* the data of the event descriptor's event */
+#define RETRY_NS 10000000ll /* until what could not be had is asked for again */
+#define MAIL UINT64_MAX	    /* the data of the event descriptor's event */
 
 int scry_fiber_poll_open(struct scry_fiber_sched *sched)
 {
@@ -107,19 +108,22 @@ static void finish(struct scry_fiber_sched *sched, struct scry_fiber *fiber, int
 	scry_fiber_queue(sched, fiber);
 }
 
-void scry_fiber_poll_cancel(struct scry_fiber_sched *sched, struct scry_fiber *fiber)
+/* The same, and who else waits for the descriptor goes on waiting. When that fails he hears
+ * nothing, as after a close. */
+static void leave(struct scry_fiber_sched *sched, struct scry_fiber *fiber)
 {
-	int fd = fiber->wait_fd;
-	struct scry_fd_watch *watch;
+	struct scry_fd_watch *watch = &sched->watches[fiber->wait_fd];
 
-	fiber->wait_result = 0;
-	if (!fiber->is_on_descriptor)
-		return;
-	watch = &sched->watches[fd];
 	take_off(sched, fiber);
 	if (watch->reader != NULL || watch->writer != NULL)
-		arm(sched, fd,
-		    watch); /* when that fails the other hears nothing, as after a close */
+		arm(sched, fiber->wait_fd, watch);
+}
+
+void scry_fiber_poll_cancel(struct scry_fiber_sched *sched, struct scry_fiber *fiber)
+{
+	fiber->wait_result = 0;
+	if (fiber->is_on_descriptor)
+		leave(sched, fiber);
 }
 
 static void deliver(struct scry_fiber_sched *sched, const struct epoll_event *event)
@@ -160,6 +164,44 @@ static int wait_for_events(int epoll, struct epoll_event *events, int64_t timeou
 	return syscall(SYS_epoll_wait, epoll, events, EVENTS, ms > INT32_MAX ? INT32_MAX : (int)ms);
 }
 
+/*
+ * The program has closed what is the scheduler's, as by closefrom(3); the numbers may be somebody
+ * else's by now, and are let go. Who waits for a descriptor waits for it anew, or hears that it is
+ * closed.
+ */
+static int reopen(struct scry_fiber_sched *sched)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.u64 = MAIL};
+	int error;
+
+	if (epoll_ctl(sched->epoll, EPOLL_CTL_MOD, sched->event, &event) == 0)
+		return -EALREADY; /* nothing is wrong with them */
+	error = scry_fiber_poll_open(sched);
+	if (error != 0)
+		return error;
+	for (uint32_t fd = 0; fd < sched->watch_room; fd++) {
+		struct scry_fd_watch *watch = &sched->watches[fd];
+		struct scry_fiber *reader = watch->reader, *writer = watch->writer;
+
+		if ((reader == NULL && writer == NULL) || arm(sched, fd, watch) == 0)
+			continue;
+		if (reader != NULL)
+			finish(sched, reader, -EBADF);
+		if (writer != NULL && writer != reader)
+			finish(sched, writer, -EBADF);
+	}
+	return 0;
+}
+
+/* Without a descriptor left it is tried again, and until then only time goes by. */
+static void reopen_or_wait(struct scry_fiber_sched *sched, int64_t timeout_ns)
+{
+	int64_t ns = timeout_ns < 0 || timeout_ns > RETRY_NS ? RETRY_NS : timeout_ns;
+
+	if (reopen(sched) != 0)
+		syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = ns}, NULL);
+}
+
 void scry_fiber_poll(struct scry_fiber_sched *sched, int64_t timeout_ns)
 {
 	struct epoll_event events[EVENTS];
@@ -172,6 +214,8 @@ void scry_fiber_poll(struct scry_fiber_sched *sched, int64_t timeout_ns)
 			timeout_ns = 0;
 	}
 	count = wait_for_events(sched->epoll, events, timeout_ns);
+	if (count < 0 && (errno == EBADF || errno == EINVAL))
+		reopen_or_wait(sched, timeout_ns);
 	atomic_store(&sched->is_asleep, 0);
 	for (int i = 0; i < count; i++) {
 		uint64_t rings;
@@ -227,7 +271,7 @@ static int wait_on(struct scry_fiber_sched *sched, struct scry_fiber *self, int 
 	error = arm(sched, fd, watch);
 	if (error == 0)
 		return 0;
-	take_off(sched, self);
+	leave(sched, self);
 	return error == -EPERM ? 1 : error;
 }
 
@@ -247,10 +291,14 @@ int scry_fiber_wait(int fd, int events, int64_t timeout_ns)
 		return poll_now(fd, events);
 	scry_fiber_enter(sched);
 	error = wait_on(sched, self, fd, events);
+	/* the one that is not open, or no epoll, may be the scheduler's own */
+	if ((error == -EINVAL || (error == -EBADF && fcntl(fd, F_GETFD) >= 0)) &&
+	    reopen(sched) == 0)
+		error = wait_on(sched, self, fd, events);
 	if (error == 0 && timeout_ns > 0) {
 		error = scry_fiber_timer_add(sched, self, scry_fiber_after(timeout_ns));
 		if (error != 0)
-			take_off(sched, self);
+			leave(sched, self);
 	}
 	if (error == 0) {
 		self->state = SCRY_STATE_WAITING | sched->keep;

@@ -123,8 +123,8 @@ int scry_fiber_sleep(int64_t ns);
  * Waits until a descriptor can be read or written (enum scry_fiber_event). Returns the events, or 0
  * when timeout_ns is over. Regular files are always ready. Errors and hang-ups count as ready: the
  * read or write says. -EBADF: closed, or forgotten meanwhile; -EBUSY: another fiber waits for
- * that. A descriptor that is closed without scry_fiber_forget wakes no fiber; nor does what was
- * duplicated from it: events of an earlier file of that number are dropped.
+ * that. A descriptor that is closed without scry_fiber_forget wakes nobody, unless a duplicate of it
+ * is still open: an event of that one does, for the number. Waits that begin later are not woken so.
  */
 int scry_fiber_wait(int fd, int events, int64_t timeout_ns);
 

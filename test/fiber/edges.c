@@ -5,6 +5,7 @@
 #include "fiber/fiber.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -216,6 +218,73 @@ static void a_wild_descriptor_is_an_error_and_takes_no_memory(void **state)
 	assert_true(here->watch_room <= 64);
 }
 
+/* One that epoll refuses, though it is open, is no reason to open anything. */
+static void a_descriptor_without_events_is_an_error(void **state)
+{
+	int path = open("/", O_PATH), epoll = here->epoll;
+
+	assert_int_equal(scry_fiber_wait(path, SCRY_FIBER_READ, 1000), -EBADF);
+	assert_int_equal(scry_fiber_wait(epoll, SCRY_FIBER_READ, 1000), -EINVAL);
+	assert_int_equal(here->epoll, epoll);
+	close(path);
+}
+
+static void *waits_for_input(void *pipe)
+{
+	return (void *)(long)scry_fiber_wait(*(int *)pipe, SCRY_FIBER_READ, SCRY_FIBER_FOREVER);
+}
+
+/* The processor time that a sleep of a fifth of a second takes, in ns. */
+static int64_t cost_of_sleep(void)
+{
+	struct timespec before, after;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+	assert_int_equal(scry_fiber_sleep(200000000), 0);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+	return (after.tv_sec - before.tv_sec) * 1000000000ll + after.tv_nsec - before.tv_nsec;
+}
+
+/* Its own descriptors are opened again, and those who wait for others wait on, or hear of it. */
+static void descriptors_that_the_program_has_closed_are_opened_again(void **state)
+{
+	int kept[2], gone[2];
+	struct scry_fiber *waits, *hears, *other;
+	pthread_t thread;
+	void *value;
+
+	assert_int_equal(pipe(kept), 0);
+	assert_int_equal(pipe(gone), 0);
+	waits = spawn(waits_for_input, kept);
+	hears = spawn(waits_for_input, gone);
+	scry_fiber_yield();
+	close(here->epoll);
+	close(here->event);
+	close(gone[0]);
+	close(gone[1]);
+	assert_true(cost_of_sleep() < 100000000);
+	assert_int_equal(scry_fiber_join(hears, &value), 0);
+	assert_int_equal((long)value, -EBADF);
+	assert_int_equal(write(kept[1], "x", 1), 1);
+	assert_int_equal(scry_fiber_join(waits, &value), 0);
+	assert_int_equal((long)value, SCRY_FIBER_READ);
+	/* other threads wake it as before */
+	calls_returned = 0;
+	sleeper = scry_fiber_self();
+	assert_int_equal(pthread_create(&thread, NULL, calls_while_cancelled, NULL), 0);
+	assert_int_equal(scry_fiber_park_within(LONG_NS), 0);
+	pthread_join(thread, NULL);
+	/* a number that is another file's now is no epoll */
+	assert_int_equal(dup2(kept[0], here->epoll), here->epoll);
+	other = spawn(waits_for_input, kept);
+	assert_true(cost_of_sleep() < 100000000);
+	assert_int_equal(scry_fiber_join(other, &value), 0);
+	assert_int_equal((long)value, SCRY_FIBER_READ);
+	scry_fiber_forget(kept[0]);
+	close(kept[0]);
+	close(kept[1]);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_sched, close_sched)
 
 int main(void)
@@ -226,6 +295,8 @@ int main(void)
 		TEST(one_that_has_been_resumed_is_not_resumed_by_another),
 		TEST(a_scheduler_of_before_a_fork_takes_no_fibers),
 		TEST(a_wild_descriptor_is_an_error_and_takes_no_memory),
+		TEST(a_descriptor_without_events_is_an_error),
+		TEST(descriptors_that_the_program_has_closed_are_opened_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
