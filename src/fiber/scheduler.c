@@ -5,7 +5,8 @@
  *
  * No call is a point of cancellation: a thread that ended in the middle of one would leave a wake
  * half done, and `senders` too high for ever. So system calls that glibc makes such points of
- * (read, write, close, nanosleep, poll, epoll_wait) are made by syscall(2), here and elsewhere.
+ * (read, write, nanosleep, poll, epoll_wait) are made by syscall(2), here and elsewhere, or while
+ * cancellation is disabled (close).
  */
 #include "fiber/fiber.h"
 #include "fiber/registry.h"
@@ -25,7 +26,7 @@ void *__cxa_get_globals(void) __attribute__((weak));
 static struct scry_fiber_sched
 	*scheds[SCRY_SCHEDS]; /* for the child of a fork, and for debuggers */
 static pthread_mutex_t scheds_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t fork_handled = PTHREAD_ONCE_INIT;
+static pthread_once_t prepared = PTHREAD_ONCE_INIT;
 
 __attribute__((visibility("default"))) extern struct scry_fiber_registry scry_fiber_registry;
 struct scry_fiber_registry scry_fiber_registry = {
@@ -153,13 +154,14 @@ static void after_fork_in_child(void)
 	now->keep = (was->keep & ((1u << SCRY_TAG_SHIFT) - 1)) | take_number();
 	self->state = SCRY_STATE_IDLE | now->keep;
 	scheds[0] = now;
-	syscall(SYS_close, was->epoll);
-	syscall(SYS_close, was->event);
+	scry_fiber_poll_close(was);
 	scry_fiber_poll_open(now); /* without it nothing can be waited for: -EBADF */
 }
 
-static void handle_fork(void)
+static void prepare(void)
 {
+	scry_fiber_registry.current_tls =
+		(char *)&scry_fiber_current - (char *)__builtin_thread_pointer();
 	pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
@@ -196,7 +198,7 @@ int scry_fiber_open(const struct scry_fiber_sched_attr *attr, struct scry_fiber_
 		return -EEXIST;
 	if (has_shadow_stack())
 		return -EOPNOTSUPP;
-	pthread_once(&fork_handled, handle_fork);
+	pthread_once(&prepared, prepare);
 	sched = calloc(1, sizeof(*sched));
 	first = aligned_alloc(64, sizeof(*first));
 	if (sched == NULL || first == NULL) {
@@ -205,12 +207,6 @@ int scry_fiber_open(const struct scry_fiber_sched_attr *attr, struct scry_fiber_
 		return -ENOMEM;
 	}
 	memset(first, 0, sizeof(*first));
-	error = open_parts(sched, first);
-	if (error != 0) {
-		free(sched);
-		free(first);
-		return error;
-	}
 	if (attr != NULL)
 		sched->attr = *attr;
 	sched->pool_is_measured = (sched->attr.flags & SCRY_FIBER_MEASURED) != 0;
@@ -220,14 +216,18 @@ int scry_fiber_open(const struct scry_fiber_sched_attr *attr, struct scry_fiber_
 		sched->keep |= SCRY_KEEP_CXA;
 	}
 	first->sched = sched;
-	first->state = SCRY_STATE_IDLE | sched->keep;
 	first->timer = -1;
 	first->name = "main";
 	first->magic = SCRY_FIBER_MAGIC;
 	sched->main = first;
 	sched->tid = syscall(SYS_gettid);
-	scry_fiber_registry.current_tls =
-		(char *)&scry_fiber_current - (char *)__builtin_thread_pointer();
+	error = open_parts(sched, first); /* from here on others see it */
+	if (error != 0) {
+		free(sched);
+		free(first);
+		return error;
+	}
+	first->state = SCRY_STATE_IDLE | sched->keep;
 	scry_fiber_current = first;
 	if (ret_sched != NULL)
 		*ret_sched = sched;

@@ -53,18 +53,18 @@ setup() {
 	[ "$output" = "hello, world" ]
 }
 
-# Builds test/fiber/fiber.c with a sanitizer: $1. What is linked after it: the rest.
+# Builds test/fiber/$2.c with a sanitizer: $1. What is linked after it: the rest.
 sanitized() {
-	local sanitizer=$1 source=$BATS_TEST_DIRNAME/../..
-	shift
+	local sanitizer=$1 test=$2 source=$BATS_TEST_DIRNAME/../..
+	shift 2
 	echo 'int main(void) { return 0; }' >"$BATS_TEST_TMPDIR/none.c"
 	cc "-fsanitize=$sanitizer" -o "$BATS_TEST_TMPDIR/none" "$BATS_TEST_TMPDIR/none.c" 2>/dev/null || skip "the compiler has no $sanitizer"
 	cc -g -O1 -w -std=gnu17 -D_GNU_SOURCE "-fsanitize=$sanitizer" -I"$source/src" -I"$source/test/fiber" -ftls-model=initial-exec \
-		-o "$BATS_TEST_TMPDIR/fiber" "$source/test/fiber/fiber.c" "$source/test/fiber/frames.c" "$@" -lcmocka -lm -lpthread
+		-o "$BATS_TEST_TMPDIR/$test" "$source/test/fiber/$test.c" "$source/test/fiber/frames.c" "$@" -lcmocka -lm -lpthread
 }
 
 @test "a program with AddressSanitizer and the library as it is installed" {
-	sanitized address "$SCRY_BUILD/src/fiber/libscryfiber.a"
+	sanitized address fiber "$SCRY_BUILD/src/fiber/libscryfiber.a"
 	# a child that ends in a fiber is said to leak what its main fiber had on the stack
 	ASAN_OPTIONS=detect_leaks=0 run "$BATS_TEST_TMPDIR/fiber"
 	[ "$status" = 0 ]
@@ -73,9 +73,19 @@ sanitized() {
 
 @test "the library itself with AddressSanitizer and with UndefinedBehaviorSanitizer" {
 	for sanitizer in address undefined; do
-		sanitized "$sanitizer" "$BATS_TEST_DIRNAME"/../../src/fiber/*.c "$BATS_TEST_DIRNAME"/../../src/fiber/*.S
+		sanitized "$sanitizer" fiber "$BATS_TEST_DIRNAME"/../../src/fiber/*.c "$BATS_TEST_DIRNAME"/../../src/fiber/*.S
 		ASAN_OPTIONS=detect_leaks=0 run "$BATS_TEST_TMPDIR/fiber"
 		[ "$status" = 0 ]
+		[[ "$output" != *"Sanitizer"* ]]
+		[[ "$output" != *"runtime error"* ]]
+	done
+}
+
+@test "at its edges the library has no errors that a sanitizer sees, nor races" {
+	for sanitizer in address undefined thread; do
+		sanitized "$sanitizer" edges "$BATS_TEST_DIRNAME"/../../src/fiber/*.c "$BATS_TEST_DIRNAME"/../../src/fiber/*.S
+		ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=die_after_fork=0 run "$BATS_TEST_TMPDIR/edges"
+		[ "$status" = 0 ] || { echo "$output"; false; }
 		[[ "$output" != *"Sanitizer"* ]]
 		[[ "$output" != *"runtime error"* ]]
 	done
