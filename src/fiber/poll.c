@@ -215,8 +215,11 @@ void scry_fiber_poll(struct scry_fiber_sched *sched, int64_t timeout_ns)
 	if (timeout_ns != 0) {
 		/* who sends mail looks at this after he has sent it */
 		atomic_store(&sched->is_asleep, 1);
-		if (atomic_load(&sched->mails) != NULL || atomic_load(&sched->woken) != NULL)
+		if (atomic_load(&sched->woken) != NULL ||
+		    (atomic_load(&sched->mails) != NULL && !sched->is_mail_stuck))
 			timeout_ns = 0;
+		else if (sched->is_mail_stuck && (timeout_ns < 0 || timeout_ns > RETRY_NS))
+			timeout_ns = RETRY_NS;
 	}
 	count = wait_for_events(sched->epoll, events, timeout_ns);
 	if (count < 0 && (errno == EBADF || errno == EINVAL))

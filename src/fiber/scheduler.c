@@ -172,19 +172,34 @@ static bool has_shadow_stack(void)
 	return syscall(SYS_arch_prctl, ARCH_SHSTK_STATUS, &features) == 0 && (features & 1) != 0;
 }
 
+__thread const char *scry_fiber_open_note = "this thread has no scheduler";
+
 static int open_parts(struct scry_fiber_sched *sched, struct scry_fiber *first)
 {
 	int error = scry_stack_watch();
 
-	if (error == 0)
-		error = scry_fiber_report_open(sched, first);
-	if (error == 0)
-		error = scry_fiber_poll_open(sched);
-	if (error != 0)
+	if (error != 0) {
+		scry_fiber_open_note =
+			"the handlers for overflows, or their stack, could not be set";
 		return error;
-	error = enlist(sched);
+	}
+	error = scry_fiber_report_open(sched, first);
+	if (error == 0) {
+		scry_fiber_open_note = "no descriptor for epoll, or for events: see ulimit -n";
+		error = scry_fiber_poll_open(sched);
+	}
+	if (error == 0) {
+		scry_fiber_open_note =
+			"a process has 1,024 schedulers at most, with those of threads that ended "
+			"without scry_fiber_close";
+		error = enlist(sched);
+		if (error != 0)
+			scry_fiber_poll_close(sched);
+	}
 	if (error != 0)
-		scry_fiber_poll_close(sched);
+		scry_stack_unwatch();
+	else
+		scry_fiber_open_note = "this thread has no scheduler";
 	return error;
 }
 
@@ -196,12 +211,15 @@ int scry_fiber_open(const struct scry_fiber_sched_attr *attr, struct scry_fiber_
 
 	if (scry_fiber_current->sched != NULL)
 		return -EEXIST;
-	if (has_shadow_stack())
+	if (has_shadow_stack()) {
+		scry_fiber_open_note = "a shadow stack is on";
 		return -EOPNOTSUPP;
+	}
 	pthread_once(&prepared, prepare);
 	sched = calloc(1, sizeof(*sched));
 	first = aligned_alloc(64, sizeof(*first));
 	if (sched == NULL || first == NULL) {
+		scry_fiber_open_note = "no memory for a scheduler";
 		free(sched);
 		free(first);
 		return -ENOMEM;
@@ -353,6 +371,7 @@ void scry_fiber_mail_take(struct scry_fiber_sched *sched)
 	if (atomic_load_explicit(&sched->mails, memory_order_relaxed) == NULL &&
 	    atomic_load_explicit(&sched->woken, memory_order_relaxed) == NULL)
 		return;
+	sched->is_mail_stuck = false;
 	newest = atomic_exchange(&sched->mails, NULL);
 	while (newest != NULL) {
 		struct scry_mail *next = newest->next;
@@ -372,6 +391,7 @@ void scry_fiber_mail_take(struct scry_fiber_sched *sched)
 		mails = mail->next;
 		free(mail);
 	}
+	sched->is_mail_stuck = mails != NULL;
 	while (mails != NULL) {
 		struct scry_mail *mail = mails;
 

@@ -73,7 +73,8 @@ enum scry_fiber_event { SCRY_FIBER_READ = 1, SCRY_FIBER_WRITE = 2 };
 /* Gives the calling thread a scheduler, which calls of others name. -EEXIST: it has one. */
 int scry_fiber_open(const struct scry_fiber_sched_attr *attr, struct scry_fiber_sched **ret_sched);
 
-/* By the main fiber. -EBUSY: there are fibers that were not joined or did not end. */
+/* By the main fiber. -EBUSY: there are fibers that were not joined or did not end. A thread that
+ * ends without it leaves stacks and scheduler behind; a process has 1,024 schedulers at most. */
 int scry_fiber_close(void);
 
 /* An idle fiber, whose entry runs when it is started, resumed or transferred to. attr may be NULL.
@@ -123,8 +124,8 @@ int scry_fiber_sleep(int64_t ns);
  * Waits until a descriptor can be read or written (enum scry_fiber_event). Returns the events, or 0
  * when timeout_ns is over. Regular files are always ready. Errors and hang-ups count as ready: the
  * read or write says. -EBADF: closed, or forgotten meanwhile; -EBUSY: another fiber waits for
- * that. A descriptor that is closed without scry_fiber_forget wakes nobody, unless a duplicate of it
- * is still open: an event of that one does, for the number. Waits that begin later are not woken so.
+ * that. A descriptor that is closed without scry_fiber_forget wakes nobody, unless a duplicate of
+ * it is still open: its event does, for the number. Waits that begin later are not woken so.
  */
 int scry_fiber_wait(int fd, int events, int64_t timeout_ns);
 
@@ -139,7 +140,7 @@ size_t scry_fiber_count(void);
 /* Prints the smallest safe size per entry function; as scry_stack_advise. */
 int scry_fiber_advise(FILE *out);
 
-/* Why the last call that got a stack failed: one sentence. */
+/* Why the last call that got a stack failed, or the last open of this thread: one sentence. */
 const char *scry_fiber_note(void);
 
 #ifdef __cplusplus

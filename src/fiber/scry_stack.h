@@ -140,7 +140,7 @@ size_t scry_stack_pool_used(const struct scry_stack_pool *pool);
  */
 int scry_stack_watch(void);
 
-/* Takes away the signal stack that scry_stack_watch made. The handlers stay. Not by a fiber. */
+/* As often as scry_stack_watch: the last takes its signal stack away. Not by a fiber. */
 void scry_stack_unwatch(void);
 
 #ifdef __cplusplus

@@ -9,9 +9,11 @@
 #include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -319,6 +321,120 @@ static void threads_open_at_the_same_time(void **state)
 	}
 }
 
+/* --- limits ----------------------------------------------------------------------------------- */
+
+static bool has_signal_stack(void)
+{
+	stack_t is;
+
+	return sigaltstack(NULL, &is) == 0 && (is.ss_flags & SS_DISABLE) == 0;
+}
+
+static void *watches_and_opens(void *arg)
+{
+	if (scry_stack_watch() != 0 || scry_fiber_open(NULL, NULL) != 0 || scry_fiber_close() != 0)
+		return "open";
+	if (!has_signal_stack())
+		return "what the program watches was given up by close";
+	scry_stack_unwatch();
+	return has_signal_stack() ? "it stays" : NULL;
+}
+
+static void close_leaves_the_programs_own_watch(void **state)
+{
+	pthread_t thread;
+	void *complaint;
+
+	assert_int_equal(pthread_create(&thread, NULL, watches_and_opens, NULL), 0);
+	assert_int_equal(pthread_join(thread, &complaint), 0);
+	assert_null(complaint);
+}
+
+static void *knows_its_size(void *arg)
+{
+	const struct scry_stack *stack = &scry_fiber_self()->stack;
+
+	*(size_t *)arg = (char *)stack->top - (char *)stack->low;
+	return NULL;
+}
+
+static void the_least_size_is_not_the_default(void **state)
+{
+	struct scry_fiber_attr attr = {.size_bytes = 1};
+	size_t least = 0, plain = 0;
+	struct scry_fiber *fiber;
+
+	assert_int_equal(scry_fiber_spawn(&attr, knows_its_size, &least, &fiber), 0);
+	assert_int_equal(scry_fiber_join(fiber, NULL), 0);
+	assert_int_equal(scry_fiber_join(spawn(knows_its_size, &plain), NULL), 0);
+	assert_in_range(least, 14 << 10, 16 << 10);
+	assert_in_range(plain, 254 << 10, 256 << 10);
+}
+
+static void *opens_while_there_is_no_descriptor(void *arg)
+{
+	const int error = scry_fiber_open(NULL, NULL);
+
+	return error == -EMFILE && strstr(scry_fiber_note(), "ulimit -n") != NULL ? NULL : "open";
+}
+
+/* No pool is left, and no descriptor: each is said. */
+static void notes_say_why(void **state)
+{
+	static struct scry_stack_pool *pools[SCRY_POOLS];
+	struct rlimit was, none;
+	struct scry_fiber *fiber;
+	int count = 0;
+	pthread_t thread;
+	void *complaint;
+
+	while (count < SCRY_POOLS && scry_stack_pool_new(NULL, &pools[count]) == 0)
+		count++;
+	assert_int_equal(scry_fiber_new(NULL, leaves_and_yields, NULL, &fiber), -EAGAIN);
+	assert_non_null(strstr(scry_fiber_note(), "256 pools"));
+	while (count > 0)
+		scry_stack_pool_free(pools[--count]);
+	assert_int_equal(scry_fiber_new(&(struct scry_fiber_attr){.size_bytes = SIZE_MAX},
+					leaves_and_yields, NULL, &fiber),
+			 -EINVAL);
+	assert_non_null(strstr(scry_fiber_note(), "1 GiB"));
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+	none = (struct rlimit){0, was.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_int_equal(pthread_create(&thread, NULL, opens_while_there_is_no_descriptor, NULL),
+			 0);
+	pthread_join(thread, &complaint);
+	setrlimit(RLIMIT_NOFILE, &was);
+	assert_null(complaint);
+}
+
+static int mails_run;
+
+static void *is_mail(void *arg)
+{
+	mails_run++;
+	return NULL;
+}
+
+/* What no stack can be had for waits; its scheduler does not look all the time. */
+static void mail_without_a_stack_waits(void **state)
+{
+	static struct scry_stack_pool *pools[SCRY_POOLS];
+	int count = 0;
+
+	mails_run = 0;
+	while (count < SCRY_POOLS && scry_stack_pool_new(NULL, &pools[count]) == 0)
+		count++;
+	assert_int_equal(scry_fiber_spawn_on(here, is_mail, NULL), 0);
+	assert_true(cost_of_sleep() < 100000000);
+	assert_int_equal(mails_run, 0);
+	while (count > 0)
+		scry_stack_pool_free(pools[--count]);
+	while (mails_run == 0)
+		scry_fiber_sleep(1000000);
+	assert_int_equal(mails_run, 1);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_sched, close_sched)
 
 int main(void)
@@ -332,6 +448,10 @@ int main(void)
 		TEST(a_descriptor_without_events_is_an_error),
 		TEST(descriptors_that_the_program_has_closed_are_opened_again),
 		TEST(threads_open_at_the_same_time),
+		TEST(close_leaves_the_programs_own_watch),
+		TEST(the_least_size_is_not_the_default),
+		TEST(notes_say_why),
+		TEST(mail_without_a_stack_waits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
