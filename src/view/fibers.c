@@ -32,6 +32,7 @@ static bool is_switch(const struct scry_doc_frame *f)
 {
 	static const char *const begins[] = {
 		"scry_fiber_",
+		"scry_preempt_",
 		"pth_",
 		"__pth_",
 		"_ZN5boost7context",

@@ -145,6 +145,14 @@ ucontext_is_as_told() { # KIND PROGRAM
 	[ "$(grep -c " KiB " "$T/gdb.out")" = 2 ]
 }
 
+@test "a fiber that its timer took off the processor stands where it was, below the library's frames" {
+	standing fibers_scry 1 64 preempted
+	looks --all
+	[ "$(waits spins)" = 4 ]
+	[ "$(in_state unknown)" = 0 ]
+	json_is "$T/fibers.json" "x = rows.find { |y| y['place'] == 'spins' }['frames'].map { |y| y['name'] }; x.index('scry_preempt_trampoline') < x.index('spins') && x.last == 'scry_fiber_begin'"
+}
+
 @test "ten thousand are counted exactly" {
 	standing fibers_scry 10000 64
 	looks

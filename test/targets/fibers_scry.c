@@ -1,7 +1,7 @@
 /*
  * Fibers of libscryfiber that know what they do.
  *
- *   fibers_scry COUNT SIZE_KIB [second | child] [mprotect by SCRY_STACK_GUARD]
+ *   fibers_scry COUNT SIZE_KIB [second | child | preempted] [mprotect by SCRY_STACK_GUARD]
  *
  * COUNT sleep for ever in wait_asleep, called "sleeper"; 3 wait in wait_reading for a descriptor
  * that nobody writes to; 2 were made and not started; 1 has ended and was not joined. The first
@@ -9,6 +9,7 @@
  * With "second" all this is done by another thread, and the first one ends.
  * With "child" a forked child has 2 more that sleep, and no other; it speaks for itself, and its
  * parent waits for its end.
+ * With "preempted" 4 more were taken off the processor in spins, by its timer.
  * Prints "pid N asleep COUNT reading 3 new 2 ended 1".
  */
 #include <poll.h>
@@ -22,6 +23,7 @@
 #include <unistd.h>
 
 #include "fiber/scry_fiber.h"
+#include "fiber/scry_preempt.h"
 
 __attribute__((noinline)) static void wait_asleep(void)
 {
@@ -50,6 +52,37 @@ static void *reader(void *arg)
 static void *ender(void *arg)
 {
 	return arg;
+}
+
+__attribute__((section("leaf_safe"), noipa)) static unsigned long spins(volatile int *stop)
+{
+	unsigned long turns = 0;
+
+	while (!*stop)
+		turns++;
+	return turns;
+}
+
+static void *spinner(void *arg)
+{
+	static volatile int stop;
+
+	return (void *)spins(&stop);
+}
+
+/* Comes back when each of them has had its slice. */
+static void preempt_four(void)
+{
+	extern const char __start_leaf_safe[], __stop_leaf_safe[];
+	struct scry_fiber *fiber;
+
+	for (int i = 0; i < 4; i++)
+		if (scry_fiber_spawn(NULL, spinner, NULL, &fiber))
+			_exit(1);
+	if (scry_preempt_allow(__start_leaf_safe, __stop_leaf_safe) || scry_preempt_start(1000000))
+		_exit(1);
+	scry_fiber_yield();
+	scry_preempt_stop();
 }
 
 /* In the child of a fork: all that were there are lost. */
@@ -99,6 +132,8 @@ static void *has_fibers(void *arg)
 		wait(NULL);
 		_exit(0);
 	}
+	if (argv[3] && strcmp(argv[3], "preempted") == 0)
+		preempt_four();
 	printf("pid %d asleep %d reading 3 new 2 ended 1\n", (int)getpid(), count);
 	fflush(stdout);
 	if (read(0, &byte, 1) > 0)
