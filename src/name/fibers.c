@@ -399,7 +399,8 @@ static void find_others(struct scry_fibers *f)
 	for (size_t i = 0; i < f->marks.area_count; i++) {
 		const struct scry_fiber_area *area = &f->marks.areas[i];
 		struct scry_fiber_add add = {.kind = SCRY_FIBER_OTHER,
-					     .state = SCRY_FIBER_UNKNOWN,
+					     .state = area->has_changed ? SCRY_FIBER_CHANGED
+									: SCRY_FIBER_UNKNOWN,
 					     .bounds = {area->low, area->top}};
 
 		f->sums.thread_stacks += area->is_thread;

@@ -190,6 +190,22 @@ ucontext_is_as_told() { # KIND PROGRAM
 	[ "$(in_state fibers)" = $(($(told waiting) + 2)) ]
 }
 
+@test "fibers that switch while they are read have changed; of a process that is stopped all are of one moment" {
+	standing fibers_boost_fiber 100 busy
+	wait_for 20 eval 'looks && [ "$(in_state changed)" -gt 50 ]' # all have begun
+	json_is "$T/fibers.json" "r['notes'].any? { |x| x.include?('ran while they were read') && x.include?('kill -STOP $PID') }"
+	json_is "$T/fibers.json" "rows.none? { |x| x['state'] == 'unknown' && x['place'].include?('switch unknown') && x['count'] > 10 }"
+	kill -STOP "$PID"
+	looks
+	kill -CONT "$PID"
+	[ "$(in_state changed)" = 0 ]
+	[ "$(in_state unknown)" = 0 ]
+	# a thread's dispatcher is one more; of them all one runs
+	[ "$(in_state fibers)" = 101 ]
+	[ "$(in_state running)" = 1 ]
+	kill -KILL "$PID"
+}
+
 @test "threads of GNU Pth; its scheduler runs" {
 	standing fibers_pth 20 64
 	looks
