@@ -156,7 +156,10 @@ static int write_frame(struct fault *fault, struct scry_registers *registers, bo
 		write_value(report, ", frame ", cfa - sp, 10);
 		scry_report_text(report, " bytes");
 	} else {
-		scry_report_text(report, ", size of its frame unknown");
+		scry_report_text(report, error == -ENODATA
+						 ? ", size of its frame unknown: its file "
+						   "has no unwind table for it"
+						 : ", size of its frame unknown");
 	}
 	scry_report_text(report, "\n");
 	return error;

@@ -18,6 +18,30 @@ setup() {
 	[[ "$output" == *"SCRY_STACK_SIZE=512K"* ]]
 }
 
+@test "a static program that is no PIE has sizes of frames, too; without section headers it is said why not" {
+	cd "$BATS_TEST_TMPDIR"
+	cc -static -no-pie -O1 -fno-optimize-sibling-calls -I"$BATS_TEST_DIRNAME/../../src/fiber" -o static \
+		"$BATS_TEST_DIRNAME/../../doc/examples/ucontext_stack.c" "$SCRY_BUILD/src/fiber/libscryfiber.a" -lpthread ||
+		skip "no static libc"
+	! readelf -lW static | grep -q GNU_EH_FRAME || skip "this compiler gives such programs an index of unwind tables"
+	run ./static overflow
+	[ "$status" = 139 ]
+	[[ "$output" =~ "in descend+0x"[0-9a-f]+" in static, frame "[0-9]+" bytes" ]]
+	[[ "$output" == *"called by descend+0x"* ]]
+	# e_shoff, e_shnum, e_shstrndx: ELF-64
+	printf '\0\0\0\0\0\0\0\0' | dd of=static bs=1 seek=40 conv=notrunc status=none
+	printf '\0\0\0\0' | dd of=static bs=1 seek=60 conv=notrunc status=none
+	run ./static overflow
+	[ "$status" = 139 ]
+	[[ "$output" == *"size of its frame unknown: its file has no unwind table for it"* ]]
+}
+
+@test "the man page has all functions" {
+	for name in $(sed -n 's/^\t\(scry_[a-z_]*\);$/\1/p' "$BATS_TEST_DIRNAME/../../src/fiber/exports.map"); do
+		[ "$name" = scry_fiber_registry ] || grep -q "[ *]$name(" "$BATS_TEST_DIRNAME/../../man/scry_fiber.3" || { echo "$name"; false; }
+	done
+}
+
 @test "what the report advises is enough, when it is" {
 	SCRY_STACK_SIZE=1024M run "$SCRY_BUILD/test/fiber/example_ucontext" overflow
 	[ "$status" = 0 ]
