@@ -153,6 +153,15 @@ ucontext_is_as_told() { # KIND PROGRAM
 	json_is "$T/fibers.json" "x = rows.find { |y| y['place'] == 'spins' }['frames'].map { |y| y['name'] }; x.index('scry_preempt_trampoline') < x.index('spins') && x.last == 'scry_fiber_begin'"
 }
 
+@test "a stack for signals is no fiber, whether its handler runs or has run" {
+	standing fibers_scry 1 64 overflowed
+	wait_for 10 eval 'looks; [ "$(in_state threads_running)" = 0 ]'
+	[ "$(in_state ended)" = 2 ]
+	[ "$(in_state unknown)" = 0 ]
+	[ "$(in_state running)" = 0 ]
+	[ "$(in_state fibers)" = 8 ] # 1 and 3 that wait, 2 new ones, 2 that ended
+}
+
 @test "ten thousand are counted exactly" {
 	standing fibers_scry 10000 64
 	looks
