@@ -162,6 +162,23 @@ ucontext_is_as_told() { # KIND PROGRAM
 	[ "$(in_state fibers)" = 8 ] # 1 and 3 that wait, 2 new ones, 2 that ended
 }
 
+@test "pages of a file that a private mapping never wrote are not looked through" {
+	start mapper /usr/bin/python3 -c 'import mmap, os, sys, time
+f = os.memfd_create("x")
+os.truncate(f, 64 << 20)
+all = [mmap.mmap(f, 64 << 20, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE) for i in range(8)]
+shared = mmap.mmap(f, 64 << 20)
+for i in range(0, 64 << 20, 4096):
+    shared[i] = 1
+sums = [sum(m[i] for i in range(0, 64 << 20, 4096)) for m in all]
+all[0][0] = 2
+print("pid", os.getpid(), sums[7], flush=True)
+time.sleep(1000)'
+	wait_for 60 in_file "^pid" "$T/mapper.out"
+	looks
+	json_is "$T/fibers.json" "r['totals']['read_bytes'] > 4096 && r['totals']['read_bytes'] < 64 << 20"
+}
+
 @test "ten thousand are counted exactly" {
 	standing fibers_scry 10000 64
 	looks
