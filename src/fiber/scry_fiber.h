@@ -45,7 +45,7 @@ struct scry_stack_overflow;
 typedef void *scry_fiber_fn(void *arg);
 
 enum scry_fiber_flag {
-	SCRY_FIBER_NO_FP = 1,	 /* leave MXCSR and the x87 control word alone: a bit faster */
+	SCRY_FIBER_NO_FP = 1, /* leave MXCSR and the x87 word alone; not always faster: measure */
 	SCRY_FIBER_MEASURED = 2, /* stacks are measured, for scry_fiber_advise */
 };
 
