@@ -124,7 +124,7 @@ int scry_fiber_sleep(int64_t ns);
  * Waits until a descriptor can be read or written (enum scry_fiber_event). Returns the events, or 0
  * when timeout_ns is over. Regular files are always ready. Errors and hang-ups count as ready: the
  * read or write says. -EBADF: closed, or forgotten meanwhile; -EBUSY: another fiber waits for
- * that. A descriptor that is closed without scry_fiber_forget wakes nobody, unless a duplicate of
+ * that. A descriptor that is closed without scry_fiber_forget wakes no fiber, unless a duplicate of
  * it is still open: its event does, for the number. Waits that begin later are not woken so.
  */
 int scry_fiber_wait(int fd, int events, int64_t timeout_ns);

@@ -414,13 +414,13 @@ static void push_doubts(const struct scry_fibers_report *r, struct scry_doc *doc
 		   "are shown without their stacks: there was no room for so many frames");
 	if (has_doubtful(r))
 		push_count(doc, buf, r->threads_running, "threads",
-			   "ran meanwhile: where is not known, so as many of the fibers of kind "
-			   "ucontext and boost that are called suspended may be running");
+			   "ran while scry read: it is not known where, so as many fibers of kind "
+			   "ucontext and boost that are shown as suspended may be running");
 	if (!r->core && r->found[SCRY_VIEW_FIBER_CHANGED]) {
 		scry_text_things(buf, r->found[SCRY_VIEW_FIBER_CHANGED], "fibers");
 		scry_buf_printf(buf,
-				" ran while they were read; all of one moment is seen in a process "
-				"that you stop: kill -STOP %lld, and kill -CONT %lld afterwards",
+				" ran while scry read; to see all of one moment, stop the process: "
+				"kill -STOP %lld, and kill -CONT %lld afterwards",
 				(long long)r->pid, (long long)r->pid);
 		push_note(doc, buf);
 	}

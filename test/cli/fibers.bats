@@ -219,7 +219,7 @@ time.sleep(1000)'
 @test "fibers that switch while they are read have changed; of a process that is stopped all are of one moment" {
 	standing fibers_boost_fiber 100 busy
 	wait_for 20 eval 'looks && [ "$(in_state changed)" -gt 50 ]' # all have begun
-	json_is "$T/fibers.json" "r['notes'].any? { |x| x.include?('ran while they were read') && x.include?('kill -STOP $PID') }"
+	json_is "$T/fibers.json" "r['notes'].any? { |x| x.include?('ran while scry read; to see') && x.include?('kill -STOP $PID') }"
 	json_is "$T/fibers.json" "rows.none? { |x| x['state'] == 'unknown' && x['place'].include?('switch unknown') && x['count'] > 10 }"
 	kill -STOP "$PID"
 	looks
