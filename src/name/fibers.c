@@ -17,14 +17,14 @@
 #define STACKS_BYTES (128u << 20)
 #define STACK_MAX (1ull << 30) /* of one whose switch is not known */
 #define TOP_BYTES 8192u	       /* that have to have a return address */
-#define SIGNAL_BYTES 16384u /* of a stack for signals: what the processor has to save lies above \
-			     */
+#define SIGNAL_BYTES 16384u    /* of a stack for signals; with what XSAVE has written */
 #define RUNS 64u
 
-/* --- adding ----------------------------------------------------------------------------------- */
+	/* --- adding
+	   ----------------------------------------------------------------------------------- */
 
-static struct scry_fiber_group *group_of(struct scry_fibers *f, const struct scry_fiber_add *add,
-					 uint32_t stack)
+	static struct scry_fiber_group *
+	group_of(struct scry_fibers *f, const struct scry_fiber_add *add, uint32_t stack)
 {
 	uint32_t word = 0, id = 0, before = f->group_keys.count;
 
