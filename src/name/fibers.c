@@ -20,11 +20,11 @@
 #define SIGNAL_BYTES 16384u    /* of a stack for signals; with what XSAVE has written */
 #define RUNS 64u
 
-	/* --- adding
-	   ----------------------------------------------------------------------------------- */
+/* --- adding
+   ----------------------------------------------------------------------------------- */
 
-	static struct scry_fiber_group *
-	group_of(struct scry_fibers *f, const struct scry_fiber_add *add, uint32_t stack)
+static struct scry_fiber_group *group_of(struct scry_fibers *f, const struct scry_fiber_add *add,
+					 uint32_t stack)
 {
 	uint32_t word = 0, id = 0, before = f->group_keys.count;
 
