@@ -18,7 +18,7 @@ setup() {
 	[[ "$output" == *"SCRY_STACK_SIZE=512K"* ]]
 }
 
-@test "a static program that is no PIE has sizes of frames, too; without section headers it is said why not" {
+@test "a static program that is not a PIE has sizes of frames, too; without section headers it is said why not" {
 	cd "$BATS_TEST_TMPDIR"
 	cc -static -no-pie -O1 -fno-optimize-sibling-calls -I"$BATS_TEST_DIRNAME/../../src/fiber" -o static \
 		"$BATS_TEST_DIRNAME/../../doc/examples/ucontext_stack.c" "$SCRY_BUILD/src/fiber/libscryfiber.a" -lpthread ||
