@@ -39,6 +39,15 @@ static bool is_watched(const struct scry_fiber_sched *sched)
 	return sched->is_on_valgrind || (sched->keep & SCRY_KEEP_NOTIFIED) != 0;
 }
 
+static const char *why_no_pool(int error)
+{
+	return error == -EAGAIN
+		       ? "no more stacks: a process has 256 pools at most, and each size of "
+			 "each scheduler is one"
+	       : error == -ENOMEM ? "no memory for another pool of stacks"
+				  : "a stack and its guard have 1 GiB at most, each";
+}
+
 /* The pool of a size: made when it is first wanted. */
 static int pool_of(struct scry_fiber_sched *sched, size_t size_bytes,
 		   struct scry_stack_pool **ret_pool)
@@ -51,16 +60,23 @@ static int pool_of(struct scry_fiber_sched *sched, size_t size_bytes,
 		.on_overflow = scry_fiber_overflowed,
 		.arg = sched,
 	};
-	unsigned class = attr.size_bytes <= 1 ? 0 : 64 - __builtin_clzl(attr.size_bytes - 1);
+	/* 0 is for the default: of no other size, however small */
+	unsigned class = attr.size_bytes == 0	? 0
+			 : attr.size_bytes <= 2 ? 1
+						: 64 - __builtin_clzl(attr.size_bytes - 1);
 	int error;
 
-	if (class >= SCRY_CLASSES)
+	if (class >= SCRY_CLASSES) {
+		strcpy(sched->note, "a stack has 1 GiB at most");
 		return -EINVAL;
+	}
 	if (sched->pools[class] == NULL) {
 		error = scry_stack_pool_make(&attr, sizeof(struct scry_fiber),
 					     &sched->pools[class]);
-		if (error != 0)
+		if (error != 0) {
+			strcpy(sched->note, why_no_pool(error));
 			return error;
+		}
 	}
 	*ret_pool = sched->pools[class];
 	return 0;
@@ -371,6 +387,10 @@ int scry_fiber_resume(struct scry_fiber *fiber)
 	struct scry_fiber *self = scry_fiber_current;
 	int error = check_idle(fiber);
 
+	/* who has resumed it still waits for its yield, though it has parked or transferred since
+	 */
+	if (error == 0 && fiber->resumer != NULL)
+		error = -EBUSY;
 	if (error != 0)
 		return error;
 	scry_fiber_enter(self->sched);
@@ -475,5 +495,5 @@ const char *scry_fiber_note(void)
 {
 	struct scry_fiber_sched *sched = scry_fiber_current->sched;
 
-	return sched == NULL ? "this thread has no scheduler" : sched->note;
+	return sched == NULL ? scry_fiber_open_note : sched->note;
 }

@@ -47,6 +47,9 @@ struct scry_fiber {
 extern __thread struct scry_fiber *scry_fiber_current
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 extern struct scry_fiber scry_fiber_nobody;
+/* What scry_fiber_note says where there is no scheduler: why the last open failed. */
+extern __thread const char *scry_fiber_open_note
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 /* switch.S: saves what `from` has to keep and goes on as `to`; the scheduler is no longer busy
  * then. */

@@ -123,6 +123,20 @@ static bool read_cie(struct bytes cie, struct fde *fde, bool *ret_has_data)
 	return true;
 }
 
+/* .eh_frame of a program without .eh_frame_hdr: a static one that is no PIE registers it by itself,
+ * and only the section headers say where it is. */
+static bool by_section(const struct scry_mapped_file *image, struct bytes *ret_bytes,
+		       uint64_t *ret_address)
+{
+	struct scry_mapped_section section;
+
+	if (!scry_mapped_file_section(image, ".eh_frame", &section))
+		return false;
+	*ret_bytes = (struct bytes){section.bytes, section.bytes + section.size, false};
+	*ret_address = section.address;
+	return true;
+}
+
 /* .eh_frame: where .eh_frame_hdr says, as the file has it, to the end of its segment. */
 static bool eh_frame(const struct scry_mapped_file *image, struct bytes *ret_bytes,
 		     uint64_t *ret_address)
@@ -135,7 +149,9 @@ static bool eh_frame(const struct scry_mapped_file *image, struct bytes *ret_byt
 	for (int i = 0; i < head->e_phnum; i++)
 		if (segments[i].p_type == PT_GNU_EH_FRAME)
 			hdr = &segments[i];
-	if (hdr == NULL || hdr->p_offset > image->size || image->size - hdr->p_offset < 8 ||
+	if (hdr == NULL)
+		return by_section(image, ret_bytes, ret_address);
+	if (hdr->p_offset > image->size || image->size - hdr->p_offset < 8 ||
 	    image->bytes[hdr->p_offset] != 1 || image->bytes[hdr->p_offset + 1] != PCREL_SDATA4)
 		return false;
 	memcpy(&distance, image->bytes + hdr->p_offset + 4, 4);

@@ -9,6 +9,9 @@
  *   counted over all pools, against a ceiling that leaves the program mappings of its own: it would
  *   die of their lack in places that nobody checks.
  *
+ * A slab whose memory the program locks later (mlockall) goes over from the one to the other: what
+ * is not open yet is taken out of reach, as it would have been from the beginning.
+ *
  * Guards are set in batches by process_madvise on the process itself, where the kernel takes it;
  * else one by one.
  */
@@ -71,7 +74,7 @@ static enum scry_guard_kind probe(struct scry_stack_pool *pool, struct scry_stac
 	return SCRY_GUARD_MPROTECT;
 }
 
-struct scry_stack_slab *scry_guard_map_slab(struct scry_stack_pool *pool, uint32_t slab_index)
+static struct scry_stack_slab *map_slab(struct scry_stack_pool *pool, uint32_t slab_index)
 {
 	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE;
 	size_t size = pool->head + pool->slab_slots * pool->stride;
@@ -96,16 +99,25 @@ struct scry_stack_slab *scry_guard_map_slab(struct scry_stack_pool *pool, uint32
 	return slab;
 }
 
+/* A cancelled thread would end here with the pool locked: in what is read and written. */
+struct scry_stack_slab *scry_guard_map_slab(struct scry_stack_pool *pool, uint32_t slab_index)
+{
+	struct scry_stack_slab *slab;
+	int cancelled;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelled);
+	slab = map_slab(pool, slab_index);
+	pthread_setcancelstate(cancelled, NULL);
+	return slab;
+}
+
 void scry_guard_unmap_slab(struct scry_stack_pool *pool, uint32_t slab_index)
 {
 	struct scry_stack_slab *slab = atomic_exchange(&pool->slabs[slab_index], NULL);
-	long open;
 
 	if (slab == NULL)
 		return;
-	open = slab->slots_open;
-	if (pool->slab_kind[slab_index] == SCRY_GUARD_MPROTECT)
-		atomic_fetch_sub(&mapped_guards, open);
+	atomic_fetch_sub(&mapped_guards, (long)slab->mapped_guards);
 	munmap(slab, pool->head + pool->slab_slots * pool->stride);
 }
 
@@ -137,7 +149,7 @@ static int advise_all(struct iovec *ranges, uint32_t count, int advice)
 }
 
 static uint32_t open_by_madvise(struct scry_stack_pool *pool, struct scry_stack_slab *slab,
-				uint32_t first, uint32_t count)
+				uint32_t first, uint32_t count, bool *ret_is_locked)
 {
 	struct iovec ranges[IOVECS];
 	uint32_t some = count < IOVECS ? count : IOVECS;
@@ -148,11 +160,21 @@ static uint32_t open_by_madvise(struct scry_stack_pool *pool, struct scry_stack_
 	error = advise_all(ranges, some, GUARD_INSTALL);
 	if (error == 0)
 		return some;
-	/* the program locked its memory since the slab was mapped */
-	snprintf(pool->note, sizeof(pool->note),
-		 "the kernel refused a guard (%s): call mlockall before the pool is made",
+	snprintf(pool->note, sizeof(pool->note), "no more stacks: the kernel refused a guard (%s)",
 		 strerror(-error));
+	*ret_is_locked = error == -EINVAL;
 	return 0;
+}
+
+/* The stacks that are not open yet, from `first` on, get guards by mprotect. */
+static void change_kind(struct scry_stack_pool *pool, uint32_t slab_index, uint32_t first)
+{
+	char *begin = scry_slot_guard(pool, atomic_load(&pool->slabs[slab_index]), first);
+
+	if (mprotect(begin, (pool->slab_slots - first) * pool->stride, PROT_NONE) != 0)
+		return;
+	pool->slab_kind[slab_index] = SCRY_GUARD_MPROTECT;
+	write_ceiling(pool, "the program has locked its memory");
 }
 
 static uint32_t open_by_mprotect(struct scry_stack_pool *pool, struct scry_stack_slab *slab,
@@ -175,6 +197,7 @@ static uint32_t open_by_mprotect(struct scry_stack_pool *pool, struct scry_stack
 			 most, 4 * (most + KEPT_MAPPINGS));
 		break;
 	}
+	slab->mapped_guards += done;
 	return done;
 }
 
@@ -182,15 +205,17 @@ uint32_t scry_guard_open(struct scry_stack_pool *pool, uint32_t slab_index, uint
 			 uint32_t count)
 {
 	struct scry_stack_slab *slab = atomic_load(&pool->slabs[slab_index]);
-
-	uint32_t done;
+	bool is_locked = false;
+	uint32_t done = 0;
 	int cancelled;
 
-	/* a cancelled thread would end here with the pool locked */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelled);
-	done = pool->slab_kind[slab_index] == SCRY_GUARD_MADVISE
-		       ? open_by_madvise(pool, slab, first, count)
-		       : open_by_mprotect(pool, slab, first, count);
+	if (pool->slab_kind[slab_index] == SCRY_GUARD_MADVISE)
+		done = open_by_madvise(pool, slab, first, count, &is_locked);
+	if (is_locked)
+		change_kind(pool, slab_index, first);
+	if (pool->slab_kind[slab_index] == SCRY_GUARD_MPROTECT)
+		done = open_by_mprotect(pool, slab, first, count);
 	pthread_setcancelstate(cancelled, NULL);
 	return done;
 }

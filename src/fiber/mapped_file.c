@@ -201,6 +201,27 @@ static const Elf64_Shdr *section(const struct scry_mapped_file *image, uint32_t 
 	return found;
 }
 
+bool scry_mapped_file_section(const struct scry_mapped_file *image, const char *name,
+			      struct scry_mapped_section *ret_section)
+{
+	const Elf64_Ehdr *head = (const void *)image->bytes;
+	const Elf64_Shdr *names = section(image, head->e_shstrndx);
+	const size_t size = strlen(name) + 1;
+
+	for (uint32_t i = 0; names != NULL && i < head->e_shnum; i++) {
+		const Elf64_Shdr *one = section(image, i);
+
+		if (one == NULL || one->sh_type == SHT_NOBITS || one->sh_name > names->sh_size ||
+		    names->sh_size - one->sh_name < size ||
+		    memcmp(image->bytes + names->sh_offset + one->sh_name, name, size) != 0)
+			continue;
+		*ret_section = (struct scry_mapped_section){image->bytes + one->sh_offset,
+							    one->sh_size, one->sh_addr};
+		return true;
+	}
+	return false;
+}
+
 /* The name of the function of one symbol table that has an address; the last byte of its strings
  * must end one. */
 static const char *in_table(const struct scry_mapped_file *image, const Elf64_Shdr *table,

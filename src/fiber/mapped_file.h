@@ -23,6 +23,12 @@ struct scry_mapped_file {
 	char path[256];
 };
 
+struct scry_mapped_section {
+	const unsigned char *bytes;
+	size_t size;
+	uint64_t address; /* as the file has it */
+};
+
 /* Registers of a frame, by their DWARF numbers; 16 is the instruction pointer. */
 struct scry_registers {
 	uint64_t value[17];
@@ -39,6 +45,10 @@ const char *scry_mapped_file_name(const struct scry_mapped_file *image);
  * nothing. Valid until close. */
 const char *scry_mapped_file_function(const struct scry_mapped_file *image, uintptr_t address,
 				      uintptr_t *ret_offset);
+
+/* False: the file has no section of that name, or no sections. image->bytes is not NULL. */
+bool scry_mapped_file_section(const struct scry_mapped_file *image, const char *name,
+			      struct scry_mapped_section *ret_section);
 
 /*
  * From a frame to its caller's, by .eh_frame. `low` and `high` bound the stack that may be read.

@@ -50,6 +50,8 @@ static struct sigaction before[2];
 static pthread_mutex_t install_lock = PTHREAD_MUTEX_INITIALIZER;
 static __thread bool is_passing; /* a fault is passed on to the handler that was there before */
 static __thread void *own_signal_stack;
+static __thread unsigned
+	watches; /* by the program and by a scheduler: the last one's end frees it */
 static char report_stack[REPORT_STACK] __attribute__((aligned(64)));
 static atomic_flag report_busy = ATOMIC_FLAG_INIT;
 
@@ -154,7 +156,10 @@ static int write_frame(struct fault *fault, struct scry_registers *registers, bo
 		write_value(report, ", frame ", cfa - sp, 10);
 		scry_report_text(report, " bytes");
 	} else {
-		scry_report_text(report, ", size of its frame unknown");
+		scry_report_text(report, error == -ENODATA
+						 ? ", size of its frame unknown: its file "
+						   "has no unwind table for it"
+						 : ", size of its frame unknown");
 	}
 	scry_report_text(report, "\n");
 	return error;
@@ -419,8 +424,13 @@ int scry_stack_watch(void)
 		return error;
 	if (sigaltstack(NULL, &had) != 0)
 		return -errno;
-	if ((had.ss_flags & SS_DISABLE) == 0)
+	if ((had.ss_flags & SS_DISABLE) == 0) {
+		watches += own_signal_stack != NULL;
 		return 0;
+	}
+	if (own_signal_stack != NULL) /* the program took it away */
+		munmap(own_signal_stack, SIGNAL_STACK + 4096);
+	own_signal_stack = NULL;
 	/* with a page below it that ends what grows out of it */
 	memory = mmap(NULL, SIGNAL_STACK + 4096, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
@@ -433,6 +443,7 @@ int scry_stack_watch(void)
 		return error;
 	}
 	own_signal_stack = memory;
+	watches++;
 	return 0;
 }
 
@@ -440,7 +451,8 @@ void scry_stack_unwatch(void)
 {
 	stack_t had, none = {.ss_flags = SS_DISABLE};
 
-	if (own_signal_stack == NULL)
+	watches -= watches > 0;
+	if (own_signal_stack == NULL || watches > 0)
 		return;
 	if (sigaltstack(NULL, &had) == 0 && had.ss_sp == (char *)own_signal_stack + 4096)
 		sigaltstack(&none, NULL);

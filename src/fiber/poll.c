@@ -7,17 +7,20 @@
 #include "fiber/fiber.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #define EVENTS 64 /* taken at once */
 #define NS_PER_S 1000000000ll
-#define MAIL UINT64_MAX /* the data of the event descriptor's event */
+#define RETRY_NS 10000000ll /* until what could not be had is asked for again */
+#define MAIL UINT64_MAX	    /* the data of the event descriptor's event */
 
 int scry_fiber_poll_open(struct scry_fiber_sched *sched)
 {
@@ -35,12 +38,17 @@ int scry_fiber_poll_open(struct scry_fiber_sched *sched)
 	return error;
 }
 
+/* By close, which ThreadSanitizer has to see. */
 void scry_fiber_poll_close(struct scry_fiber_sched *sched)
 {
+	int cancelled;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelled);
 	if (sched->epoll >= 0)
 		close(sched->epoll);
 	if (sched->event >= 0)
 		close(sched->event);
+	pthread_setcancelstate(cancelled, NULL);
 }
 
 static int watch_of(struct scry_fiber_sched *sched, int fd, struct scry_fd_watch **ret_watch)
@@ -51,6 +59,8 @@ static int watch_of(struct scry_fiber_sched *sched, int fd, struct scry_fd_watch
 	if (fd < 0)
 		return -EBADF;
 	if ((uint32_t)fd >= room) {
+		if (fcntl(fd, F_GETFD) < 0) /* before a wild number asks for much memory */
+			return -EBADF;
 		room = room == 0 ? 64 : room;
 		while (room <= (uint32_t)fd)
 			room *= 2;
@@ -103,19 +113,22 @@ static void finish(struct scry_fiber_sched *sched, struct scry_fiber *fiber, int
 	scry_fiber_queue(sched, fiber);
 }
 
-void scry_fiber_poll_cancel(struct scry_fiber_sched *sched, struct scry_fiber *fiber)
+/* The same, and who else waits for the descriptor goes on waiting. When that fails he hears
+ * nothing, as after a close. */
+static void leave(struct scry_fiber_sched *sched, struct scry_fiber *fiber)
 {
-	int fd = fiber->wait_fd;
-	struct scry_fd_watch *watch;
+	struct scry_fd_watch *watch = &sched->watches[fiber->wait_fd];
 
-	fiber->wait_result = 0;
-	if (!fiber->is_on_descriptor)
-		return;
-	watch = &sched->watches[fd];
 	take_off(sched, fiber);
 	if (watch->reader != NULL || watch->writer != NULL)
-		arm(sched, fd,
-		    watch); /* when that fails the other hears nothing, as after a close */
+		arm(sched, fiber->wait_fd, watch);
+}
+
+void scry_fiber_poll_cancel(struct scry_fiber_sched *sched, struct scry_fiber *fiber)
+{
+	fiber->wait_result = 0;
+	if (fiber->is_on_descriptor)
+		leave(sched, fiber);
 }
 
 static void deliver(struct scry_fiber_sched *sched, const struct epoll_event *event)
@@ -148,11 +161,50 @@ static int wait_for_events(int epoll, struct epoll_event *events, int64_t timeou
 {
 	struct timespec wait = {timeout_ns / NS_PER_S, timeout_ns % NS_PER_S};
 	int64_t ms = timeout_ns < 0 ? -1 : (timeout_ns + 999999) / 1000000;
-	int count = epoll_pwait2(epoll, events, EVENTS, timeout_ns < 0 ? NULL : &wait, NULL);
+	int count = syscall(SYS_epoll_pwait2, epoll, events, EVENTS, timeout_ns < 0 ? NULL : &wait,
+			    NULL, 0);
 
 	if (count >= 0 || errno != ENOSYS)
 		return count;
-	return epoll_wait(epoll, events, EVENTS, ms > INT32_MAX ? INT32_MAX : (int)ms);
+	return syscall(SYS_epoll_wait, epoll, events, EVENTS, ms > INT32_MAX ? INT32_MAX : (int)ms);
+}
+
+/*
+ * The program has closed what is the scheduler's, as by closefrom(3); the numbers may be somebody
+ * else's by now, and are let go. Who waits for a descriptor waits for it anew, or hears that it is
+ * closed.
+ */
+static int reopen(struct scry_fiber_sched *sched)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.u64 = MAIL};
+	int error;
+
+	if (epoll_ctl(sched->epoll, EPOLL_CTL_MOD, sched->event, &event) == 0)
+		return -EALREADY; /* nothing is wrong with them */
+	error = scry_fiber_poll_open(sched);
+	if (error != 0)
+		return error;
+	for (uint32_t fd = 0; fd < sched->watch_room; fd++) {
+		struct scry_fd_watch *watch = &sched->watches[fd];
+		struct scry_fiber *reader = watch->reader, *writer = watch->writer;
+
+		if ((reader == NULL && writer == NULL) || arm(sched, fd, watch) == 0)
+			continue;
+		if (reader != NULL)
+			finish(sched, reader, -EBADF);
+		if (writer != NULL && writer != reader)
+			finish(sched, writer, -EBADF);
+	}
+	return 0;
+}
+
+/* Without a descriptor left it is tried again, and until then only time goes by. */
+static void reopen_or_wait(struct scry_fiber_sched *sched, int64_t timeout_ns)
+{
+	int64_t ns = timeout_ns < 0 || timeout_ns > RETRY_NS ? RETRY_NS : timeout_ns;
+
+	if (reopen(sched) != 0)
+		syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = ns}, NULL);
 }
 
 void scry_fiber_poll(struct scry_fiber_sched *sched, int64_t timeout_ns)
@@ -163,17 +215,22 @@ void scry_fiber_poll(struct scry_fiber_sched *sched, int64_t timeout_ns)
 	if (timeout_ns != 0) {
 		/* who sends mail looks at this after he has sent it */
 		atomic_store(&sched->is_asleep, 1);
-		if (atomic_load(&sched->mails) != NULL || atomic_load(&sched->woken) != NULL)
+		if (atomic_load(&sched->woken) != NULL ||
+		    (atomic_load(&sched->mails) != NULL && !sched->is_mail_stuck))
 			timeout_ns = 0;
+		else if (sched->is_mail_stuck && (timeout_ns < 0 || timeout_ns > RETRY_NS))
+			timeout_ns = RETRY_NS;
 	}
 	count = wait_for_events(sched->epoll, events, timeout_ns);
+	if (count < 0 && (errno == EBADF || errno == EINVAL))
+		reopen_or_wait(sched, timeout_ns);
 	atomic_store(&sched->is_asleep, 0);
 	for (int i = 0; i < count; i++) {
 		uint64_t rings;
 
 		if (events[i].data.u64 != MAIL)
 			deliver(sched, &events[i]);
-		else if (read(sched->event, &rings, sizeof(rings)) < 0)
+		else if (syscall(SYS_read, sched->event, &rings, sizeof(rings)) < 0)
 			continue; /* rung once more meanwhile: mail is looked at in any case */
 	}
 	if (count > 0)
@@ -188,7 +245,7 @@ static int poll_now(int fd, int events)
 				       (events & SCRY_FIBER_WRITE ? POLLOUT : 0)};
 	int bits = 0;
 
-	if (poll(&one, 1, 0) < 0)
+	if (syscall(SYS_poll, &one, 1, 0) < 0)
 		return -errno;
 	if (one.revents & POLLNVAL)
 		return -EBADF;
@@ -222,7 +279,7 @@ static int wait_on(struct scry_fiber_sched *sched, struct scry_fiber *self, int 
 	error = arm(sched, fd, watch);
 	if (error == 0)
 		return 0;
-	take_off(sched, self);
+	leave(sched, self);
 	return error == -EPERM ? 1 : error;
 }
 
@@ -236,14 +293,20 @@ int scry_fiber_wait(int fd, int events, int64_t timeout_ns)
 		return -EPERM;
 	if (events == 0 || (events & ~(SCRY_FIBER_READ | SCRY_FIBER_WRITE)) != 0)
 		return -EINVAL;
+	if (fd < 0)
+		return -EBADF;
 	if (timeout_ns == 0)
 		return poll_now(fd, events);
 	scry_fiber_enter(sched);
 	error = wait_on(sched, self, fd, events);
+	/* the one that is not open, or no epoll, may be the scheduler's own */
+	if ((error == -EINVAL || (error == -EBADF && fcntl(fd, F_GETFD) >= 0)) &&
+	    reopen(sched) == 0)
+		error = wait_on(sched, self, fd, events);
 	if (error == 0 && timeout_ns > 0) {
 		error = scry_fiber_timer_add(sched, self, scry_fiber_after(timeout_ns));
 		if (error != 0)
-			take_off(sched, self);
+			leave(sched, self);
 	}
 	if (error == 0) {
 		self->state = SCRY_STATE_WAITING | sched->keep;

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -43,7 +44,7 @@ void scry_fiber_misused(void)
 {
 	static const char said[] = "scry_fiber: a call while the scheduler is at work: by a signal "
 				   "handler, or after one that left the library by a jump\n";
-	ssize_t written = write(STDERR_FILENO, said, sizeof(said) - 1);
+	long written = syscall(SYS_write, STDERR_FILENO, said, sizeof(said) - 1);
 
 	(void)written; /* it ends anyway */
 	abort();

@@ -2,6 +2,11 @@
  * Schedulers: opened by a thread, left behind by fork, and what comes to them from other threads.
  * Mail is a list that any thread pushes on and the owner takes whole; the event descriptor is
  * written only when the owner sleeps.
+ *
+ * No call is a point of cancellation: a thread that ended in the middle of one would leave a wake
+ * half done, and `senders` too high for ever. So system calls that glibc makes such points of
+ * (read, write, nanosleep, poll, epoll_wait) are made by syscall(2), here and elsewhere, or while
+ * cancellation is disabled (close).
  */
 #include "fiber/fiber.h"
 #include "fiber/registry.h"
@@ -21,7 +26,7 @@ void *__cxa_get_globals(void) __attribute__((weak));
 static struct scry_fiber_sched
 	*scheds[SCRY_SCHEDS]; /* for the child of a fork, and for debuggers */
 static pthread_mutex_t scheds_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t fork_handled = PTHREAD_ONCE_INIT;
+static pthread_once_t prepared = PTHREAD_ONCE_INIT;
 
 __attribute__((visibility("default"))) extern struct scry_fiber_registry scry_fiber_registry;
 struct scry_fiber_registry scry_fiber_registry = {
@@ -46,6 +51,7 @@ struct scry_fiber_registry scry_fiber_registry = {
 	.fiber_low = offsetof(struct scry_fiber, stack.low),
 	.fiber_top = offsetof(struct scry_fiber, stack.top),
 	.fiber_magic = offsetof(struct scry_fiber, magic),
+	.fiber_sched = offsetof(struct scry_fiber, sched),
 };
 
 /* A number that no scheduler of this process has, nor had lately: those that a fork left are not
@@ -148,13 +154,14 @@ static void after_fork_in_child(void)
 	now->keep = (was->keep & ((1u << SCRY_TAG_SHIFT) - 1)) | take_number();
 	self->state = SCRY_STATE_IDLE | now->keep;
 	scheds[0] = now;
-	close(was->epoll);
-	close(was->event);
+	scry_fiber_poll_close(was);
 	scry_fiber_poll_open(now); /* without it nothing can be waited for: -EBADF */
 }
 
-static void handle_fork(void)
+static void prepare(void)
 {
+	scry_fiber_registry.current_tls =
+		(char *)&scry_fiber_current - (char *)__builtin_thread_pointer();
 	pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
@@ -165,19 +172,34 @@ static bool has_shadow_stack(void)
 	return syscall(SYS_arch_prctl, ARCH_SHSTK_STATUS, &features) == 0 && (features & 1) != 0;
 }
 
+__thread const char *scry_fiber_open_note = "this thread has no scheduler";
+
 static int open_parts(struct scry_fiber_sched *sched, struct scry_fiber *first)
 {
 	int error = scry_stack_watch();
 
-	if (error == 0)
-		error = scry_fiber_report_open(sched, first);
-	if (error == 0)
-		error = scry_fiber_poll_open(sched);
-	if (error != 0)
+	if (error != 0) {
+		scry_fiber_open_note =
+			"the handlers for overflows, or their stack, could not be set";
 		return error;
-	error = enlist(sched);
+	}
+	error = scry_fiber_report_open(sched, first);
+	if (error == 0) {
+		scry_fiber_open_note = "no descriptor for epoll, or for events: see ulimit -n";
+		error = scry_fiber_poll_open(sched);
+	}
+	if (error == 0) {
+		scry_fiber_open_note =
+			"a process has 1,024 schedulers at most, with those of threads that ended "
+			"without scry_fiber_close";
+		error = enlist(sched);
+		if (error != 0)
+			scry_fiber_poll_close(sched);
+	}
 	if (error != 0)
-		scry_fiber_poll_close(sched);
+		scry_stack_unwatch();
+	else
+		scry_fiber_open_note = "this thread has no scheduler";
 	return error;
 }
 
@@ -189,23 +211,20 @@ int scry_fiber_open(const struct scry_fiber_sched_attr *attr, struct scry_fiber_
 
 	if (scry_fiber_current->sched != NULL)
 		return -EEXIST;
-	if (has_shadow_stack())
+	if (has_shadow_stack()) {
+		scry_fiber_open_note = "a shadow stack is on";
 		return -EOPNOTSUPP;
-	pthread_once(&fork_handled, handle_fork);
+	}
+	pthread_once(&prepared, prepare);
 	sched = calloc(1, sizeof(*sched));
 	first = aligned_alloc(64, sizeof(*first));
 	if (sched == NULL || first == NULL) {
+		scry_fiber_open_note = "no memory for a scheduler";
 		free(sched);
 		free(first);
 		return -ENOMEM;
 	}
 	memset(first, 0, sizeof(*first));
-	error = open_parts(sched, first);
-	if (error != 0) {
-		free(sched);
-		free(first);
-		return error;
-	}
 	if (attr != NULL)
 		sched->attr = *attr;
 	sched->pool_is_measured = (sched->attr.flags & SCRY_FIBER_MEASURED) != 0;
@@ -215,14 +234,18 @@ int scry_fiber_open(const struct scry_fiber_sched_attr *attr, struct scry_fiber_
 		sched->keep |= SCRY_KEEP_CXA;
 	}
 	first->sched = sched;
-	first->state = SCRY_STATE_IDLE | sched->keep;
 	first->timer = -1;
 	first->name = "main";
 	first->magic = SCRY_FIBER_MAGIC;
 	sched->main = first;
 	sched->tid = syscall(SYS_gettid);
-	scry_fiber_registry.current_tls =
-		(char *)&scry_fiber_current - (char *)__builtin_thread_pointer();
+	error = open_parts(sched, first); /* from here on others see it */
+	if (error != 0) {
+		free(sched);
+		free(first);
+		return error;
+	}
+	first->state = SCRY_STATE_IDLE | sched->keep;
 	scry_fiber_current = first;
 	if (ret_sched != NULL)
 		*ret_sched = sched;
@@ -239,7 +262,7 @@ int scry_fiber_close(void)
 	/* who is in such a call still reads the scheduler, though its mail is here already; a yield
 	 * would keep one of a lower real-time priority from the processor */
 	while (atomic_load(&sched->senders) > 0)
-		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+		syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = 20000}, NULL);
 	scry_fiber_mail_take(sched); /* what others have spawned here is not lost */
 	if (sched->held > 0 || atomic_load(&sched->mails) != NULL)
 		return -EBUSY;
@@ -260,8 +283,11 @@ int scry_fiber_close(void)
 
 int scry_fiber_spawn_on(struct scry_fiber_sched *sched, scry_fiber_fn *entry, void *arg)
 {
-	struct scry_mail *mail = malloc(sizeof(*mail));
+	struct scry_mail *mail;
 
+	if (sched->is_lost) /* of before a fork: its memory is never freed in the child */
+		return -ESRCH;
+	mail = malloc(sizeof(*mail));
 	if (mail == NULL)
 		return -ENOMEM;
 	atomic_fetch_add(&sched->senders, 1);
@@ -345,6 +371,7 @@ void scry_fiber_mail_take(struct scry_fiber_sched *sched)
 	if (atomic_load_explicit(&sched->mails, memory_order_relaxed) == NULL &&
 	    atomic_load_explicit(&sched->woken, memory_order_relaxed) == NULL)
 		return;
+	sched->is_mail_stuck = false;
 	newest = atomic_exchange(&sched->mails, NULL);
 	while (newest != NULL) {
 		struct scry_mail *next = newest->next;
@@ -364,6 +391,7 @@ void scry_fiber_mail_take(struct scry_fiber_sched *sched)
 		mails = mail->next;
 		free(mail);
 	}
+	sched->is_mail_stuck = mails != NULL;
 	while (mails != NULL) {
 		struct scry_mail *mail = mails;
 
@@ -378,10 +406,10 @@ void scry_fiber_mail_take(struct scry_fiber_sched *sched)
 void scry_fiber_mail_ring(struct scry_fiber_sched *sched)
 {
 	uint64_t one = 1;
-	ssize_t written;
+	long written;
 
 	if (!atomic_load(&sched->is_asleep))
 		return;
-	written = write(sched->event, &one, sizeof(one));
+	written = syscall(SYS_write, sched->event, &one, sizeof(one));
 	(void)written; /* it fails only when it is full, and then the owner wakes anyway */
 }

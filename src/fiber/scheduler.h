@@ -60,6 +60,7 @@ struct scry_fiber_sched {
 	bool pool_is_measured;
 	bool is_on_valgrind;
 	bool is_lost;	      /* the process that had it forked */
+	bool is_mail_stuck;   /* there is no stack for it: it is tried again after a while */
 	size_t live;	      /* fibers that did not end */
 	size_t held;	      /* and those that did, but were not joined */
 	unsigned turns;	      /* since it looked at descriptors and times */

@@ -21,7 +21,7 @@
  * - fork: the child has the forking fiber only. Others are lost: calls on them return -ESRCH. When
  *   it was not the main one and its entry returns, the child ends as by exit(0).
  * - Shadow stacks (CET) are refused: scry_fiber_open returns -EOPNOTSUPP where one is on.
- * - Without preemption no signal is used but those of faults.
+ * - No call is a point of cancellation. Without preemption no signal is used but those of faults.
  *
  * Calls return 0 or -errno: -EPERM where the thread has no scheduler, -EXDEV for a fiber of another
  * thread, -EBUSY for one that is not idle.
@@ -45,7 +45,7 @@ struct scry_stack_overflow;
 typedef void *scry_fiber_fn(void *arg);
 
 enum scry_fiber_flag {
-	SCRY_FIBER_NO_FP = 1,	 /* leave MXCSR and the x87 control word alone: a bit faster */
+	SCRY_FIBER_NO_FP = 1, /* leave MXCSR and the x87 word alone; not always faster: measure */
 	SCRY_FIBER_MEASURED = 2, /* stacks are measured, for scry_fiber_advise */
 };
 
@@ -73,13 +73,12 @@ enum scry_fiber_event { SCRY_FIBER_READ = 1, SCRY_FIBER_WRITE = 2 };
 /* Gives the calling thread a scheduler, which calls of others name. -EEXIST: it has one. */
 int scry_fiber_open(const struct scry_fiber_sched_attr *attr, struct scry_fiber_sched **ret_sched);
 
-/* By the main fiber. -EBUSY: there are fibers that were not joined or did not end. */
+/* By the main fiber. -EBUSY: there are fibers that were not joined or did not end. A thread that
+ * ends without it leaves stacks and scheduler behind; a process has 1,024 schedulers at most. */
 int scry_fiber_close(void);
 
-/*
- * An idle fiber, whose entry runs when it is started, resumed or transferred to. attr may be NULL.
- * Errors are those of scry_stack_get. It is freed by join, or when a detached one ends.
- */
+/* An idle fiber, whose entry runs when it is started, resumed or transferred to. attr may be NULL.
+ * Errors are those of scry_stack_get. It is freed by join, or when a detached one ends. */
 int scry_fiber_new(const struct scry_fiber_attr *attr, scry_fiber_fn *entry, void *arg,
 		   struct scry_fiber **ret_fiber);
 
@@ -91,13 +90,15 @@ int scry_fiber_spawn(const struct scry_fiber_attr *attr, scry_fiber_fn *entry, v
 		     struct scry_fiber **ret_fiber);
 
 /* From any thread: a detached fiber of that scheduler, which must stay open until that fiber
- * begins; a close that comes sooner than this call's end waits for it. -ENOMEM: no memory. */
+ * begins; a close that comes sooner than this call's end waits for it. -ESRCH: it was opened before
+ * the fork that this process is the child of, which has no name for the one it has instead. */
 int scry_fiber_spawn_on(struct scry_fiber_sched *sched, scry_fiber_fn *entry, void *arg);
 
 /* To whoever resumed this fiber; else to the next in the queue, and to its end. */
 void scry_fiber_yield(void);
 
-/* Runs an idle fiber now, until it yields or ends. 1: it has ended. */
+/* Runs an idle fiber now, until it yields or ends. 1: it has ended. -EBUSY: another one's resume
+ * still waits for that, as the fiber has parked or transferred meanwhile. */
 int scry_fiber_resume(struct scry_fiber *fiber);
 
 /* Runs an idle fiber now and leaves this one idle. The fastest switch there is. */
@@ -111,7 +112,7 @@ int scry_fiber_park_within(int64_t timeout_ns); /* -ETIMEDOUT: it was not woken 
  * before this returns. Not from a signal handler, as no call of this library is. */
 int scry_fiber_wake(struct scry_fiber *fiber);
 
-/* Waits for the end of a fiber and frees it. -EOVERFLOW: its stack overflowed, and it was ended. */
+/* Waits for its end and frees it. -EOVERFLOW: its stack overflowed, and it was ended. */
 int scry_fiber_join(struct scry_fiber *fiber, void **ret_value);
 /* -ETIMEDOUT: it did not end in that time. Join it again, or detach it: its end frees it then. */
 int scry_fiber_join_within(struct scry_fiber *fiber, void **ret_value, int64_t timeout_ns);
@@ -123,8 +124,8 @@ int scry_fiber_sleep(int64_t ns);
  * Waits until a descriptor can be read or written (enum scry_fiber_event). Returns the events, or 0
  * when timeout_ns is over. Regular files are always ready. Errors and hang-ups count as ready: the
  * read or write says. -EBADF: closed, or forgotten meanwhile; -EBUSY: another fiber waits for
- * that. A descriptor that is closed without scry_fiber_forget wakes no fiber; nor does what was
- * duplicated from it: events of an earlier file of that number are dropped.
+ * that. A descriptor that is closed without scry_fiber_forget wakes no fiber, unless a duplicate of
+ * it is still open: its event does, for the number. Waits that begin later are not woken so.
  */
 int scry_fiber_wait(int fd, int events, int64_t timeout_ns);
 
@@ -133,14 +134,13 @@ int scry_fiber_forget(int fd);
 
 /* The running fiber; NULL where the thread has no scheduler. */
 struct scry_fiber *scry_fiber_self(void);
-
 /* Fibers that did not end yet, without the main one. */
 size_t scry_fiber_count(void);
 
 /* Prints the smallest safe size per entry function; as scry_stack_advise. */
 int scry_fiber_advise(FILE *out);
 
-/* Why the last call that got a stack failed: one sentence. */
+/* Why the last call that got a stack failed, or the last open of this thread: one sentence. */
 const char *scry_fiber_note(void);
 
 #ifdef __cplusplus

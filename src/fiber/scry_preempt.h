@@ -12,9 +12,10 @@
  * queue. Else the tick is kept for the next scry_preempt_point.
  * - Allow only code of your own that holds no lock, touches no thread-local storage, and is not
  * called back by code that does: loops that compute. Never libc, nor a whole program.
- * - Not preempted: the scheduler, fibers in a signal handler or with signals blocked that were not
- * when it was started, and fibers whose stack has not the room for the registers (some 3 KiB with
- * AVX-512). Such ticks are kept, and counted.
+ * - Not preempted: the scheduler, fibers with signals blocked that were not when it was started,
+ * and fibers whose stack has not the room for the registers (some 3 KiB with AVX-512). Such ticks
+ * are kept, and counted. A signal handler blocks its signal, but for SA_NODEFER with an empty mask:
+ * do not allow the code of such a one.
  * - Interrupted system calls are restarted (SA_RESTART), but those that signal(7) lists: sleeps,
  * polls.
  * - A child of fork has no timer.

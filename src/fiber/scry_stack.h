@@ -14,7 +14,8 @@
  *   vm.max_map_count. On older kernels, and in memory that the program locks (mlockall), each guard
  *   takes two mappings, and at most vm.max_map_count / 2 - 1,000 stacks are given out. That is
  *   written to report_fd when it is first known, and scry_stack_pool_note says it.
- * - mlockall(MCL_CURRENT) fails with ENOMEM once there are guards of the first kind: lock first.
+ * - mlockall after the first get returns 0, but most of a slab stays out of memory until it is
+ *   touched: lock first. Stacks that are opened after it have guards of the second kind.
  * - A frame no larger than the guard cannot step over it; a larger one is caught in code that is
  *   built with -fstack-clash-protection.
  * - A system call that is given an address in a guard returns EFAULT: no signal, no report.
@@ -120,8 +121,7 @@ int scry_stack_measure(struct scry_stack_pool *pool, const struct scry_stack *st
 /*
  * Prints, for each entry function of a measured pool, how many stacks were measured, the deepest
  * use, and the smallest size that is safe: the next power of two above half as much again.
- * -ENODATA: the pool is not measured, or nothing was put yet.
- */
+ * -ENODATA: the pool is not measured, or nothing was put yet. */
 int scry_stack_advise(struct scry_stack_pool *pool, FILE *out);
 
 /* One sentence: how guards are made, the ceiling if there is one, or why the last get failed. Valid
@@ -140,7 +140,7 @@ size_t scry_stack_pool_used(const struct scry_stack_pool *pool);
  */
 int scry_stack_watch(void);
 
-/* Takes away the signal stack that scry_stack_watch made. The handlers stay. Not by a fiber. */
+/* As often as scry_stack_watch: the last takes its signal stack away. Not by a fiber. */
 void scry_stack_unwatch(void);
 
 #ifdef __cplusplus

@@ -16,7 +16,7 @@ MAGIC = 0x7265626966797263
 STATES = {1: "idle", 2: "ready", 3: "waiting", 4: "resuming", 5: "ended"}
 FIELDS = (
     "sched_main sched_tid sched_pools classes pool_slab_slots pool_slab_count pool_slabs pool_size extra fiber_bytes "
-    "fiber_sp fiber_state fiber_name fiber_entry fiber_low fiber_top fiber_magic"
+    "fiber_sp fiber_state fiber_name fiber_entry fiber_low fiber_top fiber_magic fiber_sched"
 ).split()
 MOST_SLABS = 4096
 
@@ -44,7 +44,7 @@ class Registry:
         except gdb.error:
             raise gdb.GdbError("there is no libscryfiber in this program")
         magic, version, self.capacity, self.scheds, self.current_tls = struct.unpack("<QIIQq", read(self.at, 32))
-        if magic != MAGIC or version != 1:
+        if magic != MAGIC or version != 2:
             raise gdb.GdbError("this libscryfiber has another registry than these commands know")
         for name, value in zip(FIELDS, struct.unpack(f"<{len(FIELDS)}I", read(self.at + 32, 4 * len(FIELDS)))):
             setattr(self, name, value)
@@ -77,17 +77,17 @@ class Registry:
             for c in range(self.classes):
                 pool = word(sched + self.sched_pools + 8 * c)
                 if pool:
-                    yield from self.of_pool(pool, tid, current)
+                    yield from self.of_pool(pool, sched, tid, current)
 
-    def of_pool(self, pool, tid, current):
+    def of_pool(self, pool, sched, tid, current):
         slots = word(pool + self.pool_slab_slots, "I")
         for i in range(min(word(pool + self.pool_slab_count, "I"), MOST_SLABS)):
             slab = word(pool + self.pool_slabs + 8 * i)
             for slot in range(slots if slab else 0):
                 at = slab + self.extra + slot * self.fiber_bytes
                 try:
-                    if word(at + self.fiber_magic) != MAGIC:
-                        continue
+                    if word(at + self.fiber_magic) != MAGIC or word(at + self.fiber_sched) != sched:
+                        continue  # of another scheduler: lost by a fork, whose child has the pools
                     fiber = Fiber(self, at, tid, current)
                 except gdb.error:
                     continue  # a page that was never touched may not be in a core

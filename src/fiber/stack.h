@@ -34,6 +34,7 @@ struct scry_stack_slot {
 struct scry_stack_slab {
 	uint32_t slots_open;		/* have a guard and are accessible */
 	uint32_t slots_fresh;		/* of these, were handed out once */
+	uint32_t mapped_guards;		/* and these have guards by mprotect */
 	uint32_t free[SCRY_SLAB_SLOTS]; /* a part of the pool's array of free ids */
 	struct scry_stack_slot slots[SCRY_SLAB_SLOTS];
 };

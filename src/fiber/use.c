@@ -82,8 +82,9 @@ void scry_use_note(struct scry_stack_pool *pool, const struct scry_stack *stack)
 
 int scry_stack_advise(struct scry_stack_pool *pool, FILE *out)
 {
-	int error = -ENODATA;
+	int error = -ENODATA, cancelled;
 
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelled); /* the pool is locked */
 	if (pool->attr.is_shared)
 		pthread_mutex_lock(&pool->lock);
 	for (size_t i = 0; i < SCRY_ENTRIES; i++) {
@@ -106,5 +107,6 @@ int scry_stack_advise(struct scry_stack_pool *pool, FILE *out)
 			(unsigned long)pool->advice_lost);
 	if (pool->attr.is_shared)
 		pthread_mutex_unlock(&pool->lock);
+	pthread_setcancelstate(cancelled, NULL);
 	return error;
 }

@@ -430,15 +430,21 @@ static void gather_fits(struct scry_fibers *f, struct fits *ret)
 	for (size_t i = f->marks.blocks.count; i-- > 0;) {
 		struct scry_fiber_add add = {0};
 		struct block b = {.address = f->marks.blocks.at[i]};
-		const struct scry_fiber_area *area = scry_fiber_area_at(&f->marks, b.address);
+		struct scry_fiber_area *area = scry_fiber_area_at(&f->marks, b.address);
+		bool is_control;
 
 		if (!scry_fiber_may_judge(&f->budget))
 			continue;
-		if (area && !area->is_thread && !area->is_taken && read_block(f, &window, &b) &&
-		    scry_fiber_is_control(b.words[0]) && fits_any(f, &b, area, &add))
+		f->sums.stale++;
+		if (!area || area->is_thread || area->is_taken || !read_block(f, &window, &b))
+			continue;
+		is_control = scry_fiber_is_control(b.words[0]);
+		if (is_control && fits_any(f, &b, area, &add)) {
 			push_fit(f, ret, &b);
-		else
-			f->sums.stale++;
+			f->sums.stale--;
+		} else if (!is_control && scry_fiber_has_own_area(area)) {
+			area->has_changed = true; /* since it was marked */
+		}
 	}
 }
 
@@ -527,6 +533,21 @@ static void take_fit(struct scry_fibers *f, const struct fit *it, struct scry_fi
 		add->state = SCRY_FIBER_CHANGED;
 }
 
+/* Is one of them not there any more? Then its fiber ran since. */
+static bool has_one_changed(const struct scry_fibers *f, const struct fit *of, size_t count)
+{
+	uint64_t words[BLOCK_WORDS_MAX];
+
+	for (size_t i = 0; i < count && !f->space.core; i++) {
+		const size_t size = of[i].block.count * sizeof(words[0]);
+
+		if (scry_mem_read(&f->mem, of[i].block.address, words, size) ||
+		    memcmp(words, of[i].block.words, size) != 0)
+			return true;
+	}
+	return false;
+}
+
 /* `count` blocks of one stack: the one that is led to. Where several are nobody knows which; where
  * none is, the stack was given back, its fiber runs, or a core lacks what leads there. False: it is
  * nobody's. */
@@ -548,6 +569,8 @@ static bool take_fits(struct scry_fibers *f, const struct fits *l, const struct 
 	add->state = SCRY_FIBER_UNKNOWN;
 	if (led == 1 || (!l->knows_leads && count == 1))
 		take_fit(f, &of[chosen], add);
+	else if (has_one_changed(f, of, count))
+		add->state = SCRY_FIBER_CHANGED;
 	else if (led > 1 || !l->knows_leads)
 		f->sums.several++;
 	else if (!l->missed_bytes && !f->space.core && !scry_fibers_has_run(f)) {

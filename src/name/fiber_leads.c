@@ -62,6 +62,8 @@ static int look_map(struct looker *l, const struct scry_map_entry *m)
 		if (n < 0)
 			return (int)n;
 		for (ssize_t i = 0; i < n; i++) {
+			if (l->runs[i].flags & SCRY_PAGE_FILES)
+				continue; /* the process never wrote it */
 			if (l->runs[i].flags & SCRY_PAGE_THERE)
 				look_through(l, l->runs[i].start, l->runs[i].end);
 			else if (!(l->runs[i].flags & SCRY_PAGE_GUARD))

@@ -229,7 +229,9 @@ static int look_map(struct looker *l)
 			return (int)n;
 		for (ssize_t i = 0; i < n; i++) {
 			take_run(l->m, &area, &l->runs[i]);
-			if (l->runs[i].flags & SCRY_PAGE_THERE)
+			/* what it never wrote has no context of it, nor a registry in use */
+			if ((l->runs[i].flags & (SCRY_PAGE_THERE | SCRY_PAGE_FILES)) ==
+			    SCRY_PAGE_THERE)
 				look_through(l, l->runs[i].start, l->runs[i].end);
 		}
 	}

@@ -38,6 +38,7 @@ struct scry_fiber_area {
 	uint64_t there_bytes;	  /* of those, in memory */
 	bool is_thread;		  /* a thread's own stack, or kept for one */
 	bool is_taken;		  /* the caller's: a fiber's is in it */
+	bool has_changed;	  /* the caller's: marks in it were gone when they were judged */
 };
 
 struct scry_fiber_list {

@@ -8,7 +8,7 @@
 
 #include "name/fiber_finders.h"
 
-#define REGISTRY_VERSION 1u
+#define REGISTRY_VERSION 2u
 #define CAPACITY_MAX 65536u
 #define CLASSES_MAX 256u
 #define SLOTS_MAX 65536u
@@ -33,6 +33,7 @@ struct registry { /* as fiber/registry.h has it */
 	uint32_t pool_slab_slots, pool_slab_count, pool_slabs, pool_size;
 	uint32_t extra, fiber_bytes;
 	uint32_t fiber_sp, fiber_state, fiber_name, fiber_entry, fiber_low, fiber_top, fiber_magic;
+	uint32_t fiber_sched;
 };
 
 _Static_assert(sizeof(struct registry) == 104, "fiber/registry.h");
@@ -45,7 +46,8 @@ struct slab {
 struct reader {
 	struct scry_fibers *f;
 	struct registry r;
-	uint64_t entry;	  /* of the fiber that is looked at */
+	uint64_t entry; /* of the fiber that is looked at */
+	uint64_t sched;
 	uint64_t current; /* the fiber that runs on the scheduler's thread; 0: not known */
 	int32_t tid;
 	uint64_t looked; /* at places of tables, in all */
@@ -70,8 +72,8 @@ static uint64_t word_at(const char *fiber, uint32_t offset)
 
 static bool is_sound(const struct registry *r)
 {
-	const uint32_t fields[] = {r->fiber_sp,	 r->fiber_state, r->fiber_name, r->fiber_entry,
-				   r->fiber_low, r->fiber_top,	 r->fiber_magic};
+	const uint32_t fields[] = {r->fiber_sp,	 r->fiber_state, r->fiber_name,	 r->fiber_entry,
+				   r->fiber_low, r->fiber_top,	 r->fiber_magic, r->fiber_sched};
 	const uint32_t offsets[] = {r->sched_main,	r->sched_tid,  r->sched_pools,
 				    r->pool_slab_slots, r->pool_slabs, r->pool_slab_count,
 				    r->pool_size,	r->extra};
@@ -181,7 +183,9 @@ static void take_fiber(struct reader *k, uint64_t address, const char *fiber)
 
 	memcpy(&state, fiber + r->fiber_state, 4);
 	state &= 0xff;
-	if (word_at(fiber, r->fiber_magic) != SCRY_FIBER_REGISTRY_MAGIC || state < 1 || state > 5 ||
+	/* those of another scheduler were lost by a fork, whose child has the pools */
+	if (word_at(fiber, r->fiber_magic) != SCRY_FIBER_REGISTRY_MAGIC ||
+	    word_at(fiber, r->fiber_sched) != k->sched || state < 1 || state > 5 ||
 	    !scry_fiber_may_judge(&k->f->budget))
 		return;
 	add.bounds.low = word_at(fiber, r->fiber_low);
@@ -340,6 +344,7 @@ static void take_scheduler(struct reader *k, uint64_t sched)
 	}
 	k->f->sums.schedulers++;
 	k->tid = (int32_t)tid;
+	k->sched = sched;
 	k->current = 0;
 	fs = k->r.current_tls ? thread_register(k, k->tid) : 0;
 	if (fs)

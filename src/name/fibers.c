@@ -17,9 +17,11 @@
 #define STACKS_BYTES (128u << 20)
 #define STACK_MAX (1ull << 30) /* of one whose switch is not known */
 #define TOP_BYTES 8192u	       /* that have to have a return address */
+#define SIGNAL_BYTES 16384u    /* of a stack for signals; with what XSAVE has written */
 #define RUNS 64u
 
-/* --- adding ----------------------------------------------------------------------------------- */
+/* --- adding
+   ----------------------------------------------------------------------------------- */
 
 static struct scry_fiber_group *group_of(struct scry_fibers *f, const struct scry_fiber_add *add,
 					 uint32_t stack)
@@ -387,6 +389,38 @@ static bool has_return(struct scry_fibers *f, const struct scry_fiber_area *area
 	return false;
 }
 
+/* mov $15, %rax; syscall: where the kernel has a handler return to (rt_sigreturn). */
+static bool is_restorer(const struct scry_fibers *f, uint64_t address)
+{
+	static const uint8_t code[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+	uint8_t there[sizeof(code)];
+
+	return scry_fiber_is_code(&f->walker, address) &&
+	       scry_mem_read(&f->mem, address, there, sizeof(there)) == 0 &&
+	       memcmp(there, code, sizeof(code)) == 0;
+}
+
+/*
+ * Is it a stack for signals (sigaltstack(2)), on which a handler runs or has run? Then its top has
+ * what the kernel put there (struct rt_sigframe, asm/sigframe.h), with the stack itself in it:
+ *
+ *     restorer | uc_flags | uc_link: 0 | ss_sp | ss_flags | ss_size | ...
+ */
+static bool is_for_signals(struct scry_fibers *f, const struct scry_fiber_area *area)
+{
+	static _Thread_local uint64_t words[SIGNAL_BYTES / 8];
+	const uint64_t room = area->top - area->low;
+	const size_t size = room < SIGNAL_BYTES ? room : SIGNAL_BYTES;
+
+	if (scry_mem_read(&f->mem, area->top - size, words, size))
+		return false;
+	for (size_t i = 0; i + 5 < size / 8; i++)
+		if (words[i + 2] == 0 && words[i + 3] >= area->low && words[i + 3] < area->top &&
+		    words[i + 5] <= area->top - words[i + 3] && is_restorer(f, words[i]))
+			return true;
+	return false;
+}
+
 /* Guarded memory that looks like a stack. */
 static bool is_stack(struct scry_fibers *f, const struct scry_fiber_area *area)
 {
@@ -399,12 +433,13 @@ static void find_others(struct scry_fibers *f)
 	for (size_t i = 0; i < f->marks.area_count; i++) {
 		const struct scry_fiber_area *area = &f->marks.areas[i];
 		struct scry_fiber_add add = {.kind = SCRY_FIBER_OTHER,
-					     .state = SCRY_FIBER_UNKNOWN,
+					     .state = area->has_changed ? SCRY_FIBER_CHANGED
+									: SCRY_FIBER_UNKNOWN,
 					     .bounds = {area->low, area->top}};
 
 		f->sums.thread_stacks += area->is_thread;
 		if (area->is_thread || area->is_taken || !scry_fiber_has_own_area(area) ||
-		    !scry_fiber_may_judge(&f->budget))
+		    !scry_fiber_may_judge(&f->budget) || is_for_signals(f, area))
 			continue;
 		if (scry_fibers_take_running(f, &add) || is_stack(f, area))
 			scry_fibers_add(f, &add);

@@ -153,7 +153,7 @@ static int16_t words_of(const struct reg_rule *r, bool from_bp)
 	return (int16_t)words;
 }
 
-static uint64_t pack(const struct state *s)
+static uint64_t pack(const struct state *s, bool is_signal)
 {
 	const bool from_bp = s->cfa == CFA_BP_DEREF;
 	const int16_t same = SCRY_UNWIND_SAME;
@@ -173,8 +173,12 @@ static uint64_t pack(const struct state *s)
 	}
 	if (from_bp)
 		base = SCRY_UNWIND_BP_DEREF;
+	if (is_signal && s->cfa == CFA_REG && base == SCRY_UNWIND_BP &&
+	    s->ra.offset == -SCRY_UNWIND_RED_ZONE_BYTES - 8)
+		base = SCRY_UNWIND_RED_ZONE;
 	if (s->cfa == CFA_UNKNOWN || base == SCRY_UNWIND_UNKNOWN || s->ra.kept != AT_CFA ||
-	    s->ra.offset != -8 || offset > SCRY_UNWIND_CFA_MAX || offset < -SCRY_UNWIND_CFA_MAX)
+	    (s->ra.offset != -8 && base != SCRY_UNWIND_RED_ZONE) || offset > SCRY_UNWIND_CFA_MAX ||
+	    offset < -SCRY_UNWIND_CFA_MAX)
 		return 0;
 	return scry_unwind_pack(base, (int32_t)offset, words_of(&s->bp, from_bp),
 				words_of(&s->bx, from_bp));
@@ -229,7 +233,7 @@ static int put_row(struct compiler *c, uint64_t pc, uint64_t rule)
 /* The state holds from c->pc on. One of the same place replaces the one before. */
 static int end_row(struct compiler *c, const struct run *run)
 {
-	uint64_t rule = pack(&c->now);
+	uint64_t rule = pack(&c->now, c->program->is_signal);
 	uint32_t pc = (uint32_t)(c->pc - c->base);
 	size_t count = c->count - run->first;
 

@@ -14,6 +14,7 @@
 
 #define ENTRY_PRESENT (1ull << 63)
 #define ENTRY_SWAPPED (1ull << 62)
+#define ENTRY_FILE (1ull << 61)
 #define ENTRY_GUARD (1ull << 58) /* Linux 6.15 */
 #define LOOK_PAGES 2048u	 /* entries, or pages of a core, at once */
 #define LOOKS_MAX 64u		 /* of them for one call that finds nothing */
@@ -91,6 +92,8 @@ static unsigned int scanned_flags(uint64_t categories)
 		return SCRY_PAGE_GUARD;
 	if (categories & SCRY_SCAN_ZERO)
 		return 0;
+	if (categories & SCRY_SCAN_PRESENT && categories & SCRY_SCAN_FILE)
+		return SCRY_PAGE_THERE | SCRY_PAGE_FILES;
 	return (categories & SCRY_SCAN_PRESENT ? SCRY_PAGE_THERE : 0) |
 	       (categories & SCRY_SCAN_SWAPPED ? SCRY_PAGE_SWAPPED : 0);
 }
@@ -107,7 +110,7 @@ static int scan(const struct scry_pages *p, uint64_t start, uint64_t end, struct
 				.vec = (uintptr_t)regions,
 				.vec_len = SCAN_ROOM,
 				.category_anyof_mask = wanted,
-				.return_mask = wanted | SCRY_SCAN_ZERO};
+				.return_mask = wanted | SCRY_SCAN_ZERO | SCRY_SCAN_FILE};
 	int n = ioctl(p->fd, SCRY_SCAN, &arg);
 
 	if (n < 0)
@@ -142,6 +145,8 @@ static int read_entries(const struct scry_pages *p, uint64_t start, uint64_t end
 				     (entries[i] & ENTRY_GUARD ? SCRY_PAGE_GUARD : 0);
 		uint64_t page = start + i * SCRY_PAGE;
 
+		if (flags == SCRY_PAGE_THERE && entries[i] & ENTRY_FILE)
+			flags |= SCRY_PAGE_FILES;
 		flags = settle(p, page, flags);
 		if (flags && !add(r, page, page + SCRY_PAGE, flags)) {
 			*ret_next = page;

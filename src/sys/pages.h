@@ -22,6 +22,7 @@
 #define SCRY_PAGE_THERE 1u   /* in memory, or in the core */
 #define SCRY_PAGE_SWAPPED 2u /* it has contents, elsewhere */
 #define SCRY_PAGE_GUARD 4u   /* MADV_GUARD_INSTALL (Linux 6.13) */
+#define SCRY_PAGE_FILES 8u   /* it is there, and is a file's: a private mapping never wrote to it */
 
 struct scry_page_run { /* [start, end), whose pages are all alike */
 	uint64_t start, end;

@@ -32,6 +32,7 @@ static bool is_switch(const struct scry_doc_frame *f)
 {
 	static const char *const begins[] = {
 		"scry_fiber_",
+		"scry_preempt_",
 		"pth_",
 		"__pth_",
 		"_ZN5boost7context",
@@ -99,8 +100,10 @@ static void put_place(const struct scry_fibers_group *g, struct scry_buf *buf)
 	else if (g->is_left_out)
 		scry_buf_printf(buf, "[left out]");
 	else
-		scry_buf_printf(buf, strcmp(g->kind, "unknown") == 0 ? "[switch unknown]"
-								     : "[not known]");
+		scry_buf_printf(buf, strcmp(g->kind, "unknown") == 0 &&
+						     g->state == SCRY_VIEW_FIBER_UNKNOWN
+					     ? "[switch unknown]"
+					     : "[not known]");
 }
 
 /* A recursion, whatever the places of its calls. */
@@ -413,6 +416,14 @@ static void push_doubts(const struct scry_fibers_report *r, struct scry_doc *doc
 		push_count(doc, buf, r->threads_running, "threads",
 			   "ran while scry read: it is not known where, so as many fibers of kind "
 			   "ucontext and boost that are shown as suspended may be running");
+	if (!r->core && r->found[SCRY_VIEW_FIBER_CHANGED]) {
+		scry_text_things(buf, r->found[SCRY_VIEW_FIBER_CHANGED], "fibers");
+		scry_buf_printf(buf,
+				" ran while scry read; to see all of one moment, stop the process: "
+				"kill -STOP %lld, and kill -CONT %lld afterwards",
+				(long long)r->pid, (long long)r->pid);
+		push_note(doc, buf);
+	}
 	push_count(doc, buf, unguarded(r), "fibers",
 		   "have no guard below the stack: an overflow silently overwrites other memory");
 	push_count(doc, buf, use_unknown(r), "stacks",
@@ -466,7 +477,7 @@ static const char *spares_are(const struct scry_fibers_report *r)
 		if (strcmp(r->groups[i].kind, "ruby") == 0)
 			return "stacks are kept for new fibers, or have fibers whose thread has "
 			       "ended";
-	return "stacks are kept for new fibers";
+	return "stacks are kept for new fibers, or were left behind by a fork";
 }
 
 static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc)

@@ -6,8 +6,8 @@
  *
  *   base : 4 | cfa : 28, bytes from the base | bp : 16 | bx : 16
  *
- * The CFA is where the caller's rsp was before its call; the return address lies below it. `bp` and
- * `bx` say where rbp and rbx of the caller are: words from the CFA (BP_DEREF: from rbp),
+ * The CFA is where the caller's rsp was before its call; the return address lies right below it.
+ * `bp` and `bx` say where rbp and rbx of the caller are: words from the CFA (BP_DEREF: from rbp),
  * SCRY_UNWIND_SAME: as they are, SCRY_UNWIND_LOST: not known.
  *
  * Freestanding. Tables are made of foreign bytes: any content gives some state, never a fault.
@@ -30,7 +30,11 @@ enum scry_unwind_base {
 	SCRY_UNWIND_BP_DEREF, /* the CFA is the word at rbp + cfa: a realigned stack */
 	SCRY_UNWIND_PLT,      /* rsp + 8, + 8 more behind the push: what linkers write */
 	SCRY_UNWIND_SIGNAL,   /* the restorer: rsp is a ucontext, the kernel's */
+	/* rbp + cfa, of code that a signal handler has gone on to: where the frame above it stands
+	 * lies below that one's red zone */
+	SCRY_UNWIND_RED_ZONE,
 };
+#define SCRY_UNWIND_RED_ZONE_BYTES 128
 #define SCRY_UNWIND_LOST INT16_MIN
 #define SCRY_UNWIND_SAME INT16_MAX
 #define SCRY_UNWIND_CFA_MAX ((1 << 27) - 1)

@@ -83,13 +83,14 @@ scry_unwind_step(struct scry_unwind_state *s, uint64_t rule, scry_unwind_read *r
 {
 	const enum scry_unwind_base base = scry_unwind_base(rule);
 	int16_t bp = scry_unwind_bp(rule), bx = scry_unwind_bx(rule);
+	const uint64_t skip = base == SCRY_UNWIND_RED_ZONE ? SCRY_UNWIND_RED_ZONE_BYTES : 0;
 	uint64_t cfa, from, pc;
 
 	if (base == SCRY_UNWIND_SIGNAL)
 		return scry_unwind_signal(s, read, arg);
 	if (base == SCRY_UNWIND_TOP)
 		return SCRY_UNWIND_IS_TOP;
-	if (base == SCRY_UNWIND_UNKNOWN || base > SCRY_UNWIND_SIGNAL)
+	if (base == SCRY_UNWIND_UNKNOWN || base > SCRY_UNWIND_RED_ZONE)
 		return SCRY_UNWIND_HAS_NO_RULE;
 	if (base == SCRY_UNWIND_PLT)
 		cfa = from = s->sp + 8 + ((s->pc & 15) >= 11) * 8;
@@ -101,7 +102,7 @@ scry_unwind_step(struct scry_unwind_state *s, uint64_t rule, scry_unwind_read *r
 		from = cfa;
 	else if (cfa % 8 || !read(arg, cfa, &cfa))
 		return SCRY_UNWIND_CANNOT_READ;
-	if (cfa <= s->sp || cfa % 8 || from % 8 || !read(arg, cfa - 8, &pc))
+	if (cfa <= s->sp || cfa % 8 || from % 8 || !read(arg, cfa - skip - 8, &pc))
 		return SCRY_UNWIND_CANNOT_READ;
 	s->lost |= (bp == SCRY_UNWIND_LOST) * SCRY_UNWIND_HAS_NO_BP;
 	s->lost |= (bx == SCRY_UNWIND_LOST) * SCRY_UNWIND_HAS_NO_BX;
@@ -115,7 +116,7 @@ scry_unwind_step(struct scry_unwind_state *s, uint64_t rule, scry_unwind_read *r
 	}
 	s->pc = pc;
 	s->sp = cfa;
-	s->is_exact = 0;
+	s->is_exact = skip != 0;
 	return SCRY_UNWIND_GOES_ON;
 }
 

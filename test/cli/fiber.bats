@@ -18,6 +18,30 @@ setup() {
 	[[ "$output" == *"SCRY_STACK_SIZE=512K"* ]]
 }
 
+@test "a static program that is not a PIE has sizes of frames, too; without section headers it is said why not" {
+	cd "$BATS_TEST_TMPDIR"
+	cc -static -no-pie -O1 -fno-optimize-sibling-calls -I"$BATS_TEST_DIRNAME/../../src/fiber" -o static \
+		"$BATS_TEST_DIRNAME/../../doc/examples/ucontext_stack.c" "$SCRY_BUILD/src/fiber/libscryfiber.a" -lpthread ||
+		skip "no static libc"
+	! readelf -lW static | grep -q GNU_EH_FRAME || skip "this compiler gives such programs an index of unwind tables"
+	run ./static overflow
+	[ "$status" = 139 ]
+	[[ "$output" =~ "in descend+0x"[0-9a-f]+" in static, frame "[0-9]+" bytes" ]]
+	[[ "$output" == *"called by descend+0x"* ]]
+	# e_shoff, e_shnum, e_shstrndx: ELF-64
+	printf '\0\0\0\0\0\0\0\0' | dd of=static bs=1 seek=40 conv=notrunc status=none
+	printf '\0\0\0\0' | dd of=static bs=1 seek=60 conv=notrunc status=none
+	run ./static overflow
+	[ "$status" = 139 ]
+	[[ "$output" == *"size of its frame unknown: its file has no unwind table for it"* ]]
+}
+
+@test "the man page has all functions" {
+	for name in $(sed -n 's/^\t\(scry_[a-z_]*\);$/\1/p' "$BATS_TEST_DIRNAME/../../src/fiber/exports.map"); do
+		[ "$name" = scry_fiber_registry ] || grep -q "[ *]$name(" "$BATS_TEST_DIRNAME/../../man/scry_fiber.3" || { echo "$name"; false; }
+	done
+}
+
 @test "what the report advises is enough, when it is" {
 	SCRY_STACK_SIZE=1024M run "$SCRY_BUILD/test/fiber/example_ucontext" overflow
 	[ "$status" = 0 ]
@@ -53,18 +77,18 @@ setup() {
 	[ "$output" = "hello, world" ]
 }
 
-# Builds test/fiber/fiber.c with a sanitizer: $1. What is linked after it: the rest.
+# Builds test/fiber/$2.c with a sanitizer: $1. What is linked after it: the rest.
 sanitized() {
-	local sanitizer=$1 source=$BATS_TEST_DIRNAME/../..
-	shift
+	local sanitizer=$1 test=$2 source=$BATS_TEST_DIRNAME/../..
+	shift 2
 	echo 'int main(void) { return 0; }' >"$BATS_TEST_TMPDIR/none.c"
 	cc "-fsanitize=$sanitizer" -o "$BATS_TEST_TMPDIR/none" "$BATS_TEST_TMPDIR/none.c" 2>/dev/null || skip "the compiler has no $sanitizer"
 	cc -g -O1 -w -std=gnu17 -D_GNU_SOURCE "-fsanitize=$sanitizer" -I"$source/src" -I"$source/test/fiber" -ftls-model=initial-exec \
-		-o "$BATS_TEST_TMPDIR/fiber" "$source/test/fiber/fiber.c" "$source/test/fiber/frames.c" "$@" -lcmocka -lm -lpthread
+		-o "$BATS_TEST_TMPDIR/$test" "$source/test/fiber/$test.c" "$source/test/fiber/frames.c" "$@" -lcmocka -lm -lpthread
 }
 
 @test "a program with AddressSanitizer and the library as it is installed" {
-	sanitized address "$SCRY_BUILD/src/fiber/libscryfiber.a"
+	sanitized address fiber "$SCRY_BUILD/src/fiber/libscryfiber.a"
 	# a child that ends in a fiber is said to leak what its main fiber had on the stack
 	ASAN_OPTIONS=detect_leaks=0 run "$BATS_TEST_TMPDIR/fiber"
 	[ "$status" = 0 ]
@@ -73,9 +97,19 @@ sanitized() {
 
 @test "the library itself with AddressSanitizer and with UndefinedBehaviorSanitizer" {
 	for sanitizer in address undefined; do
-		sanitized "$sanitizer" "$BATS_TEST_DIRNAME"/../../src/fiber/*.c "$BATS_TEST_DIRNAME"/../../src/fiber/*.S
+		sanitized "$sanitizer" fiber "$BATS_TEST_DIRNAME"/../../src/fiber/*.c "$BATS_TEST_DIRNAME"/../../src/fiber/*.S
 		ASAN_OPTIONS=detect_leaks=0 run "$BATS_TEST_TMPDIR/fiber"
 		[ "$status" = 0 ]
+		[[ "$output" != *"Sanitizer"* ]]
+		[[ "$output" != *"runtime error"* ]]
+	done
+}
+
+@test "at its edges the library has no errors that a sanitizer sees, nor races" {
+	for sanitizer in address undefined thread; do
+		sanitized "$sanitizer" edges "$BATS_TEST_DIRNAME"/../../src/fiber/*.c "$BATS_TEST_DIRNAME"/../../src/fiber/*.S
+		ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=die_after_fork=0 run "$BATS_TEST_TMPDIR/edges"
+		[ "$status" = 0 ] || { echo "$output"; false; }
 		[[ "$output" != *"Sanitizer"* ]]
 		[[ "$output" != *"runtime error"* ]]
 	done

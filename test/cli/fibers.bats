@@ -130,6 +130,55 @@ ucontext_is_as_told() { # KIND PROGRAM
 	[ "$(in_state fibers)" = 26 ]
 }
 
+@test "in the child of a fork its own fibers are shown, and none of its parent's" {
+	standing fibers_scry 20 64 child
+	PID=$(told pid)
+	looks --all
+	[ "$(in_state fibers)" = 2 ]
+	[ "$(waits wait_asleep)" = 2 ]
+	json_is "$T/fibers.json" "r['fibers'].all? { |x| x['name'] == 'of the child' }"
+	# what the child has of its parent's stacks is nobody's, and can never be used
+	json_is "$T/fibers.json" "r['totals']['spare_stacks'] == 26"
+	command -v gdb >/dev/null || return 0
+	gdb -nx -batch -p "$PID" -ex "source $BATS_TEST_DIRNAME/../../src/fiber/scryfiber-gdb.py" -ex scry-fibers >"$T/gdb.out" 2>&1
+	[ "$(grep -c "of the child" "$T/gdb.out")" = 2 ]
+	[ "$(grep -c " KiB " "$T/gdb.out")" = 2 ]
+}
+
+@test "a fiber that its timer took off the processor stands where it was, below the library's frames" {
+	standing fibers_scry 1 64 preempted
+	looks --all
+	[ "$(waits spins)" = 4 ]
+	[ "$(in_state unknown)" = 0 ]
+	json_is "$T/fibers.json" "x = rows.find { |y| y['place'] == 'spins' }['frames'].map { |y| y['name'] }; x.index('scry_preempt_trampoline') < x.index('spins') && x.last == 'scry_fiber_begin'"
+}
+
+@test "a stack for signals is no fiber, whether its handler runs or has run" {
+	standing fibers_scry 1 64 overflowed
+	wait_for 10 eval 'looks; [ "$(in_state threads_running)" = 0 ]'
+	[ "$(in_state ended)" = 2 ]
+	[ "$(in_state unknown)" = 0 ]
+	[ "$(in_state running)" = 0 ]
+	[ "$(in_state fibers)" = 8 ] # 1 and 3 that wait, 2 new ones, 2 that ended
+}
+
+@test "pages of a file that a private mapping never wrote are not looked through" {
+	start mapper /usr/bin/python3 -c 'import mmap, os, sys, time
+f = os.memfd_create("x")
+os.truncate(f, 64 << 20)
+all = [mmap.mmap(f, 64 << 20, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE) for i in range(8)]
+shared = mmap.mmap(f, 64 << 20)
+for i in range(0, 64 << 20, 4096):
+    shared[i] = 1
+sums = [sum(m[i] for i in range(0, 64 << 20, 4096)) for m in all]
+all[0][0] = 2
+print("pid", os.getpid(), sums[7], flush=True)
+time.sleep(1000)'
+	wait_for 60 in_file "^pid" "$T/mapper.out"
+	looks
+	json_is "$T/fibers.json" "r['totals']['read_bytes'] > 4096 && r['totals']['read_bytes'] < 64 << 20"
+}
+
 @test "ten thousand are counted exactly" {
 	standing fibers_scry 10000 64
 	looks
@@ -165,6 +214,22 @@ ucontext_is_as_told() { # KIND PROGRAM
 	[ "$(in_state threads)" = 2 ]
 	# each thread's dispatcher is one more
 	[ "$(in_state fibers)" = $(($(told waiting) + 2)) ]
+}
+
+@test "fibers that switch while they are read have changed; of a process that is stopped all are of one moment" {
+	standing fibers_boost_fiber 100 busy
+	wait_for 20 eval 'looks && [ "$(in_state changed)" -gt 50 ]' # all have begun
+	json_is "$T/fibers.json" "r['notes'].any? { |x| x.include?('ran while scry read; to see') && x.include?('kill -STOP $PID') }"
+	json_is "$T/fibers.json" "rows.none? { |x| x['state'] == 'unknown' && x['place'].include?('switch unknown') && x['count'] > 10 }"
+	kill -STOP "$PID"
+	looks
+	kill -CONT "$PID"
+	[ "$(in_state changed)" = 0 ]
+	[ "$(in_state unknown)" = 0 ]
+	# a thread's dispatcher is one more; of them all one runs
+	[ "$(in_state fibers)" = 101 ]
+	[ "$(in_state running)" = 1 ]
+	kill -KILL "$PID"
 }
 
 @test "threads of GNU Pth; its scheduler runs" {

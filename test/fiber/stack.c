@@ -333,6 +333,45 @@ static int in_locked_memory(void)
 	return signal_of_touch((char *)stack.low - 1) == SIGSEGV ? 0 : 4;
 }
 
+/* More than are opened at once, and all with guards, though memory is locked after the first. */
+static int in_memory_that_is_locked_later(void)
+{
+	struct scry_stack first, stack;
+	struct scry_stack_pool *pool;
+
+	if (scry_stack_pool_new(&(struct scry_stack_attr){.size_bytes = 16 << 10, .report_fd = -1},
+				&pool) != 0 ||
+	    scry_stack_get(pool, &first) != 0)
+		return 1;
+	if (mlockall(MCL_CURRENT) != 0)
+		return 77;
+	for (int i = 0; i < 1500; i++) { /* of two slabs */
+		if (scry_stack_get(pool, &stack) != 0)
+			return 2;
+		*((char *)stack.top - 1) = *(char *)stack.low = 1;
+		if (i % 300 == 0 && signal_of_touch((char *)stack.low - 1) != SIGSEGV)
+			return 3;
+	}
+	if (signal_of_touch((char *)first.low - 1) != SIGSEGV ||
+	    signal_of_touch((char *)stack.low - 1) != SIGSEGV)
+		return 4;
+	scry_stack_pool_free(pool);
+	return 0;
+}
+
+static void memory_that_is_locked_later_has_guards(void **state)
+{
+	int status;
+
+#ifdef __SANITIZE_ADDRESS__
+	skip(); /* AddressSanitizer makes mlockall do nothing */
+#endif
+	status = in_child(in_memory_that_is_locked_later);
+	if (status == 77)
+		skip(); /* needs a larger RLIMIT_MEMLOCK */
+	assert_int_equal(status, 0);
+}
+
 static void locked_memory_has_guards_and_stays_small(void **state)
 {
 	int status;
@@ -361,6 +400,7 @@ int main(void)
 		cmocka_unit_test(a_stack_that_is_put_twice_ends_the_program),
 		cmocka_unit_test(the_ceiling_is_told_when_it_is_known),
 		cmocka_unit_test(locked_memory_has_guards_and_stays_small),
+		cmocka_unit_test(memory_that_is_locked_later_has_guards),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,14 +28,14 @@
 #define DEEP 900
 #define DEPTH 1000
 
-uint64_t registry[16] = {MAGIC, 1}; /* in .data, as the library's is */
+uint64_t registry[16] = {MAGIC, 2}; /* in .data, as the library's is */
 static ucontext_t home, contexts[STACKS];
 
 static void fill_registry(void)
 {
 	/* of schedulers, pools, slabs and fibers alike: main tid pools, classes, slots count slabs
-	 * size, extra bytes, sp state name entry low top magic */
-	uint32_t fields[] = {64, 68, 0, 256, 72, 76, 0, 80, 0, 128, 88, 96, 0, 0, 8, 104, 112};
+	 * size, extra bytes, sp state name entry low top magic sched */
+	uint32_t fields[] = {64, 68, 0, 256, 72, 76, 0, 80, 0, 128, 88, 96, 0, 0, 8, 104, 112, 120};
 	uint64_t *self =
 		mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
