@@ -230,6 +230,8 @@ int scry_cmd_calls(int argc, char **argv)
 	cli.signals = !sums && !hist && !tree && !report.json &&
 		      (opts.output || (!report.rows.calls.where && !report.rows.calls.slow_ns));
 	cli.args = scry_calls_args_of(args, opts.output);
+	if (args == 0 && !opts.output && (sums || hist || tree) && !report.rows.calls.where)
+		cli.args = SCRY_CALLS_NONE; /* these reports show no arguments */
 	cli.by_breakpoints = engine == 1;
 	if (check_engine(&cli, &opts) < 0)
 		return SCRY_EXIT_USAGE;

@@ -459,6 +459,7 @@ static int begin_call(struct scry_calls *c, const struct emitted *rec)
 		r = c->opts.meet(c->opts.meet_arg, scry_call_hook(head));
 	c->is_met[scry_call_hook(head)] = true;
 	c->stats.calls++;
+	c->stats.fetched += (head & SCRY_CALL_MORE) != 0;
 	c->last_call++;
 	if (head & SCRY_CALL_ALONE) {
 		r = r ? r : write_called(c, rec, c->last_call);

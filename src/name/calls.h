@@ -88,6 +88,7 @@ int scry_calls_merge_some(struct scry_calls *c, uint64_t watermark, size_t most)
 
 struct scry_calls_stats {
 	uint64_t calls;
+	uint64_t fetched; /* of these, with what an argument points to */
 	uint64_t left;	  /* by longjmp or an exception */
 	uint64_t open;	  /* have neither returned nor been left */
 	uint64_t alone;	  /* whose return is not followed */

@@ -322,3 +322,27 @@ EOC
 	no grep -q "are shown as addresses" "$T/err"
 	[ "$(grep -c '^SYS_access("/n-[0-9][0-9]", F_OK) = -2 ENOENT' "$T/lines")" -eq 20 ]
 }
+
+# reads_strings CALLS-ARGS...: does the program call process_vm_readv while it is traced so? Each string is read by one.
+reads_strings() {
+	local scry
+	"$SCRY" calls "$@" -x getenv -p "$PID" -d 60s >"$T/traced" 2>&1 3>&- &
+	scry=$!
+	wait_for 20 hooked "$PID"
+	"$SCRY" syscalls -p "$PID" -d 0.5s --json >"$T/syscalls.json"
+	kill -INT "$scry"
+	wait "$scry"
+	grep -q '"process_vm_readv"' "$T/syscalls.json"
+}
+
+@test "reports that show no arguments do not read them: -c, --hist, --tree" {
+	need_root "eBPF"
+	need_bpf
+	start getenv "$RUBY" -e 'puts "pid #{$$}"; $stdout.flush; loop { ENV["HOME"] }'
+	wait_for 10 in_file "^pid" "$T/getenv.out"
+	reads_strings --args=full
+	no reads_strings -c
+	no reads_strings --hist
+	no reads_strings --tree
+	reads_strings -c --where 'duration > 1us'
+}

@@ -26,6 +26,7 @@
 #include "watch/ask.h"
 
 #define CALL_NS 45	  /* what it adds to a call; bench/calls.md */
+#define FETCH_NS 950	  /* where a system call reads a string, too */
 #define RUBY_STACK_NS 100 /* the same, of 50 lines of Ruby below it */
 #define BREAK_NS 25000
 #define LIVE_NS 20000000ull
@@ -627,7 +628,7 @@ static void leave(struct scry_watch *w)
 }
 
 /* What the agent has lost. */
-static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t)
+static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t, uint64_t fetched)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 	struct scry_thread_buffers_stats buffers;
@@ -635,7 +636,8 @@ static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 	char lacks[512];
 
 	scry_thread_buffers_stats(t->buffers, &buffers);
-	w->cost_ns = w->events * (CALL_NS + (cli->ruby_stacks ? RUBY_STACK_NS : 0));
+	w->cost_ns = w->events * (CALL_NS + (cli->ruby_stacks ? RUBY_STACK_NS : 0)) +
+		     (t->is_unsure ? fetched * FETCH_NS : 0);
 	w->errors += buffers.bad;
 	scry_watch_lost(w, w->channel.control->lost,
 			"entries and returns that found no room, or no keeper that took them");
@@ -691,7 +693,7 @@ static int finish(struct scry_watch *w)
 		w->cost_ns = w->events * BREAK_NS;
 		scry_calls_break_report(t->breaks);
 	} else {
-		finish_hooks(w, t);
+		finish_hooks(w, t, calls.fetched);
 	}
 	if (!t->root && !t->breaks)
 		kept = scry_patch_report_kept(w, &t->hooks, "traced");
