@@ -386,6 +386,7 @@ int scry_cmd_diff(int argc, char **argv)
 	struct scry_opt_words words = {0};
 	int err, status = SCRY_EXIT_USAGE;
 	enum what what = OBJECTS;
+	bool idle;
 
 	for (size_t i = 0; i < count; i++)
 		if (rows[i].target == &opts.report.rows.by)
@@ -397,8 +398,10 @@ int scry_cmd_diff(int argc, char **argv)
 		help(rows, count);
 		return 0;
 	}
+	idle = opts.report.rows.times.idle;
 	if (!err)
 		err = scry_report_opts_check(&opts.report, opts.output);
+	opts.report.rows.times.idle = idle; /* JSON and text compare the same threads */
 	if (!err)
 		err = scry_output_check_ending(opts.output, "txt json");
 	if (!err && (opts.report.folded || opts.report.flame || opts.report.speedscope))

@@ -84,6 +84,51 @@ void scry_stack_threads_settle(struct scry_stack_threads *k)
 		k->rows[i].is_idle = false;
 }
 
+static void keep_shown(struct scry_stack_threads *k, struct scry_stack_thread *t)
+{
+	if (!t->is_idle)
+		return;
+	t->is_idle = false;
+	k->idle--;
+	k->idle_ns -= t->wall_ns;
+}
+
+/* Of a name, in all sides. */
+enum { IDLE_IN_BOTH = 3, IS_BUSY = 4 };
+
+int scry_stack_threads_agree(const struct scry_stack_threads_side sides[2])
+{
+	const size_t most = sides[0].threads->count + sides[1].threads->count;
+	uint32_t *ids = calloc(most + 1, sizeof(*ids)), *next = ids;
+	uint8_t *found = calloc(most + 1, sizeof(*found)); /* by id: who bears it */
+	struct scry_intern all;
+	int err = ids && found ? 0 : -ENOMEM;
+
+	scry_intern_init(&all, 2 * THREADS_MAX, SIZE_MAX);
+	for (int side = 0; side < 2; side++) {
+		const struct scry_stack_threads *k = sides[side].threads;
+
+		for (size_t i = 0; i < k->count && !err; i++, next++) {
+			const struct scry_cell name =
+				scry_name_text(sides[side].names, k->rows[i].name);
+
+			err = scry_intern_put(&all, name.bytes ? name.bytes : "",
+					      name.bytes ? name.length : 0, next);
+			if (!err)
+				found[*next] |= k->rows[i].is_idle ? (uint8_t)(1 << side) : IS_BUSY;
+		}
+	}
+	next = ids;
+	for (int side = 0; side < 2 && !err; side++)
+		for (size_t i = 0; i < sides[side].threads->count; i++, next++)
+			if (found[*next] != IDLE_IN_BOTH)
+				keep_shown(sides[side].threads, &sides[side].threads->rows[i]);
+	scry_intern_done(&all);
+	free(found);
+	free(ids);
+	return err ? -ENOMEM : 0;
+}
+
 void scry_stack_threads_put(const struct scry_stack_threads *k, const struct scry_intern *names,
 			    uint32_t thread, struct scry_buf *buf)
 {

@@ -42,6 +42,14 @@ int scry_stack_threads_sample(struct scry_stack_threads *k, const struct scry_ev
 /* After the last sample: says which are idle. */
 void scry_stack_threads_settle(struct scry_stack_threads *k);
 
+/* Of two recordings, both settled: idle stays who is idle in both, threads of one name together.
+ * What is hidden in one only would be compared with nothing. 0 or -ENOMEM. */
+struct scry_stack_threads_side {
+	struct scry_stack_threads *threads;
+	const struct scry_intern *names;
+};
+int scry_stack_threads_agree(const struct scry_stack_threads_side sides[2]);
+
 /* Appends "worker 1 (4711)"; with the process where there are several. */
 void scry_stack_threads_put(const struct scry_stack_threads *k, const struct scry_intern *names,
 			    uint32_t thread, struct scry_buf *buf);

@@ -733,31 +733,57 @@ static int give_rows(struct stacks *v, const struct scry_grep *grep, struct scry
 	return err;
 }
 
-int scry_stacks_rows(struct scry_reader *reader, const struct scry_view_opts *opts,
-		     struct scry_stacks_rows *io)
+/* Both have been read. */
+static int compare(struct stacks v[2], struct scry_stacks_rows io[2])
 {
-	struct stacks v = {.reader = reader, .opts = opts, .is_compared = true};
+	const struct scry_stack_threads_side sides[2] = {{&v[0].threads, &v[0].names},
+							 {&v[1].threads, &v[1].names}};
 	struct scry_grep grep;
-	int err;
+	int err = v->opts->times.idle ? 0 : scry_stack_threads_agree(sides);
 
-	init(&v);
-	err = read_all(&v);
-	if (!err) {
-		err = make_rows(&v) || scry_grep_init(&grep, opts->grep) ? -ENOMEM : 0;
-		if (!err) {
-			err = give_rows(&v, &grep, io);
-			scry_grep_done(&grep);
-		}
-		if (err)
-			err = scry_no_memory("comparing stacks");
+	if (!err)
+		err = scry_grep_init(&grep, v->opts->grep);
+	if (err)
+		return err;
+	for (int i = 0; i < 2 && !err; i++) {
+		io[i].idle_threads = v->opts->times.idle ? 0 : v[i].threads.idle;
+		err = make_rows(&v[i]);
+		if (!err)
+			err = give_rows(&v[i], &grep, &io[i]);
 	}
-	scry_data_quality_close(&v.quality);
-	v.quality.noun = "samples";
-	v.quality.shown = v.sums.sums.valid + v.sums.sums.repaired + v.sums.sums.rejected;
-	io->quality = v.quality;
-	io->watched_ns = v.quality.last_ns > v.quality.first_ns
-				 ? v.quality.last_ns - v.quality.first_ns
-				 : v.quality.watched_ns;
-	done(&v);
+	scry_grep_done(&grep);
+	return err;
+}
+
+static void close_quality(struct stacks *v, struct scry_stacks_rows *io)
+{
+	scry_data_quality_close(&v->quality);
+	v->quality.noun = "samples";
+	v->quality.shown = v->sums.sums.valid + v->sums.sums.repaired + v->sums.sums.rejected;
+	io->quality = v->quality;
+	io->watched_ns = v->quality.last_ns > v->quality.first_ns
+				 ? v->quality.last_ns - v->quality.first_ns
+				 : v->quality.watched_ns;
+}
+
+int scry_stacks_rows(const struct scry_view_opts *opts, struct scry_stacks_rows io[2])
+{
+	struct stacks v[2];
+	int err = 0;
+
+	for (int i = 0; i < 2; i++) {
+		v[i] = (struct stacks){.reader = io[i].reader, .opts = opts, .is_compared = true};
+		init(&v[i]);
+		if (!err)
+			err = read_all(&v[i]);
+	}
+	if (!err)
+		err = compare(v, io);
+	if (err == -ENOMEM)
+		err = scry_no_memory("comparing stacks");
+	for (int i = 0; i < 2; i++) {
+		close_quality(&v[i], &io[i]);
+		done(&v[i]);
+	}
 	return err;
 }

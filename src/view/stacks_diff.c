@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "base/intern.h"
+#include "base/text.h"
 #include "base/vector.h"
 #include "view/stacks_rows.h"
 #include "view/table.h"
@@ -34,15 +35,21 @@ struct diff {
 	size_t room, changed; /* changed: they come first */
 	struct pair all;      /* sums of own time */
 	struct scry_stacks_rows sides[2];
-	int side; /* that is being read */
 	const struct scry_view_opts *opts;
 	struct scry_doc *doc;
 	struct scry_doc_value values[4]; /* of the row that is printed */
 };
 
+struct taker {
+	struct diff *diff;
+	int side;
+};
+
 static int take(void *arg, const struct scry_buf *text, const struct scry_stacks_row *row)
 {
-	struct diff *d = arg;
+	const struct taker *taker = arg;
+	const int side = taker->side;
+	struct diff *d = taker->diff;
 	const uint32_t count = d->texts.count;
 	struct scry_stacks_row *of;
 	uint32_t id = 0;
@@ -52,12 +59,12 @@ static int take(void *arg, const struct scry_buf *text, const struct scry_stacks
 		return -ENOMEM;
 	if (d->texts.count != count)
 		d->pairs[count] = (struct pair){.text = id};
-	of = &d->pairs[id - 1].of[d->side];
+	of = &d->pairs[id - 1].of[side];
 	of->self_ns += row->self_ns;
 	of->total_ns += row->total_ns;
 	of->samples += row->samples;
-	d->all.of[d->side].self_ns += row->self_ns;
-	d->all.of[d->side].samples += row->samples;
+	d->all.of[side].self_ns += row->self_ns;
+	d->all.of[side].samples += row->samples;
 	return 0;
 }
 
@@ -174,6 +181,24 @@ static void judge(const struct diff *d)
 	scry_buf_done(&b);
 }
 
+static void note_idle(const struct diff *d)
+{
+	const uint64_t before = d->sides[0].idle_threads, then = d->sides[1].idle_threads;
+	struct scry_buf b = {0};
+
+	if (!before)
+		return;
+	scry_text_things(&b, before, "idle threads");
+	if (then != before)
+		scry_buf_printf(&b, ", then %llu,", (unsigned long long)then);
+	scry_buf_printf(&b,
+			"%s left out, which waited in one place for 99 %% of the time or more in "
+			"both recordings; --idle takes them in",
+			before == 1 && then == 1 ? " is" : " are");
+	d->doc->ops->note(d->doc, scry_buf_str(&b), b.len);
+	scry_buf_done(&b);
+}
+
 static void push_totals(const struct diff *d)
 {
 	const size_t unchanged = d->texts.count - d->changed;
@@ -186,6 +211,10 @@ static void push_totals(const struct diff *d)
 		 scry_cell_number(d->all.of[0].self_ns)},
 		{"self_after_ns", "then", SCRY_CELL_TIME, 0,
 		 scry_cell_number(d->all.of[1].self_ns)},
+		{"idle_before", d->sides[0].idle_threads == 1 ? "thread idle" : "threads idle",
+		 SCRY_CELL_COUNT, 0, scry_cell_number(d->sides[0].idle_threads)},
+		{"idle_after", "then", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(d->sides[1].idle_threads)},
 		{"changed", d->changed == 1 ? "row has changed" : "rows have changed",
 		 SCRY_CELL_COUNT, 0, scry_cell_number(d->changed)},
 		{"unchanged",
@@ -249,19 +278,21 @@ static void push_table(struct diff *d)
 				d->doc);
 }
 
-static int read_side(struct diff *d, const struct scry_diff_side *side, int at)
+static int read_sides(struct diff *d, const struct scry_diff_side sides[2])
 {
-	struct scry_stacks_rows *s = &d->sides[at];
+	struct taker takers[2] = {{d, 0}, {d, 1}};
 	int err;
 
-	d->side = at;
-	s->take = take;
-	s->arg = d;
-	err = scry_stacks_rows(side->reader, d->opts, s);
-	s->quality.label = side->name;
-	if (!err && !s->watched_ns)
-		err = scry_fail(-EINVAL, "'%s' ends before its watch did",
-				side->name ? side->name : "the recording");
+	for (int i = 0; i < 2; i++)
+		d->sides[i] = (struct scry_stacks_rows){
+			.take = take, .arg = &takers[i], .reader = sides[i].reader};
+	err = scry_stacks_rows(d->opts, d->sides);
+	for (int i = 0; i < 2; i++) {
+		d->sides[i].quality.label = sides[i].name;
+		if (!err && !d->sides[i].watched_ns)
+			err = scry_fail(-EINVAL, "'%s' ends before its watch did",
+					sides[i].name ? sides[i].name : "the recording");
+	}
 	return err;
 }
 
@@ -269,16 +300,16 @@ int scry_view_stacks_diff(const struct scry_diff_side sides[2], const struct scr
 			  struct scry_doc *doc)
 {
 	struct diff d = {.opts = opts, .doc = doc};
-	int err = 0;
+	int err;
 
 	scry_intern_init(&d.texts, ROWS_MAX, 256u << 20);
-	for (int i = 0; i < 2 && !err; i++)
-		err = read_side(&d, &sides[i], i);
+	err = read_sides(&d, sides);
 	if (!err) {
 		sort(&d);
 		for (int i = 0; i < 2; i++)
 			doc->ops->quality(doc, &d.sides[i].quality);
 		judge(&d);
+		note_idle(&d);
 		for (int i = 0; i < 2; i++)
 			scry_data_quality_notes(&d.sides[i].quality, doc);
 		push_totals(&d);

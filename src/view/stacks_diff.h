@@ -3,14 +3,15 @@
  * a second that was watched.
  *
  * Rows are matched by what they show, never by ids. What the choice of moments at which samples
- * were taken may explain is no change: it is counted, and not listed.
+ * were taken may explain is no change: it is counted, and not listed. Threads that are idle in both
+ * recordings are left out of both, in every form, unless opts->times.idle.
  */
 #ifndef SCRY_VIEW_STACKS_DIFF_H
 #define SCRY_VIEW_STACKS_DIFF_H
 
 #include "view/diff.h"
 
-#define SCRY_STACKS_DIFF_SCHEMA 2
+#define SCRY_STACKS_DIFF_SCHEMA 3
 
 /* By LINE, METHOD, GEM or THREAD; moments are not heeded. 0 or -errno with a sentence; scry_doc_end
  * stays the caller's. */

@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "golden.h"
+#include "view/stacks_diff.h"
 
 #define MS 1000000ull
 
@@ -160,6 +161,86 @@ static void native(void **state)
 	close(fd);
 }
 
+static void put_thread(struct golden *rec, uint32_t number, const char *name)
+{
+	const struct scry_ev_thread e = {.pid = 4711,
+					 .tid = 4711 + number,
+					 .thread = number,
+					 .name_str = golden_str(rec, name)};
+
+	golden_put(rec, SCRY_EVENT_THREAD, &e, sizeof(e));
+}
+
+/* Three threads for a second each: one computes, `spare` waits, and `worker` waits for so long and
+ * computes for the rest. */
+static int with_waits(uint64_t worker_ms)
+{
+	struct golden rec = golden_begin();
+
+	golden_beginning(&rec, "stacks", 4711);
+	put_frame(&rec, (struct scry_ev_stack){.id = 1, .line = 9}, "/srv/app.rb", "Object#fib");
+	put_frame(&rec, (struct scry_ev_stack){.id = 2, .line = 10, .flags = SCRY_STACK_C},
+		  "/srv/app.rb", "Thread::Queue#pop");
+	put_thread(&rec, 1, "main");
+	put_thread(&rec, 2, "worker");
+	put_thread(&rec, 3, "spare");
+	for (uint32_t thread = 1; thread <= 3; thread++) {
+		const uint64_t wait_ms = thread == 1 ? 0 : thread == 2 ? worker_ms : 1000;
+
+		put_samples(&rec, (struct scry_ev_samples){.thread = thread,
+							   .stack = 2,
+							   .state = SCRY_STATE_BLOCKED,
+							   .count = (uint32_t)wait_ms,
+							   .wall_ns = wait_ms * MS});
+		put_samples(&rec, (struct scry_ev_samples){.thread = thread,
+							   .stack = 1,
+							   .state = SCRY_STATE_CPU,
+							   .count = (uint32_t)(1000 - wait_ms),
+							   .wall_ns = (1000 - wait_ms) * MS});
+	}
+	golden_totals(&rec, 4711, 3000);
+	return golden_end(&rec);
+}
+
+static void diff(int before, int after, const struct scry_view_opts *opts, const char *file)
+{
+	struct scry_diff_side sides[2] = {{.name = "a.scry"}, {.name = "b.scry"}};
+	struct scry_buf page = {0};
+	size_t size = 0;
+	struct scry_doc doc = {.view = "stacks_diff", .schema = SCRY_STACKS_DIFF_SCHEMA};
+
+	doc.out = open_memstream(&page.data, &size);
+	assert_non_null(doc.out);
+	assert_int_equal(scry_reader_open(before, &sides[0].reader), 0);
+	assert_int_equal(scry_reader_open(after, &sides[1].reader), 0);
+	assert_int_equal(golden_open(&doc, file), 0);
+	assert_int_equal(scry_view_stacks_diff(sides, opts, &doc), 0);
+	assert_int_equal(scry_doc_end(&doc), 0);
+	fclose(doc.out);
+	page.len = size;
+	golden_compare(file, &page);
+	scry_reader_close(sides[0].reader);
+	scry_reader_close(sides[1].reader);
+	free(page.data);
+}
+
+/* A worker that is idle in one recording, and 80 % idle in the other one, is compared with itself:
+ * it waits less. */
+static void idle_in_one(void **state)
+{
+	struct scry_view_opts opts = {.sort = SCRY_VIEW_SORT_DEFAULT, .by = SCRY_VIEW_BY_METHOD};
+	int before = with_waits(1000), after = with_waits(800);
+
+	diff(before, after, &opts, "stacks_diff.txt");
+	diff(before, after, &opts, "stacks_diff.json");
+	diff(after, before, &opts, "stacks_diff_back.txt");
+	diff(before, before, &opts, "stacks_diff_idle.txt");
+	opts.times.idle = true;
+	diff(before, after, &opts, "stacks_diff_all.txt");
+	close(before);
+	close(after);
+}
+
 /* A recording's note that writes to the clipboard of the terminal: no renderer lets it. */
 static void note_is_escaped(void **state)
 {
@@ -198,6 +279,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(forms),
 		cmocka_unit_test(native),
+		cmocka_unit_test(idle_in_one),
 		cmocka_unit_test(note_is_escaped),
 		cmocka_unit_test(weights_exclude_each_other),
 	};
