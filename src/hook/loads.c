@@ -47,6 +47,8 @@ struct scry_loads {
 	atomic_bool shall_end;
 	struct scry_kept_texts kept;
 	struct scry_loads_stats stats;
+	void (*around_stops)(void *arg, bool is_over); /* NULL: nobody asks for it */
+	void *around_stops_arg;
 };
 
 static long futex(uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
@@ -244,6 +246,20 @@ int scry_loads_follow(struct scry_hooks *h, struct scry_inject *inj, struct scry
 	return r;
 }
 
+void scry_loads_around_stops(struct scry_hooks *h, void (*call)(void *arg, bool is_over), void *arg)
+{
+	if (!h->loads)
+		return;
+	h->loads->around_stops = call;
+	h->loads->around_stops_arg = arg;
+}
+
+static void tell_of_stop(const struct scry_loads *l, bool is_over)
+{
+	if (l->around_stops)
+		l->around_stops(l->around_stops_arg, is_over);
+}
+
 bool scry_loads_is_settled(const struct scry_hooks *h)
 {
 	return !h->loads || !h->loads->is_due;
@@ -283,10 +299,12 @@ static int put_on(struct scry_hooks *fresh, struct scry_inject *inj, void *arg)
 	struct scry_loads *l = arg;
 	int r;
 
+	tell_of_stop(l, false);
 	__atomic_store_n(&l->control->load_busy, 1, __ATOMIC_SEQ_CST);
 	fresh->is_unused = fresh->is_unused && has_nobody_left(l);
 	r = scry_hooks_on(fresh, inj, NULL);
 	__atomic_store_n(&l->control->load_busy, 0, __ATOMIC_SEQ_CST);
+	tell_of_stop(l, true); /* before the thread that waits goes on and starts others */
 	return r;
 }
 
@@ -358,12 +376,14 @@ static int settle(struct scry_hooks *h, struct scry_inject *inj)
 
 	if (!find_bound(h, inj, false))
 		return 0;
+	tell_of_stop(h->loads, false);
 	r = scry_inject_stop(inj, &w);
-	if (r < 0)
-		return r;
-	find_bound(h, inj, true);
-	scry_inject_go(inj, &w);
-	return 0;
+	if (r == 0) {
+		find_bound(h, inj, true);
+		scry_inject_go(inj, &w);
+	}
+	tell_of_stop(h->loads, true);
+	return r;
 }
 
 /* Is the thread about to run the destructors of a listed object? */

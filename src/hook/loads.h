@@ -41,6 +41,11 @@ struct scry_loads_stats {
  */
 int scry_loads_follow(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held);
 
+/* Turns call that before they hold threads, and when that is over: who follows the process by
+ * ptrace lets it go for so long. */
+void scry_loads_around_stops(struct scry_hooks *h, void (*call)(void *arg, bool is_over),
+			     void *arg);
+
 /* Is all on that can be? Else turns are still needed. */
 bool scry_loads_is_settled(const struct scry_hooks *h);
 

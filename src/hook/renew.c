@@ -227,6 +227,25 @@ static int add_fresh(struct scry_hooks *fresh, struct scry_hooks *h)
 	return r;
 }
 
+/* Slots that are led to us already have nothing new. Those of an IFUNC look new all the same: what
+ * they hold counts as what it has chosen. */
+static void drop_known(struct scry_hooks *fresh, const struct scry_hooks *h)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < fresh->count; i++) {
+		struct scry_hook *row = &fresh->rows[i];
+		const ssize_t live = find_row(h, h->count, row->address, row);
+
+		if (live >= 0 && h->rows[live].has_stub && row->way &&
+		    row->target == h->rows[live].stub)
+			scry_hook_forget(row);
+		else
+			fresh->rows[kept++] = *row;
+	}
+	fresh->count = kept;
+}
+
 static struct scry_hook *find_gone(struct scry_hooks *h, const struct scry_hook *row)
 {
 	for (size_t i = 0; i < h->count; i++) {
@@ -393,6 +412,8 @@ int scry_renew_hooks(struct scry_hooks *h, struct scry_inject *inj,
 		scry_error_clear();
 		r = 0;
 	}
+	if (r == 0)
+		drop_known(&fresh, h);
 	if (r == 0 && h->renewed)
 		r = h->renewed(&fresh, h->renewed_arg);
 	if (r == 0)

@@ -150,8 +150,6 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 	struct locks *l = arg;
 	int r = scry_loading_refuse(l->watch, fresh);
 
-	if (fresh->count) /* it may be traced up to its next exec: threads have to be held now */
-		scry_watch_untrace(l->watch);
 	if (r == 0)
 		r = number_all(l, fresh);
 	if (r == 0)

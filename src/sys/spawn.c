@@ -440,7 +440,7 @@ void scry_spawns_pass(struct scry_spawns *s)
 		int status;
 		pid_t r;
 
-		if (row->t.stopped) /* ready, or handed out and not given back */
+		if (row->t.stopped || row->is_paused) /* ready, or handed out and not given back */
 			continue;
 		r = waitpid(row->t.tid, &status, __WALL | WNOHANG);
 		if (r == 0) {
@@ -555,6 +555,38 @@ void scry_spawns_drop(struct scry_spawns *s, pid_t pid)
 	for (size_t i = s->count; i-- > 0;)
 		if (s->rows[i]->t.tid == pid)
 			forget(s, s->rows[i]);
+}
+
+void scry_spawns_pause(struct scry_spawns *s, pid_t pid)
+{
+	scry_spawns_pass(s); /* whom it has made until now is followed */
+	for (size_t i = 0; i < s->count; i++) {
+		struct scry_spawn *row = s->rows[i];
+
+		if (row->t.tid != pid || row->starting || row->t.stopped || row->is_paused)
+			continue;
+		scry_tracee_release(&row->t);
+		row->is_paused = true;
+	}
+}
+
+bool scry_spawns_resume(struct scry_spawns *s, pid_t pid)
+{
+	const unsigned long children = PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK;
+
+	for (size_t i = 0; i < s->count; i++) {
+		struct scry_spawn *row = s->rows[i];
+
+		if (row->t.tid != pid || !row->is_paused)
+			continue;
+		row->is_paused = false;
+		if (scry_tracee_seize_with(&row->t, pid, pid, s->follows ? children : 0) < 0) {
+			scry_error_clear();
+			forget(s, row);
+		}
+		return true;
+	}
+	return false;
 }
 
 void scry_spawns_drop_older(struct scry_spawns *s, uint64_t ns)

@@ -48,7 +48,8 @@ struct scry_spawn { /* one followed thread */
 	bool is_kept;	       /* that, or one of its */
 	uint32_t signals;      /* that have stopped it since then */
 	bool is_vforked, is_late;
-	bool is_ready; /* its image stands still, and step has not handed it out yet */
+	bool is_paused; /* see scry_spawns_pause */
+	bool is_ready;	/* its image stands still, and step has not handed it out yet */
 };
 
 struct scry_spawns {
@@ -95,6 +96,11 @@ bool scry_spawn_is_late(const struct scry_tracee *t);
 /* Is it followed? And: it is no more, running or not. */
 bool scry_spawns_has(const struct scry_spawns *s, pid_t pid);
 void scry_spawns_drop(struct scry_spawns *s, pid_t pid);
+/* Others may hold the threads of `pid`, which was kept, until resume; the processes that it makes
+ * meanwhile are not followed. Resume: was it paused? Ask then whether it is another program by now.
+ */
+void scry_spawns_pause(struct scry_spawns *s, pid_t pid);
+bool scry_spawns_resume(struct scry_spawns *s, pid_t pid);
 /* Those that have been followed since before `ns` and are no new program yet. */
 void scry_spawns_drop_older(struct scry_spawns *s, uint64_t ns);
 /* After step: it goes on alone. Returns for how long it was held, ns. */

@@ -159,5 +159,12 @@ void scry_watch_let_others_on(const struct scry_watch *w)
 
 void scry_watch_untrace(struct scry_watch *w)
 {
-	scry_spawns_drop(&w->session->spawns, w->proc.pid);
+	scry_spawns_pause(&w->session->spawns, w->proc.pid);
+}
+
+/* An exec that nobody saw is found as that of any other. */
+void scry_watch_trace_again(struct scry_watch *w)
+{
+	if (scry_spawns_resume(&w->session->spawns, w->proc.pid) && scry_watch_has_execed(w))
+		scry_spawns_drop(&w->session->spawns, w->proc.pid);
 }

@@ -61,8 +61,10 @@ void scry_watch_take_up_child_buffers(const struct scry_watch *w);
 /* Programs that are being started, and processes that make others, go on to where they are needed:
  * for a watch that is held while it waits for what they do. */
 void scry_watch_let_others_on(const struct scry_watch *w);
-/* Its process is followed by its system calls no more: its threads may be held. */
+/* Where its process is followed to see what it starts: not until trace_again, its threads may be
+ * held. */
 void scry_watch_untrace(struct scry_watch *w);
+void scry_watch_trace_again(struct scry_watch *w);
 /* The target lives: hooks off, undone, unmapped if unused. For a rehearsal, which enters by itself.
  */
 void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint64_t *ret_left);

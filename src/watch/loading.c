@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "hook/loads.h"
 #include "hook/shadow.h"
+#include "watch/ask.h"
 #include "watch/group.h"
 
 #define SETTLE_NS 5000000000ull /* where threads are in vfork a look takes a second */
@@ -69,6 +70,14 @@ bool scry_loading_is_met(const struct scry_hooks *h, size_t request)
 	return h->request_to[request].is_found; /* other requests have its functions */
 }
 
+static void around_stops(void *arg, bool is_over)
+{
+	if (is_over)
+		scry_watch_trace_again(arg);
+	else
+		scry_watch_untrace(arg);
+}
+
 /* -EAGAIN: what could not be put on yet is tried again by the turns to come. */
 static int follow(struct scry_watch *w, struct scry_hooks *h)
 {
@@ -79,6 +88,7 @@ static int follow(struct scry_watch *w, struct scry_hooks *h)
 	scry_watch_hurry();
 	if (r == 0)
 		w->wake_fd = scry_loads_fd(h);
+	scry_loads_around_stops(h, around_stops, w);
 	/* A program that is held has a loader in the midst of its work: what it has loaded is
 	 * planned, the next turns look again. */
 	while (r == 0 && !w->held) {

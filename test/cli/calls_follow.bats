@@ -199,3 +199,50 @@ all_are_shown() {
 		no grep -q "fork children loaded" "$T/scry.out" "$T/scry.err"
 	done
 }
+
+# A slot of an IFUNC holds scry's stub when it is looked at again, which once looked like something new, and for what is
+# new a program was followed no more.
+@test "programs that a traced one starts are found, also after its slots and new libraries were looked at" {
+	cat >"$T/starts.c" <<-'EOF_C'
+		#include <dlfcn.h>
+		#include <stdlib.h>
+		#include <string.h>
+		#include <sys/wait.h>
+		#include <unistd.h>
+		int main(int argc, char **argv)
+		{
+			volatile size_t n = 0;
+			if (argc == 2)
+				return labs(7) != 7;
+			for (int i = 0; i < 3; i++)
+				n += strlen(argv[i % argc]);
+			for (int i = 0; i < 9; i++) {
+				char *args[] = {argv[0], "child", NULL};
+				pid_t pid;
+				if (argc > 3 && i % 3 == 0 && !dlopen(argv[3 + i / 3], RTLD_NOW))
+					return 2;
+				pid = *argv[1] == 'v' ? vfork() : fork();
+				if (!pid) {
+					execv(argv[0], args);
+					_exit(127);
+				}
+				waitpid(pid, NULL, 0);
+			}
+			return 0;
+		}
+	EOF_C
+	cc -O0 -fno-builtin -o "$T/starts" "$T/starts.c" -ldl
+	printf 'void nothing(void) { }\n' >"$T/lib.c"
+	for i in 1 2 3; do
+		cc -shared -fPIC -o "$T/lib$i.so" "$T/lib.c"
+	done
+	for how in vfork fork; do
+		for args in "-e @MAIN -- $T/starts $how 2" \
+			"-x labs -x nothing -- $T/starts $how 2 $T/lib1.so $T/lib2.so $T/lib3.so"; do
+			scry_ends 0 calls -f -c --json $args
+			# one that was noticed late is missing, and said to be
+			json_is "$T/scry.out" "n = r['rows'].select { |f| f['function'] == 'labs' }.sum { |f| f['calls'] }
+				n == 9 || (n < 9 && !r['data_quality']['is_complete'])"
+		done
+	done
+}

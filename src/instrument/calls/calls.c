@@ -53,11 +53,6 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 
 	fresh->takes_entries = true;
 	r = scry_loading_refuse(t->watch, fresh);
-
-	/* It may be traced for the case that it is a wrapper (keeper.c): threads have to be held
-	 * now. */
-	if (fresh->count)
-		scry_watch_untrace(t->watch);
 	if (r == 0)
 		r = scry_calls_functions_fill(
 			t, fresh, NULL); /* a thread waits: no time for debug information */
