@@ -1,9 +1,10 @@
 /*
  * The only way to a system call of ours: begin, the call, end. A program may forbid itself system
- * calls (seccomp), and then one of ours could end it. So before it does, none is begun any more,
- * and those that have begun are waited for: scry_calling_forbid, which runs in front of prctl and
- * syscall(). What came by another way the keeper sees in /proc, and writes control->quiet. From
- * then on no thread waits, and nothing is read but by loads; what finds no room is counted.
+ * calls (seccomp), or have them dispatched to itself (Syscall User Dispatch), and then one of ours
+ * could end it. So before it does, none is begun any more, and those that have begun are waited
+ * for: scry_calling_forbid, which runs in front of prctl and syscall(). What came by another way
+ * the keeper sees in /proc, or when it puts more in, and writes control->quiet. From then on no
+ * thread waits, and nothing is read but by loads; what finds no room is counted.
  */
 #ifndef SCRY_AGENT_CALLING_H
 #define SCRY_AGENT_CALLING_H

@@ -1,8 +1,9 @@
 /*
  * Where REPLACE hooks on prctl and syscall lead to: r11 is the original. Who is about to put on a filter of system
- * calls finds none of ours under way; then, as for all others, the original runs with no frame of ours on the stack.
+ * calls, or a dispatcher (Syscall User Dispatch), finds none of ours under way; then, as for all others, the original runs with no frame of ours on the stack.
  */
 #define PR_SET_SECCOMP 22
+#define PR_SET_SYSCALL_USER_DISPATCH 59
 #define SYS_PRCTL 157
 #define SYS_SECCOMP 317
 
@@ -18,6 +19,8 @@
 	entry	scry_agent_prctl
 	cmp	$PR_SET_SECCOMP, %edi
 	je	forbid
+	cmp	$PR_SET_SYSCALL_USER_DISPATCH, %edi
+	je	forbid
 	jmp	*%r11
 	.size	scry_agent_prctl, . - scry_agent_prctl
 
@@ -27,6 +30,8 @@
 	cmp	$SYS_PRCTL, %edi
 	jne	1f
 	cmp	$PR_SET_SECCOMP, %esi
+	je	forbid
+	cmp	$PR_SET_SYSCALL_USER_DISPATCH, %esi
 	je	forbid
 1:	jmp	*%r11
 	.size	scry_agent_syscall, . - scry_agent_syscall

@@ -17,6 +17,7 @@ struct scry_agent_thread scry_agent_call_rows[SCRY_THREADS] SCRY_WIPED SCRY_OWN_
 #define NO_THUNK (~0ull)
 #define RESTORER_BYTES 9
 #define PR_SET_SECCOMP 22
+#define PR_SET_SYSCALL_USER_DISPATCH 59
 #define SYS_PRCTL 157
 #define SYS_SECCOMP 317
 
@@ -145,6 +146,11 @@ static __attribute__((noinline)) int may_follow(struct scry_shadow *s, uint64_t 
 	return 1;
 }
 
+static int forbids(uint64_t option) /* of prctl */
+{
+	return option == PR_SET_SECCOMP || option == PR_SET_SYSCALL_USER_DISPATCH;
+}
+
 /* Does this call forbid system calls? Those of ours could end the program. Does it end code of a
  * Ruby, or all of it? */
 static __attribute__((noinline)) void guard(const uint64_t *arguments, uint64_t cookie)
@@ -160,9 +166,9 @@ static __attribute__((noinline)) void guard(const uint64_t *arguments, uint64_t 
 		scry_lines_over();
 		return;
 	}
-	if (is_prctl ? arguments[0] == PR_SET_SECCOMP
+	if (is_prctl ? forbids(arguments[0])
 		     : arguments[0] == SYS_SECCOMP ||
-			       (arguments[0] == SYS_PRCTL && arguments[1] == PR_SET_SECCOMP))
+			       (arguments[0] == SYS_PRCTL && forbids(arguments[1])))
 		scry_calling_forbid();
 }
 

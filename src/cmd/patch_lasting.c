@@ -33,6 +33,7 @@ int scry_lasting_enter(struct scry_inject *inj, const struct scry_proc *proc,
 	inj->purpose = way->purpose;
 	inj->max_pause_ns = way->max_pause_ns;
 	inj->spare_stack = way->spare_stack;
+	inj->is_entered = way->takes_out;
 	return r < 0 ? r : scry_inject_enter(inj, way->near, NULL);
 }
 
@@ -163,7 +164,8 @@ int scry_lasting_take_out(const struct scry_proc *proc, const char *name, uint64
 	struct scry_lasting patch = {0};
 	struct scry_patch_head head;
 	struct scry_taken_out out = {0};
-	struct scry_lasting_way way = {.purpose = "patch undo", .max_pause_ns = max_pause_ns};
+	struct scry_lasting_way way = {
+		.purpose = "patch undo", .takes_out = true, .max_pause_ns = max_pause_ns};
 	int r = scry_lasting_look(proc, name, &head); /* before anybody is held */
 
 	if (r < 0)

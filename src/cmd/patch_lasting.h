@@ -14,6 +14,7 @@ struct scry_lasting_way {
 	const char *purpose;
 	uint64_t near;	      /* code that is to be changed; 0: anywhere */
 	uint64_t spare_stack; /* of a patch that is there; 0 */
+	bool takes_out;	      /* nothing is put in */
 	uint64_t max_pause_ns;
 };
 /* Claims and enters a process; signals that would end scry wait until it has left. 0 or -errno with

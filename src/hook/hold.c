@@ -89,6 +89,45 @@ struct wish {
 	int refused;	/* so many were held in vain */
 };
 
+static int refuse_dispatch(const struct scry_inject *inj, pid_t tid)
+{
+	return scry_fail(-ENOTSUP,
+			 "process %d dispatches its own system calls (Syscall User Dispatch, "
+			 "as Wine does; thread %d): one that scry makes in it may end it",
+			 inj->proc->pid, tid);
+}
+
+/* Later, and to take out, another thread will do. */
+static bool may_refuse(const struct scry_inject *inj)
+{
+	return !inj->only_adopt && !inj->is_entered;
+}
+
+/* Each thread has it for itself alone, and only a stopped one can be asked. */
+static pid_t find_dispatcher(const struct scry_stw *w)
+{
+	for (size_t i = 0; i < w->count; i++)
+		if (w->threads[i].stopped && scry_tracee_is_dispatched(&w->threads[i]))
+			return w->threads[i].tid;
+	return 0;
+}
+
+int scry_hold_all(struct scry_inject *inj, struct scry_stw *w)
+{
+	int r = scry_inject_stop(inj, w);
+	pid_t tid = r < 0 ? 0 : find_dispatcher(w);
+
+	if (tid && may_refuse(inj)) {
+		scry_inject_go(inj, w);
+		return refuse_dispatch(inj, tid);
+	}
+	if (tid && inj->control) { /* as if it had said so: hook/calling.h */
+		__atomic_store_n(&inj->control->quiet, 1, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&inj->control->filtered, 1, __ATOMIC_RELAXED);
+	}
+	return r;
+}
+
 /* Holds thread `tid` if a call can be made in it. -EAGAIN: not now, or not in this one. */
 static int hold(struct scry_inject *inj, struct scry_tracee *t, pid_t tid, struct wish *wish)
 {
@@ -103,11 +142,8 @@ static int hold(struct scry_inject *inj, struct scry_tracee *t, pid_t tid, struc
 		scry_hurry_lend(tid, SCRY_HURRY_NAPS);
 	if (r == 0)
 		r = scry_tracee_stop(t, scry_now_ns() + inj->max_pause_ns);
-	if (r == 0 && scry_tracee_is_dispatched(t))
-		r = scry_fail(-ENOTSUP,
-			      "process %d dispatches its own system calls (Syscall User Dispatch, "
-			      "as Wine does): one that scry makes in it may end it",
-			      inj->proc->pid);
+	if (r == 0 && may_refuse(inj) && scry_tracee_is_dispatched(t))
+		r = refuse_dispatch(inj, tid);
 	if (r == 0 && scry_tracee_can_call(t) && (wish->any || !scry_tracee_has_restart(t))) {
 		if (wish->stack || has_room(inj, t))
 			return 0;
@@ -210,7 +246,8 @@ int scry_hold_thread(struct scry_inject *inj, pid_t tid, struct scry_tracee *t, 
 
 int scry_hold_check(struct scry_inject *inj, const struct scry_tracee *held, uint64_t *ret_stack)
 {
-	int r = read_maps(inj);
+	int r = may_refuse(inj) && scry_tracee_is_dispatched(held) ? refuse_dispatch(inj, held->tid)
+								   : read_maps(inj);
 
 	if (r < 0)
 		return r;

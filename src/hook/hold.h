@@ -25,6 +25,11 @@ int scry_hold_thread(struct scry_inject *inj, pid_t tid, struct scry_tracee *t,
  * a sentence. */
 int scry_hold_check(struct scry_inject *inj, const struct scry_tracee *held, uint64_t *ret_stack);
 
+/* scry_inject_stop, to put something in: each thread is asked for Syscall User Dispatch, some 3 us.
+ * -ENOTSUP with a sentence, all are let go: one has it, and not all is put in yet
+ * (inj->is_entered). Once it is, the agent makes no call from then on. */
+int scry_hold_all(struct scry_inject *inj, struct scry_stw *w);
+
 /* Between two calls: a thread that has stood for a quarter of --max-pause is let run for a while,
  * if it may be (how->rests: its struct scry_inject). It stays ours, so that who owns the process
  * stays decided. 0 or -errno; -ETIMEDOUT: it did not come back to where a call can be made. */

@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "hook/chain.h"
 #include "hook/hidden.h"
+#include "hook/hold.h"
 #include "hook/loads.h"
 #include "hook/renew.h"
 
@@ -624,7 +625,7 @@ static int stop_to_change(const struct scry_hooks *h, struct scry_inject *inj, s
 	int r = inj->lasts || inj->hides ? plan_hunt(h, inj) : 0;
 
 	if (r == 0)
-		r = scry_inject_stop(inj, w);
+		r = scry_hold_all(inj, w);
 	inj->hunts = false;
 	return r;
 }

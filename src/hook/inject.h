@@ -33,7 +33,7 @@ struct scry_inject {
 	struct scry_agent_source source;
 	struct scry_agent_header header; /* of the agent in the target */
 	const char *purpose;		 /* set by the caller: what other users read */
-	bool only_adopt;		 /* set by the caller: do not map a new agent */
+	bool only_adopt, is_entered;	 /* set by the caller: map no new agent; all is put in */
 	uint32_t parts;			 /* likewise: enum scry_agent_part beside the core */
 	bool adopted, removed_part;	 /* it was there before; an incomplete one was taken out */
 	bool is_borrowed;		/* the shared mapping is a child buffer of another's pool */

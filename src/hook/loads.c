@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "hook/hold.h"
 #include "hook/renew.h"
 #include "sys/loader.h"
 #include "sys/ticks.h"
@@ -176,7 +177,7 @@ static int lead_brk(struct scry_hooks *h, struct scry_inject *inj, struct scry_t
 	scry_x86_jump(change.addr, stub, jump);
 	change.mapping = scry_maps_at(&h->objects.maps, change.addr);
 	if (r == 0 && !held) /* else its one thread stands still */
-		r = scry_inject_stop(inj, &w);
+		r = scry_hold_all(inj, &w);
 	if (r < 0)
 		return r;
 	r = scry_edit_change(&inj->edit, &change);

@@ -13,6 +13,7 @@
 #include "agent/line_tables.h"
 #include "agent/malloc.h"
 #include "base/err.h"
+#include "hook/hold.h"
 
 #define TID_AT_MAX 2048u
 #define TID_AT_GLIBC 720u /* where more than one place would do: most likely this one */
@@ -254,7 +255,7 @@ static int when_clear(struct scry_inject *inj, const struct start *start)
 	for (int i = 0; i < START_TRIES && r == -EAGAIN; i++) {
 		if (i)
 			nanosleep(&(struct timespec){.tv_nsec = 4 * NAP_NS}, NULL);
-		r = scry_inject_stop(inj, &w);
+		r = start ? scry_hold_all(inj, &w) : scry_inject_stop(inj, &w);
 		if (r < 0)
 			return r;
 		r = inj->adopted && !inj->has_channels && scry_threads_are_inside(inj, &w) ? -EAGAIN

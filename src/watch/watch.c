@@ -317,6 +317,7 @@ static int put_in(struct scry_watch *w)
 	if (r < 0)
 		return r;
 	r = scry_group_enter(w);
+	w->inj->is_entered = r == 0;
 	if (r < 0 && scry_watch_has_execed(w)) {
 		w->target_gone = true;
 		r = scry_fail(
@@ -585,13 +586,16 @@ bool scry_watch_must_wait(const struct scry_watch *w)
 
 void scry_watch_seccomp(struct scry_watch *w)
 {
-	char text[64];
+	char text[96];
 
 	if (!scry_calling_turn(&w->calling, w->inj))
 		return;
-	snprintf(text, sizeof(text), "process %d put itself under seccomp", w->proc.pid);
+	snprintf(text, sizeof(text),
+		 "process %d put itself under seccomp, or under Syscall User Dispatch",
+		 w->proc.pid);
 	scry_send_news(w->session, SCRY_NEWS_DETAIL, 0, text);
-	scry_watch_note(w, "the program has put itself under seccomp: since then scry makes "
+	scry_watch_note(w, "the program has put itself under seccomp, or dispatches its own system "
+			   "calls (Syscall User Dispatch): since then scry makes "
 			   "no system call in it. A thread that finds no room for a record "
 			   "loses it; new stacks and lines, and memory that functions are not "
 			   "known to read, are not shown");

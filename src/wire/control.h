@@ -89,7 +89,7 @@ struct scry_control {
 	uint32_t load_busy;	       /* 1: the keeper writes, trusting that a thread waits */
 	uint32_t load_beat;	       /* signs of life, while a ticket is not answered */
 	uint32_t buffer_freed; /* thread buffers given back, ever, and signs of life; a futex */
-	uint64_t quiet;	       /* 1: the program runs under seccomp: agent/calling.h */
+	uint64_t quiet;	       /* 1: it forbids calls of ours: agent/calling.h */
 	uint64_t pad2[27];
 
 	struct scry_segment segments[SCRY_SEGMENTS]; /* agent writes, but for `used` = 0 */

@@ -43,6 +43,42 @@ refused() {
 	refused dispatch "dispatches its own system calls"
 }
 
+@test "one thread that dispatches its system calls, not the one that scry holds: refused, nothing stays" {
+	printf '6.4\n%s\n' "$(uname -r)" | sort -CV || skip "before Linux 6.4 the kernel does not tell"
+	refused one "dispatches its own system calls .*thread [0-9]+"
+	target strange one
+	for verb in "calls -c -x snprintf" "patch log strange_add" "malloc record -o $T/m.scry"; do
+		# shellcheck disable=SC2086
+		scry_ends 4 $verb -p "$PID" -d 0.3s
+		says "dispatches its own system calls"
+		[ "$(mappings "$PID")" -eq 0 ]
+	done
+	goes_on "$T/strange.out"
+	ends_right "$PID" strange
+}
+
+@test "a thread that dispatches its system calls later: the agent makes none from then on" {
+	local scry target
+	printf '6.4\n%s\n' "$(uname -r)" | sort -CV || skip "before Linux 6.4 the kernel does not tell"
+	for functions in snprintf "snprintf -x prctl"; do
+		rm -f "$T/strange.out"
+		target strange later
+		target=$PID
+		# shellcheck disable=SC2086
+		traces "$target" -v -c -x $functions
+		scry=$PID
+		kill -USR1 "$target"
+		wait_for 10 in_file "^dispatches\|^none here" "$T/strange.out"
+		! grep -q "^none here" "$T/strange.out" || skip "this kernel has no such thing"
+		wait_for 10 in_file "Syscall User Dispatch" "$T/scry.err"
+		goes_on "$T/strange.out"
+		kill -INT "$scry"
+		finish "$scry"
+		goes_on "$T/strange.out"
+		ends_right "$target" strange
+	done
+}
+
 @test "an address space that is limited: refused where too little would be left, with what mends it" {
 	refused limited "may map no more than [0-9]+ MiB .RLIMIT_AS.*prlimit --pid [0-9]+ --as=unlimited"
 }

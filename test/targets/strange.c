@@ -4,6 +4,8 @@
  *   strange clone     a child with the same memory, by clone(CLONE_VM), that is no thread, computes
  *   strange vforks    children that have the same memory for a moment: vfork, again and again
  *   strange dispatch  its system calls are dispatched to itself (Syscall User Dispatch)
+ *   strange one       the same of one thread only, which is not the first; it calls snprintf
+ *   strange later     the same from SIGUSR1 on; it says "dispatches" then, and goes on
  *   strange limited   may map 60 MiB more than it has, and takes 40 of them now and then
  *   strange moves     at SIGUSR1 its function goes to anonymous memory at the same place
  *   strange files     the same, to memory of another file, as hugetlbfs is
@@ -14,8 +16,10 @@
  */
 #include <errno.h>
 #include <linux/io_uring.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +58,7 @@ __asm__(".section .strange,\"ax\",@progbits\n"
 long strange_add(long a, long b);
 
 static volatile sig_atomic_t stop, asked;
-static volatile char selector; /* 0: system calls pass */
+static volatile char selector; /* 0: system calls pass; 1: they are SIGSYS */
 static char stack[65536] __attribute__((aligned(16)));
 
 static void on_term(int sig)
@@ -85,6 +89,65 @@ static int other(void *unused)
 		compute();
 	(void)unused;
 	return 0;
+}
+
+static void dispatch(void)
+{
+	if (prctl(PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, 0, 0, &selector))
+		printf("none here\n");
+}
+
+/* Makes no system call itself while one would be SIGSYS, and has no handler that would return by
+ * one. */
+static void *dispatch_alone(void *is_later)
+{
+	bool is_on = !is_later;
+
+	if (is_on)
+		dispatch();
+	while (!stop) {
+		if (!is_on && asked) {
+			dispatch();
+			is_on = true;
+			printf("dispatches\n");
+		}
+		selector = is_on;
+		for (int i = 0; i < 1000; i++) {
+			char text[16];
+
+			snprintf(text, sizeof(text), "%d", i);
+			if (atoi(text) != i) {
+				selector = 0;
+				printf("wrong\n");
+				_exit(1);
+			}
+		}
+		selector = 0;
+	}
+	return NULL;
+}
+
+/* A call may be made in it: it has no restart block. */
+static void *wait_for_nothing(void *unused)
+{
+	while (!unused)
+		pause();
+	return NULL;
+}
+
+static pthread_t begin_alone(bool is_later)
+{
+	static char later;
+	sigset_t all, own;
+	pthread_t thread, waiting;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &own);
+	if (pthread_create(&waiting, NULL, wait_for_nothing, NULL) ||
+	    pthread_create(&thread, NULL, dispatch_alone, is_later ? &later : NULL))
+		_exit(2);
+	pthread_sigmask(SIG_SETMASK, &own, NULL);
+	return thread;
 }
 
 static void move_page(int file)
@@ -158,6 +221,7 @@ int main(int argc, char **argv)
 	struct sigaction term = {.sa_handler = on_term}, ask = {.sa_handler = on_ask};
 	const char *how = argc > 1 ? argv[1] : "";
 	pid_t child = 0;
+	pthread_t thread = 0;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	sigaction(SIGTERM, &term, NULL);
@@ -165,9 +229,10 @@ int main(int argc, char **argv)
 	if (!strcmp(how, "clone"))
 		child = clone(other, stack + sizeof(stack),
 			      CLONE_VM | CLONE_FILES | CLONE_FS | SIGCHLD, NULL);
-	if (!strcmp(how, "dispatch") &&
-	    prctl(PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, 0, 0, &selector))
-		printf("none here\n");
+	if (!strcmp(how, "dispatch"))
+		dispatch();
+	if (!strcmp(how, "one") || !strcmp(how, "later"))
+		thread = begin_alone(how[0] == 'l');
 	if (!strcmp(how, "limited")) {
 		struct rlimit l;
 		long pages = 0;
@@ -192,11 +257,14 @@ int main(int argc, char **argv)
 			move_page(-1);
 		if (asked && !strcmp(how, "files"))
 			move_page(memfd_create("code", 0));
-		asked = 0;
+		if (!thread)
+			asked = 0;
 		if (round % 100 == 0)
 			printf("round %ld\n", round);
 		usleep(1000);
 	}
+	if (thread)
+		pthread_join(thread, NULL);
 	if (child > 0 && (waitpid(child, &argc, 0) != child || argc))
 		return 1;
 	return 0;
