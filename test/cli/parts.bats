@@ -41,9 +41,9 @@ has() {
 	target busy
 	has 12288 1 patch count exit
 	has 12288 1 patch log exit
-	has 28672 11 patch time exit
-	has 28672 11 calls -x exit
-	has 36864 25 calls -x exit -w 8
+	has 32768 11 patch time exit
+	has 32768 11 calls -x exit
+	has 40960 25 calls -x exit -w 8
 	has 28672 1 malloc record --force -o "$T/o.scry"
 	has 36864 16 malloc record --stack=8 --force -o "$T/o.scry"
 	ends_right "$PID" busy

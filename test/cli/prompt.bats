@@ -87,7 +87,7 @@ completed() {
 	[ "$(completed scry record -e mal)" = "malloc" ]
 	[ "$(completed scry record -e objects,m)" = "objects,malloc" ]
 	[ "$(completed scry report --section gv)" = "gvl" ]
-	[ "$(completed scry report --sort lost)" = "lost_ns" ]
+	[ "$(completed scry report --sort lost)" = "lost_error_ns lost_ns" ]
 	[ "$(completed scry report --sort total_)" = "total_ns" ]
 	[ "$(completed scry report --sort peak_)" = "peak_blocks peak_bytes" ]
 	[ "$(completed scry objects --by "")" = "$(completed scry objects --by =)" ]
