@@ -435,8 +435,8 @@ static int learn_now(struct scry_ruby *ruby, const struct scry_proc *proc,
 		return scry_fail(
 			-ENOTSUP,
 			"process %d (%s) embeds Ruby ('%s'); its layout can only be learned "
-			"from the ruby command itself; fix: scry doctor -p PID of a ruby that uses "
-			"the same library, once; then try again",
+			"from the ruby command itself; fix: run scry doctor -p PID once on a ruby "
+			"that uses the same library; then try again",
 			(int)ruby->pid, proc->comm, ruby->module);
 	report_source(ruby, "learned now", fresh.learned_s);
 	err = scry_ruby_infer(ruby, proc);

@@ -391,9 +391,9 @@ int scry_alloc_functions_find(struct scry_ruby *ruby, const struct scry_proc *pr
 	if (!ruby->is_driver)
 		return scry_fail(-ENOTSUP,
 				 "process %d embeds Ruby; which functions make its objects can "
-				 "only be found out in the ruby command itself; fix: scry doctor "
-				 "-p PID of a ruby that uses "
-				 "the same library",
+				 "only be found out in the ruby command itself; fix: run scry "
+				 "doctor -p PID once on a ruby that uses the same library; then "
+				 "try again",
 				 ruby->pid);
 	c = scry_alloc_counts_new(ruby);
 	if (!c)
