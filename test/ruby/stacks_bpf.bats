@@ -10,9 +10,8 @@ setup() {
 	K="$HERE/sampled_stacks"
 }
 
-# Two seconds: where scry gets its first processor late, what was sampled by then has no sure names, some 30 ms.
 processor_shares() {
-	"$SCRY" stacks -q --engine=bpf --cpu -r 5000 --force -o "$T/cpu.json" -- "$RUBY" "$K/shares.rb" "$(share 2 20)" "$T/truth.json" || return 2
+	"$SCRY" stacks -q --engine=bpf --cpu -r 5000 --force -o "$T/cpu.json" -- "$RUBY" "$K/shares.rb" "$(share 1 20)" "$T/truth.json" || return 2
 	"$RUBY" --disable=gems "$K/check_shares.rb" "$T/truth.json" - "$T/cpu.json" - || return 2
 }
 
