@@ -106,6 +106,24 @@ static void find_tid(uint64_t fs)
 	k->first_tid = 0;
 }
 
+/*
+ * A thread pointer that is not libc's: of a thread that clone() made with a block of its own, or
+ * while the program has set another one. Behind it there may be no more than a few words. Those of
+ * libc's threads all have the same guard. Where it is not known yet (libc sets it after its first
+ * thread's control block), the first thread that has one says it.
+ */
+static int is_foreign(uint64_t fs)
+{
+	uint64_t *known = &scry_agent.tracking.guard, guard;
+
+	if (!fs || (fs & (PAGE - 1)) > PAGE - SCRY_GUARD_AT - sizeof(guard))
+		return 1;
+	guard = *(const volatile uint64_t *)(fs + SCRY_GUARD_AT);
+	if (unlikely(!*known))
+		*known = guard;
+	return guard != *known;
+}
+
 /* As its libc keeps it; 0: where is not known, and the keeper finds out who it is. */
 static uint32_t tid_of(uint64_t fs)
 {
@@ -176,6 +194,13 @@ int scry_thread_buffer_is_abandoned(const struct scry_agent_thread *t)
 	return !fs || is_abandoned(t, fs);
 }
 
+/* The row that a thread finds whose word at its thread pointer is 0: no thread's, so that it stays
+ * as a row that a fork has wiped. */
+static int is_row_of_none(const struct scry_agent_channel *c, const struct scry_agent_thread *t)
+{
+	return t == &c->rows[scry_thread_slot(0)];
+}
+
 /* An entry for this thread, marked as being claimed. */
 static struct scry_agent_thread *claim_entry(const struct scry_agent_channel *c, uint64_t fs)
 {
@@ -183,7 +208,7 @@ static struct scry_agent_thread *claim_entry(const struct scry_agent_channel *c,
 		struct scry_agent_thread *t = &c->rows[(scry_thread_slot(fs) + i) % SCRY_THREADS];
 		uint64_t have = __atomic_load_n(&t->fs, __ATOMIC_ACQUIRE);
 
-		if (have && !is_abandoned(t, have))
+		if (is_row_of_none(c, t) || (have && !is_abandoned(t, have)))
 			continue;
 		if (__atomic_compare_exchange_n(&t->fs, &have, fs | 1, 0, __ATOMIC_ACQ_REL,
 						__ATOMIC_RELAXED))
@@ -267,8 +292,12 @@ scry_thread_buffer_find(struct scry_agent_channel *c, uint64_t fs)
 				return t;
 			break;
 		}
-		if (!have)
+		if (!have && !is_row_of_none(c, t))
 			break;
+	}
+	if (is_foreign(fs)) {
+		add(&c->control->foreign);
+		return 0;
 	}
 	t = claim_entry(c, fs);
 	if (t)
@@ -494,6 +523,10 @@ __attribute__((noinline, cold)) void scry_thread_buffer_lost(const struct scry_a
 
 	if (!is_on(k))
 		return;
+	if (!thread_pointer()) {
+		add(&c->foreign);
+		return;
+	}
 	add(&c->lost);
 	if (scry_tsc() > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
 		add(&c->lost_lease);

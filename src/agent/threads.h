@@ -64,6 +64,8 @@ struct scry_agent_channel {
 	uint32_t pad;
 };
 
+#define SCRY_GUARD_AT 0x28u
+
 struct scry_agent_tracking {
 	/* host writes */
 	uint32_t tid_offset; /* of the tid from the thread pointer, in all threads; 0: not known */
@@ -72,6 +74,10 @@ struct scry_agent_tracking {
 	struct scry_agent_channel channels[SCRY_CHANNELS];
 	struct scry_thread_buffer none; /* of threads that have no segment: `state` is
 				   SCRY_THREAD_BUFFER_CLOSED, which is never theirs */
+	/* Host, or of a program that starts the agent, writes: libc's stack guard, which each of
+	 * its threads has SCRY_GUARD_AT bytes behind its thread pointer (where compilers expect
+	 * it); 0: not known. */
+	uint64_t guard;
 };
 
 static inline uint32_t scry_thread_slot(uint64_t fs)

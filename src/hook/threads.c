@@ -113,22 +113,50 @@ void scry_threads_await(const struct scry_inject *inj, const struct scry_channel
 static void compare(const struct scry_inject *inj, const struct who *who, bool *is_tid)
 {
 	uint32_t words[TID_AT_MAX / 4] = {0};
-	ssize_t n = who->fs ? scry_mem_read_some(&inj->mem, who->fs, words, sizeof(words)) : 0;
+	ssize_t n = scry_mem_read_some(&inj->mem, who->fs, words, sizeof(words));
 
-	if (!who->fs) /* has no thread control block: it is none of the libc's */
-		return;
 	for (size_t i = 0; i < TID_AT_MAX / 4; i++)
 		is_tid[i] &= (ssize_t)(i * 4 + 4) <= n && words[i] == who->tid;
 }
 
-static uint32_t find_tid(const struct scry_inject *inj, const struct who *whos, size_t count)
+/* Of a thread's control block, if it has one; else 0. */
+static uint64_t guard_of(const struct scry_inject *inj, const struct who *who)
+{
+	uint64_t guard = 0;
+
+	return who->fs && scry_mem_u64(&inj->mem, who->fs + SCRY_GUARD_AT, &guard) == 0 ? guard : 0;
+}
+
+/* The one that more than half of the threads have, or, if none is, one of theirs: a thread whose
+ * pointer is not libc's has another one, or none. 0: not set yet. */
+static uint64_t find_guard(const struct scry_inject *inj, const struct who *whos, size_t count)
+{
+	uint64_t guard = 0;
+	size_t votes = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		const uint64_t own = guard_of(inj, &whos[i]);
+
+		if (!own)
+			continue;
+		if (!votes)
+			guard = own;
+		votes += own == guard ? 1 : -(size_t)1;
+	}
+	return guard;
+}
+
+static uint32_t find_tid(const struct scry_inject *inj, const struct who *whos, size_t count,
+			 uint64_t guard)
 {
 	bool is_tid[TID_AT_MAX / 4], is_any = false;
 
 	memset(is_tid, true, sizeof(is_tid));
 	for (size_t i = 0; i < count; i++) {
+		if (!whos[i].fs || guard_of(inj, &whos[i]) != guard)
+			continue; /* it is no control block of libc's */
 		compare(inj, &whos[i], is_tid);
-		is_any |= whos[i].fs != 0;
+		is_any = true;
 	}
 	if (!is_any)	  /* a static program has not set up its first thread yet */
 		return 0; /* the agent finds it */
@@ -186,6 +214,7 @@ static int clear(struct scry_inject *inj, const struct scry_channel *to)
 		       sizeof(struct scry_thread_buffer));
 	to->control->head = 0;
 	to->control->lost = to->control->lost_lease = to->control->busy = 0;
+	to->control->foreign = 0;
 	to->control->buffer_waits = 0;
 	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
 }
@@ -215,7 +244,8 @@ static int give(struct scry_inject *inj, const struct start *start, const struct
 		size_t count)
 {
 	const bool is_first = count == 1 && !whos[0].fs;
-	const uint32_t tids[2] = {find_tid(inj, whos, count), is_first ? whos[0].tid : 0};
+	const uint64_t guard = find_guard(inj, whos, count);
+	const uint32_t tids[2] = {find_tid(inj, whos, count, guard), is_first ? whos[0].tid : 0};
 	const uint64_t at = inj->data + offsetof(struct scry_agent_data, tracking);
 	const struct scry_thread_buffer none = {.state = SCRY_THREAD_BUFFER_CLOSED};
 	int r = start->to ? clear(inj, start->to) : 0;
@@ -225,6 +255,9 @@ static int give(struct scry_inject *inj, const struct start *start, const struct
 	if (r == 0)
 		r = scry_edit_poke(inj->mem.fd, at + offsetof(struct scry_agent_tracking, none),
 				   &none, sizeof(none));
+	if (r == 0)
+		r = scry_edit_poke(inj->mem.fd, at + offsetof(struct scry_agent_tracking, guard),
+				   &guard, sizeof(guard));
 	return r == 0 && start->to ? give_channel(inj, start) : r;
 }
 _Static_assert(offsetof(struct scry_agent_tracking, first_tid) == 4, "written at once");

@@ -668,7 +668,7 @@ static int finish(struct scry_watch *w)
 	scry_watch_lost(w, l->stats ? l->stats->missed : 0,
 			"waits whose return could not be followed");
 	scry_watch_lost(w, l->crowded, "waits for more locks than there is room for");
-	scry_watch_waited(w, buffers.waits);
+	scry_watch_buffers(w, buffers.waits);
 	if (scry_unwind_lacks(&l->unwinding, lacks, sizeof(lacks)))
 		scry_watch_note(w, "%s", lacks);
 	scry_loading_report(w, &l->hooks);

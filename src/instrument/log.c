@@ -256,7 +256,7 @@ static int finish(struct scry_watch *w)
 	scry_watch_lost(w, w->channel.control->busy,
 			"calls from signal handlers that interrupted scry's own");
 	scry_watch_lost(w, bad, "runs of records that made no sense");
-	scry_watch_waited(w, stats.waits);
+	scry_watch_buffers(w, stats.waits);
 	scry_loading_report(w, &l->hooks);
 	scry_patch_report_kept(w, &l->hooks, "logged");
 	return scry_loading_report_unmet(w, &l->hooks, 0, "logged");

@@ -65,8 +65,10 @@ void scry_watch_note(struct scry_watch *w, const char *fmt, ...)
 	watch_event(w, SCRY_EVENT_NOTE, &note, sizeof(note));
 }
 
-void scry_watch_waited(struct scry_watch *w, uint64_t waits)
+void scry_watch_buffers(struct scry_watch *w, uint64_t waits)
 {
+	scry_watch_lost(w, w->channel.control->foreign,
+			"made by threads whose thread pointer is not the C library's");
 	if (waits)
 		scry_watch_note(w,
 				"threads waited %llu time%s until their calls were taken, as they "

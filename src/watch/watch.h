@@ -139,12 +139,12 @@ struct scry_instrument {
 	int (*close)(struct scry_watch *speaker); /* all are written: it may note; or NULL */
 };
 
-/* For every report: a NOTE; how many events are lost, or that some are; that threads waited. */
+/* For every report: a NOTE; how many events are lost, or that some are; of thread buffers the rest. */
 void scry_watch_note(struct scry_watch *w, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 void scry_watch_lost(struct scry_watch *w, uint64_t count, const char *why);
 void scry_watch_lost_some(struct scry_watch *w, const char *why);
-void scry_watch_waited(struct scry_watch *w, uint64_t waits);
+void scry_watch_buffers(struct scry_watch *w, uint64_t waits);
 /* instrument->drain; a recording that is full from now on is not an error. */
 int scry_watch_drain(struct scry_watch *w);
 #endif

@@ -79,7 +79,8 @@ struct scry_control {
 	uint64_t buffer_waits;	 /* how often one had to wait */
 	uint64_t child_pid;	 /* whose child buffer it is, in that process's own pid namespace */
 	uint64_t filtered;	 /* 1: the program is about to forbid itself system calls */
-	uint64_t pad1[52];
+	uint64_t foreign; /* not recorded: the thread pointer is not that of a libc's thread */
+	uint64_t pad1[51];
 
 	/* keeper writes, agent reads */
 	uint64_t tail;		       /* words consumed */

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define SCRY_AGENT_MAGIC 0x31746e6761797263ull /* "cryagnt1" */
-#define SCRY_AGENT_ABI 6u
+#define SCRY_AGENT_ABI 7u
 #define SCRY_PAGE 4096u
 
 /*

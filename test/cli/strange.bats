@@ -146,3 +146,34 @@ moves() {
 	done
 	ends_right "$PID" strange
 }
+
+# foreign_lost REPORT: it says that calls of other threads than libc's were lost.
+foreign_lost() {
+	json_is "$1" '!r["data_quality"]["is_complete"] && r["data_quality"]["lost"] > 100'
+	json_is "$1" 'r["notes"].any? { |x| x.include?("made by threads whose thread pointer is not the C library") }'
+}
+
+@test "threads whose thread pointer is not libc's are not harmed, and their calls are counted as lost" {
+	local how
+	for how in block blank swaps; do
+		rm -f "$T/strange.out"
+		target strange "$how"
+		scry_ends 0 calls -c -x strange_add -p "$PID" -d 0.5s -o "$T/$how.json"
+		foreign_lost "$T/$how.json"
+		scry_ends 0 calls -w 4 -x strange_add -p "$PID" -d 0.1s -o "$T/$how.scry"
+		scry_ends 0 patch log strange_add -p "$PID" -d 0.1s -o "$T/$how.log.scry"
+		goes_on "$T/strange.out"
+		ends_right "$PID" strange
+	done
+}
+
+@test "the same in a program that scry starts" {
+	local scry
+	start scry "$SCRY" calls -c -x strange_add -o "$T/o.json" -- "$TARGETS/target_strange" block
+	scry=$PID
+	wait_for 10 in_file "^round 200" "$T/scry.out"
+	kill -TERM "$(awk '/^pid/ { print $2 }' "$T/scry.out")"
+	finish "$scry"
+	foreign_lost "$T/o.json"
+	json_is "$T/o.json" 'r["rows"][0]["calls"] >= 200000'
+}

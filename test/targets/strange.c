@@ -9,11 +9,16 @@
  *   strange limited   may map 60 MiB more than it has, and takes 40 of them now and then
  *   strange moves     at SIGUSR1 its function goes to anonymous memory at the same place
  *   strange files     the same, to memory of another file, as hugetlbfs is
+ *   strange block     a thread that clone() made has 64 bytes of its own in the place of libc's
+ *                     control block, and computes; what follows them is not mapped
+ *   strange blank     the same, and the first of these words, which points to itself, is 0
+ *   strange swaps     its one thread has another thread pointer while it computes
  *   strange pipes     an io_uring worker of the kernel's reads a pipe to which nobody writes
  *
  * Prints "pid N", then "round N" at least twice a second; ends by SIGTERM with status 0, or with 1
  * where a result is wrong. strange_add is what may be hooked.
  */
+#include <asm/prctl.h>
 #include <errno.h>
 #include <linux/io_uring.h>
 #include <pthread.h>
@@ -150,6 +155,71 @@ static pthread_t begin_alone(bool is_later)
 	return thread;
 }
 
+/* So many bytes before memory that cannot be read: what libc expects there is missing. */
+static uintptr_t small_block(size_t size, bool has_pointer)
+{
+	char *pages =
+		mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uintptr_t block = (uintptr_t)pages + PAGE - size;
+
+	mprotect(pages + PAGE, PAGE, PROT_NONE);
+	if (has_pointer)
+		*(uintptr_t *)block = block;
+	return block;
+}
+
+static long raw(long number, long first, long second)
+{
+	long ret;
+
+	__asm__ volatile("syscall"
+			 : "=a"(ret)
+			 : "a"(number), "D"(first), "S"(second)
+			 : "rcx", "r11", "memory");
+	return ret;
+}
+
+/* Without libc, which needs its own control block. */
+static int compute_without_libc(void *unused)
+{
+	const struct timespec ms = {.tv_nsec = 1000000};
+
+	while (!stop) {
+		for (long i = 0; i < 10; i++)
+			if (strange_add(i, 2 * i) != 3 * i)
+				raw(SYS_exit_group, 1, 0);
+		raw(SYS_nanosleep, (long)&ms, 0);
+	}
+	raw(SYS_exit, 0, 0);
+	(void)unused;
+	return 0;
+}
+
+static void begin_without_libc(bool has_pointer)
+{
+	if (clone(compute_without_libc, stack + sizeof(stack),
+		  CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
+			  CLONE_SETTLS,
+		  NULL, NULL, small_block(64, has_pointer), NULL) < 0)
+		_exit(2);
+}
+
+static void compute_elsewhere(void)
+{
+	static uintptr_t block;
+	uintptr_t own = 0;
+	bool is_wrong = false;
+
+	block = block ? block : small_block(256, true);
+	raw(SYS_arch_prctl, ARCH_GET_FS, (long)&own);
+	raw(SYS_arch_prctl, ARCH_SET_FS, (long)block);
+	for (long i = 0; i < 10; i++)
+		is_wrong |= strange_add(i, 2 * i) != 3 * i;
+	raw(SYS_arch_prctl, ARCH_SET_FS, (long)own);
+	if (is_wrong)
+		_exit(1);
+}
+
 static void move_page(int file)
 {
 	char *from = (char *)(uintptr_t)strange_add;
@@ -246,11 +316,15 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(how, "pipes"))
 		read_by_worker();
+	if (!strcmp(how, "block") || !strcmp(how, "blank"))
+		begin_without_libc(how[2] == 'o');
 	printf("pid %d\n", getpid());
 	for (long round = 1; !stop; round++) {
 		compute();
 		if (!strcmp(how, "limited"))
 			take_and_give();
+		if (!strcmp(how, "swaps"))
+			compute_elsewhere();
 		if (!strcmp(how, "vforks"))
 			have_a_child();
 		if (asked && !strcmp(how, "moves"))

@@ -654,7 +654,7 @@ static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t, uint6
 				"children are no longer recorded",
 				w->proc.pid);
 	scry_watch_lost(w, refused, "system calls of more children than there is room for");
-	scry_watch_waited(w, buffers.waits);
+	scry_watch_buffers(w, buffers.waits);
 	if (scry_unwind_lacks(&t->unwinding, lacks, sizeof(lacks)))
 		scry_watch_note(w, "%s", lacks);
 	scry_calls_ruby_note(&t->ruby);

@@ -428,7 +428,7 @@ static int finish(struct scry_watch *w)
 	note_held_up(w, &calls, &buffers);
 	note_disorder(w, &calls, &buffers);
 	note_rest(w, &calls, &buffers);
-	scry_watch_waited(w, buffers.waits);
+	scry_watch_buffers(w, buffers.waits);
 	if (calls.had_children && !w->opts->follow)
 		scry_watch_note(w, "it had child processes, which are not in this recording; fix: "
 				   "-f");
