@@ -139,7 +139,7 @@ struct scry_instrument {
 	int (*close)(struct scry_watch *speaker); /* all are written: it may note; or NULL */
 };
 
-/* For every report: a NOTE; how many events are lost, or that some are; of thread buffers the rest. */
+/* For every report: a NOTE; events that are lost; what else thread buffers lost or waited for. */
 void scry_watch_note(struct scry_watch *w, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 void scry_watch_lost(struct scry_watch *w, uint64_t count, const char *why);
