@@ -11,6 +11,15 @@
 
 #define AGAIN_NS 1000000000ull
 
+/* What was entered is gone, by its end or an exec. A fork child may end as soon as it is known whose
+ * child buffer it has, before its Ruby is found: then nothing of it can be read. */
+static bool is_over(const struct scry_watch *w)
+{
+	uint64_t magic;
+
+	return scry_mem_u64(&w->inj->mem, w->inj->header.text, &magic) < 0;
+}
+
 int scry_objects_ask(struct scry_watch *w, enum scry_asked who,
 		     bool (*done)(const struct scry_watch *, uint64_t))
 {
@@ -22,7 +31,7 @@ int scry_objects_ask(struct scry_watch *w, enum scry_asked who,
 	bool finished = false, is_busy = false;
 
 	if (n < 0) {
-		w->errors += n != -ESRCH; /* its memory goes before it ends */
+		w->errors += n != -ESRCH && !is_over(w); /* its memory goes before it ends */
 		scry_error_clear();
 		return -1;
 	}
