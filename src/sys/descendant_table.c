@@ -145,7 +145,7 @@ static void look_at_number(void *arg, pid_t pid)
 	const struct scry_relative *known = scry_descendant_table_find(k, pid);
 	struct scry_proc_stat st;
 
-	if (!is_living(pid, &st) || k->kind->is_member(k->arg, pid) ||
+	if (k->kind->is_member(k->arg, pid) || !is_living(pid, &st) ||
 	    (known && known->start_ticks == st.start_ticks))
 		return;
 	if (!is_descendant(k, st.ppid) &&

@@ -349,14 +349,37 @@ static bool symbol_get(struct scry_elf *elf, const struct symbol_table *table, s
 	return true;
 }
 
+/* The names of a table's symbols; NULL: there are none, or they cannot be read. */
+static const Elf_Data *names_of(struct scry_elf *elf, const struct symbol_table *table)
+{
+	Elf_Scn *section = table->count ? elf_getscn(elf->elf, table->strings) : NULL;
+	const Elf_Data *names = section ? section_data(elf, section) : NULL;
+
+	return names && names->d_buf ? names : NULL;
+}
+
+/* Is entry `i` called so? Compared where both lie, as to have libelf look up each name of a table
+ * takes two or three times as long, and a Ruby is asked for some twenty. */
+static bool is_called(const struct symbol_table *table, size_t i, const Elf_Data *names,
+		      const char *name)
+{
+	const size_t bytes = strlen(name) + 1;
+	Elf64_Sym sym;
+
+	memcpy(&sym, (const char *)table->data->d_buf + i * sizeof(sym), sizeof(sym));
+	return sym.st_name < names->d_size && names->d_size - sym.st_name >= bytes &&
+	       !memcmp((const char *)names->d_buf + sym.st_name, name, bytes);
+}
+
 int scry_elf_symbol(struct scry_elf *elf, const char *name, struct scry_sym *ret)
 {
 	for (size_t t = 0; t < 2; t++) {
 		const struct symbol_table *table = &elf->tables[t];
+		const Elf_Data *names = names_of(elf, table);
 		struct scry_sym sym;
 
-		for (size_t i = 1; i < table->count; i++) {
-			if (symbol_get(elf, table, i, &sym) && strcmp(sym.name, name) == 0 &&
+		for (size_t i = 1; names && i < table->count; i++) {
+			if (is_called(table, i, names, name) && symbol_get(elf, table, i, &sym) &&
 			    sym.type != STT_FILE && sym.type != STT_SECTION) {
 				*ret = sym;
 				return 0;
