@@ -268,11 +268,12 @@ static int fits(pid_t pid, uint64_t bytes, uint64_t writable)
 	return 0;
 }
 
-int scry_agent_room(pid_t pid, uint32_t rings)
+int scry_agent_room(pid_t pid, uint32_t rings, uint64_t *ret_left)
 {
 	const uint64_t wanted = SCRY_RING_WORDS * 8ull * rings;
 	const uint64_t left = scry_cgroup_memory_left(pid);
 
+	*ret_left = left;
 	if (left >= 2 * wanted)
 		return 0;
 	return scry_fail(

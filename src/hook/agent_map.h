@@ -55,8 +55,8 @@ int scry_agent_plan(const struct scry_maps *maps, const struct scry_agent_source
 		    uint64_t near, struct scry_agent_header *ret);
 
 /* Has the target's control group room for so many whole rings, and as much again? 0, or -ENOTSUP
- * with a sentence. For one ring: before a thread is held. */
-int scry_agent_room(pid_t pid, uint32_t rings);
+ * with a sentence; and how many bytes it has left. For one ring: before a thread is held. */
+int scry_agent_room(pid_t pid, uint32_t rings, uint64_t *ret_left);
 
 /*
  * Maps what `h` plans, in the stopped thread `t`, of its parts those that are named. 0 or -errno

@@ -514,6 +514,7 @@ static int get_pages(struct scry_inject *inj, uint64_t near, struct scry_tracee 
 
 int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee *held)
 {
+	uint64_t left;
 	int r = scry_mem_open(&inj->mem, inj->proc->pid, 1);
 
 	inj->parts |= SCRY_PART_CORE;
@@ -524,7 +525,7 @@ int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee
 	if (r == 0)
 		r = scry_agent_source_read(&inj->source);
 	if (r == 0 && !inj->only_adopt) /* to take out is always permitted */
-		r = scry_agent_room(inj->proc->pid, 1);
+		r = scry_agent_room(inj->proc->pid, 1, &left);
 	for (int i = 0; r == 0; i++) {
 		r = look_for_agent(inj, held);
 		if (r < 0)

@@ -49,9 +49,9 @@ _Static_assert(sizeof(struct link) == sizeof(struct link_map), "the ABI's struct
 
 /* What the kernel says of the program it started. */
 struct program {
+	uint64_t headers, loader, vdso; /* where they lie; loader, vdso: 0, there is none */
 	uint64_t bias, dynamic, dynamic_size;
 	bool has_interp;
-	const struct scry_map_entry *mapping; /* of its headers */
 };
 
 struct reading {
@@ -62,9 +62,18 @@ struct reading {
 	size_t room;
 };
 
-/* Bias of the program by its file, for headers that do not say where they lie. */
-static uint64_t bias_by_file(const struct scry_linkmap *lm, const struct scry_map_entry *m)
+/* The mapping there, for what the headers do not say: most say all. */
+static const struct scry_map_entry *mapping_at(struct scry_linkmap *lm, uint64_t at)
 {
+	if (!lm->maps.count && scry_maps_read(lm->pid, &lm->maps) < 0)
+		return NULL;
+	return scry_maps_at(&lm->maps, at);
+}
+
+/* Bias of the program by its file, for headers that do not say where they lie. */
+static uint64_t bias_by_file(struct scry_linkmap *lm, uint64_t headers)
+{
+	const struct scry_map_entry *m = mapping_at(lm, headers);
 	struct scry_elf *elf;
 	uint64_t bias = 0;
 
@@ -79,14 +88,16 @@ static uint64_t bias_by_file(const struct scry_linkmap *lm, const struct scry_ma
 
 static int read_program(struct reading *r, struct program *ret)
 {
-	struct program p = {0};
+	struct scry_auxv said[] = {{AT_PHDR, 0}, {AT_PHNUM, 0}, {AT_BASE, 0}, {AT_SYSINFO_EHDR, 0}};
 	Elf64_Phdr headers[PHDRS_MAX];
-	uint64_t at = 0, count = 0;
+	int err = scry_proc_auxv_read(r->lm->pid, said, sizeof(said) / sizeof(said[0]));
+	struct program p = {
+		.headers = said[0].value, .loader = said[2].value, .vdso = said[3].value};
+	const uint64_t at = p.headers, count = said[1].value;
 	bool has_bias = false;
-	int err = scry_proc_auxv(r->lm->pid, AT_PHDR, &at);
 
-	if (err == 0)
-		err = scry_proc_auxv(r->lm->pid, AT_PHNUM, &count);
+	if (err == 0 && (!at || !count))
+		err = -ENOENT;
 	if (err == 0)
 		err = count > PHDRS_MAX
 			      ? -ENOEXEC
@@ -94,7 +105,6 @@ static int read_program(struct reading *r, struct program *ret)
 	if (err < 0)
 		return scry_fail(err, "cannot read the program headers of process %d: %s",
 				 (int)r->lm->pid, strerror(-err));
-	p.mapping = scry_maps_at(&r->lm->maps, at);
 	for (uint64_t i = 0; i < count; i++) {
 		if (headers[i].p_type == PT_PHDR) {
 			p.bias = at - headers[i].p_vaddr;
@@ -107,7 +117,7 @@ static int read_program(struct reading *r, struct program *ret)
 		}
 	}
 	if (!has_bias)
-		p.bias = bias_by_file(r->lm, p.mapping);
+		p.bias = bias_by_file(r->lm, at);
 	if (p.dynamic)
 		p.dynamic += p.bias;
 	*ret = p;
@@ -132,15 +142,16 @@ static uint64_t dt_debug(const struct reading *r, const struct program *p)
 
 /* r_debug of a loader that was started itself, or of a static program that can dlopen: by its
  * symbol. */
-static uint64_t debug_by_symbol(const struct reading *r, const struct program *p)
+static uint64_t debug_by_symbol(struct reading *r, const struct program *p)
 {
+	const struct scry_map_entry *m = mapping_at(r->lm, p->headers);
 	struct scry_elf *elf;
 	struct scry_sym sym;
 	uint64_t at = 0, bias;
 
-	if (!p->mapping || scry_elf_open_mapped(r->lm->pid, p->mapping, &elf) < 0)
+	if (!m || scry_elf_open_mapped(r->lm->pid, m, &elf) < 0)
 		goto out;
-	if (scry_elf_bias(elf, &r->lm->maps, p->mapping, &bias) == 0) {
+	if (scry_elf_bias(elf, &r->lm->maps, m, &bias) == 0) {
 		if (scry_elf_symbol(elf, "_r_debug", &sym) == 0) /* glibc */
 			at = bias + sym.value;
 		else if (scry_elf_symbol(elf, "_dl_debug_addr", &sym) == 0) /* musl: a pointer */
@@ -336,14 +347,10 @@ static void find_mapping(const struct reading *r, uint64_t addr, struct scry_obj
 	object->end = high->end;
 }
 
-static void settle(struct reading *r)
+static void settle(struct reading *r, const struct program *p)
 {
 	struct scry_linkmap *lm = r->lm;
-	uint64_t base = 0, vdso = 0, headers = 0;
 
-	scry_proc_auxv(lm->pid, AT_BASE, &base);
-	scry_proc_auxv(lm->pid, AT_SYSINFO_EHDR, &vdso);
-	scry_proc_auxv(lm->pid, AT_PHDR, &headers);
 	lm->names = r->names.data;
 	r->names.data = NULL;
 	for (size_t i = 0; i < lm->count; i++) {
@@ -352,9 +359,9 @@ static void settle(struct reading *r)
 
 		o->name = lm->names + (uintptr_t)o->name;
 		o->is_main = i == 0;
-		o->is_vdso = vdso && m && !m->inode && m->start <= vdso && vdso < m->end;
-		find_mapping(r, o->dynamic ? o->dynamic : o->is_main ? headers : 0, o);
-		o->is_loader = base && o->start && o->start == base;
+		o->is_vdso = p->vdso && m && !m->inode && m->start <= p->vdso && p->vdso < m->end;
+		find_mapping(r, o->dynamic ? o->dynamic : o->is_main ? p->headers : 0, o);
+		o->is_loader = p->loader && o->start && o->start == p->loader;
 		if (!*o->name)
 			o->name = o->mapping ? o->mapping->path : o->is_vdso ? m->path : "";
 	}
@@ -402,10 +409,8 @@ static int read_all(struct reading *r)
 	struct scry_linkmap *lm = r->lm;
 	struct program p = {0};
 	uint64_t at;
-	int err = scry_maps_read(lm->pid, &lm->maps);
+	int err = read_program(r, &p);
 
-	if (err == 0)
-		err = read_program(r, &p);
 	if (err < 0)
 		return err;
 	at = dt_debug(r, &p);
@@ -427,7 +432,7 @@ static int read_all(struct reading *r)
 	scry_maps_done(&lm->maps); /* newer than the list, so that every object of it is there */
 	err = scry_maps_read(lm->pid, &lm->maps);
 	if (err == 0)
-		settle(r);
+		settle(r, &p);
 	return err;
 }
 

@@ -657,7 +657,7 @@ uint64_t scry_proc_limit(pid_t pid, const char *row)
 	return end == at + strlen(row) ? UINT64_MAX : value; /* "unlimited" is no number */
 }
 
-int scry_proc_auxv(pid_t pid, uint64_t type, uint64_t *ret)
+int scry_proc_auxv_read(pid_t pid, struct scry_auxv *entries, size_t count)
 {
 	Elf64_auxv_t vector[64];
 	char path[64];
@@ -667,15 +667,22 @@ int scry_proc_auxv(pid_t pid, uint64_t type, uint64_t *ret)
 	n = read_file(path, (char *)vector, sizeof(vector));
 	if (n < 0)
 		return n == -ENOENT ? -ESRCH : (int)n;
-	for (size_t i = 0; i < (size_t)n / sizeof(vector[0]); i++) {
-		if (vector[i].a_type == AT_NULL)
-			break;
-		if (vector[i].a_type == type) {
-			*ret = vector[i].a_un.a_val;
-			return 0;
-		}
-	}
-	return -ENOENT;
+	for (size_t i = 0; i < (size_t)n / sizeof(vector[0]) && vector[i].a_type != AT_NULL; i++)
+		for (size_t k = 0; k < count; k++)
+			if (vector[i].a_type == entries[k].type)
+				entries[k].value = vector[i].a_un.a_val;
+	return 0;
+}
+
+int scry_proc_auxv(pid_t pid, uint64_t type, uint64_t *ret)
+{
+	struct scry_auxv entry = {type, 0};
+	const int r = scry_proc_auxv_read(pid, &entry, 1);
+
+	if (r < 0 || !entry.value)
+		return r < 0 ? r : -ENOENT;
+	*ret = entry.value;
+	return 0;
 }
 
 bool scry_proc_can(int capability)

@@ -91,7 +91,12 @@ uint64_t scry_proc_limit(pid_t pid, const char *row);
 /* Memory that it has locked (mlock), in bytes; 0 when it is gone. */
 uint64_t scry_proc_locked(pid_t pid);
 
-/* Value of entry `type` (AT_*) of the auxiliary vector. 0 or -ENOENT / -errno. */
+/* Values of entries (AT_*) of the auxiliary vector, by one look; who is not there stays as it was.
+ * 0 or -errno. And of one: -ENOENT when it is not there, or 0. */
+struct scry_auxv {
+	uint64_t type, value;
+};
+int scry_proc_auxv_read(pid_t pid, struct scry_auxv *entries, size_t count);
 int scry_proc_auxv(pid_t pid, uint64_t type, uint64_t *ret);
 
 /* Does the process of that start time run, and is it no zombie? For identities that came from

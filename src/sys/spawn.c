@@ -158,13 +158,15 @@ static void look_at_image(struct scry_spawn *s)
 	struct scry_maps maps;
 	struct scry_elf *elf;
 	const struct scry_map_entry *m;
-	uint64_t phdr = 0, base = 0, bias, start, end;
+	struct scry_auxv said[] = {{AT_PHDR, 0}, {AT_BASE, 0}};
+	uint64_t phdr, base, bias, start, end;
 
 	s->relro_start = s->relro_end = s->loader_start = s->loader_end = 0;
 	s->irelative = s->syscalls = s->brk = 0;
 	s->is_glibc = s->is_main_done = false;
-	scry_proc_auxv(s->t.pid, AT_PHDR, &phdr);
-	scry_proc_auxv(s->t.pid, AT_BASE, &base);
+	scry_proc_auxv_read(s->t.pid, said, 2);
+	phdr = said[0].value;
+	base = said[1].value;
 	if (scry_maps_read(s->t.pid, &maps) < 0)
 		return;
 	m = scry_maps_at(&maps, phdr);

@@ -15,7 +15,6 @@
 #include "hook/enter_check.h"
 #include "hook/own.h"
 #include "base/text.h"
-#include "sys/cgroup.h"
 #include "watch/group.h"
 #include "watch/hooked_children.h"
 #include "watch/preload.h"
@@ -259,12 +258,16 @@ static void open_pool(struct scry_watch *w)
 static int bound_rings(struct scry_watch *w)
 {
 	const uint32_t instruments = (uint32_t)scry_group_count(w);
+	uint64_t left;
 	uint32_t most;
-	int r = scry_agent_room(w->proc.pid, instruments);
+	int r;
 
+	if (instruments == 1 && !w->pool.head) /* that was asked for before it was entered */
+		return 0;
+	r = scry_agent_room(w->proc.pid, instruments, &left);
 	if (r < 0 || !w->pool.head)
 		return r;
-	most = scry_pool_bound(&w->pool, instruments, scry_cgroup_memory_left(w->proc.pid));
+	most = scry_pool_bound(&w->pool, instruments, left);
 	if (most < SCRY_CHILD_BUFFERS / instruments - (instruments > 1))
 		scry_watch_note(w,
 				"of the fork children of process %d no more than %u are watched at "

@@ -63,6 +63,7 @@ static void test_hostile_name(void **state)
 
 static void test_auxv(void **state)
 {
+	struct scry_auxv all[] = {{AT_PHDR, 0}, {123456, 4711}, {AT_ENTRY, 0}};
 	const unsigned long types[] = {AT_ENTRY, AT_PHDR, AT_BASE, AT_SYSINFO_EHDR, AT_RANDOM};
 	uint64_t value;
 
@@ -71,6 +72,10 @@ static void test_auxv(void **state)
 		assert_true(value == getauxval(types[i]));
 	}
 	assert_int_equal(scry_proc_auxv(getpid(), 0x7777, &value), -ENOENT);
+	assert_int_equal(scry_proc_auxv_read(getpid(), all, sizeof(all) / sizeof(all[0])), 0);
+	assert_true(all[0].value == getauxval(AT_PHDR));
+	assert_true(all[1].value == 4711); /* who is not there stays as it was */
+	assert_true(all[2].value == getauxval(AT_ENTRY));
 }
 
 static void test_life_and_death(void **state)
