@@ -11,8 +11,8 @@
 
 #define AGAIN_NS 1000000000ull
 
-/* What was entered is gone, by its end or an exec. A fork child may end as soon as it is known whose
- * child buffer it has, before its Ruby is found: then nothing of it can be read. */
+/* What was entered is gone, by its end or an exec. A fork child may end as soon as it is known
+ * whose child buffer it has, before its Ruby is found: then nothing of it can be read. */
 static bool is_over(const struct scry_watch *w)
 {
 	uint64_t magic;
