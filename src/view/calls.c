@@ -21,6 +21,7 @@
 #include "view/grep.h"
 #include "view/data_quality.h"
 #include "view/native_frames.h"
+#include "view/table.h"
 
 #define OPEN_MAX (1u << 20)
 #define NS 1000000000u
@@ -42,6 +43,7 @@ struct lines {
 	uint64_t unsure;   /* calls of which --where has no answer */
 	bool has_vfork;	   /* a call of it was shown */
 	uint64_t left_out; /* calls that began while OPEN_MAX others were open */
+	uint64_t hidden;   /* calls, by --grep */
 	struct scry_call_functions functions;
 	struct scry_map open;  /* key of a call -> index */
 	struct scry_map depth; /* thread -> calls that are open */
@@ -346,13 +348,16 @@ static int keep(struct lines *l, uint64_t key, const struct scry_event *event, b
 	return 0;
 }
 
-static bool is_wanted(const struct lines *l, uint32_t pid, const struct scry_call_function *f)
+static bool is_wanted(struct lines *l, uint32_t pid, const struct scry_call_function *f)
 {
 	const char *symbol = f ? scry_reader_string(l->reader, f->ev.symbol_str, NULL) : NULL;
 
 	if (l->opts->pid && l->opts->pid != pid)
 		return false;
-	return !l->opts->grep || (symbol && scry_grep_matches_symbol(&l->grep, symbol));
+	if (!l->opts->grep || (symbol && scry_grep_matches_symbol(&l->grep, symbol)))
+		return true;
+	l->hidden++;
+	return false;
 }
 
 static int on_call(struct lines *l, const struct scry_event *event)
@@ -681,6 +686,8 @@ int scry_view_calls(struct scry_reader *reader, const struct scry_view_opts *opt
 		scry_data_quality_push(&quality, doc);
 		note_left_out(&l);
 		note_vfork(&l);
+		scry_left_out_push(&(struct scry_left_out){.noun = "calls", .by_grep = l.hidden},
+				   doc);
 	}
 	done(&l);
 	return r;

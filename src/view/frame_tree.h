@@ -15,6 +15,8 @@
 
 struct scry_frame_tree {
 	const struct scry_frames *frames;
+	const struct scry_intern
+		*names;	      /* of the frames: branches of equal size come in their order */
 	struct scry_doc *doc; /* its table is open */
 	uint64_t top;	      /* rows at most; 0: all */
 	/* By a frame's id; 0: of all together. */

@@ -39,5 +39,7 @@ struct scry_cell scry_functions_string(const struct scry_reader *reader, uint32_
 
 /* -1, 0, 1 */
 int scry_functions_compare(uint64_t a, uint64_t b);
+/* The same of two strings of the recording; one that it has not is last. */
+int scry_functions_compare_strings(const struct scry_reader *reader, uint32_t a, uint32_t b);
 
 #endif

@@ -431,8 +431,8 @@ static void push_totals(struct malloc_view *v)
 		 SCRY_CELL_COUNT, 0,
 		 scry_cell_known(explained < 100 ? explained : 100,
 				 scry_malloc_peak_looked_at(p) && !scry_malloc_older_unknown(p))},
-		{"arenas", "arenas of malloc at most", SCRY_CELL_COUNT, 0,
-		 scry_cell_known(p->arenas, p->arenas != 0)},
+		{"arenas", p->arenas == 1 ? "arena of malloc" : "arenas of malloc at most",
+		 SCRY_CELL_COUNT, 0, scry_cell_known(p->arenas, p->arenas != 0)},
 		{"arenas_held_bytes", "bytes that malloc held in those of threads", SCRY_CELL_COUNT,
 		 0, scry_cell_known(p->arenas_held, p->arenas != 0)},
 		{"allocated", "blocks allocated or resized", SCRY_CELL_COUNT, 0,
@@ -454,7 +454,8 @@ static void push_totals(struct malloc_view *v)
 		 scry_cell_number(p->null_frees)},
 		{"failed", "calls that got no memory", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(p->failed)},
-		{"threads", "threads", SCRY_CELL_COUNT, 0, scry_cell_number(p->threads)},
+		{"threads", p->threads == 1 ? "thread" : "threads", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(p->threads)},
 	};
 
 	v->doc->ops->totals(v->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));

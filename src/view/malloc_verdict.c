@@ -321,8 +321,8 @@ static void put_arenas(const struct scry_malloc_process *p, struct scry_buf *buf
 		return;
 	scry_buf_printf(buf, "; malloc has %llu arenas, ", (unsigned long long)p->arenas);
 	put_size(buf, "and ", p->arenas_held,
-		 " of its memory were in arenas of threads: MALLOC_ARENA_MAX=2 in the "
-		 "program's environment may be enough");
+		 " of its memory were in arenas of threads: scry malloc replay --with "
+		 "glibc,glibc:MALLOC_ARENA_MAX=2 shows whether fewer arenas need less");
 }
 
 enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p,

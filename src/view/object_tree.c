@@ -199,6 +199,7 @@ int scry_object_tree_push(const struct scry_object_list *list, int sort, uint64_
 	struct tree t = {.list = list, .doc = doc, .sort = sort};
 	const struct scry_frame_tree tree = {
 		.frames = &list->tables->frames,
+		.names = &list->tables->names,
 		.doc = doc,
 		.top = top,
 		.figure = figure,

@@ -159,7 +159,7 @@ static struct scry_object_row largest(const struct objects *o)
 			rows[i].method = 0;
 	}
 	count = scry_object_rows_merge(rows, count);
-	scry_object_rows_sort(rows, count, o->sort);
+	scry_object_rows_sort(rows, count, o->sort, &l->tables->frames);
 	most = rows[0];
 	free(rows);
 	return most;
@@ -263,7 +263,7 @@ static void push_table(struct objects *o)
 
 	if (!top || top > l->count)
 		top = l->count;
-	scry_object_rows_sort(l->rows, l->count, o->sort);
+	scry_object_rows_sort(l->rows, l->count, o->sort, &l->tables->frames);
 	objects = scry_object_table_push(&o->table, top);
 	if (l->count)
 		push_left_out(o, top, objects);
@@ -323,7 +323,7 @@ static void push_process(const struct objects *o, const struct process *process)
 	scry_text_count(&title, process->live);
 	scry_buf_printf(&title, " of them live");
 	scry_object_list_settle(&list, false);
-	scry_object_rows_sort(list.rows, list.count, o->sort);
+	scry_object_rows_sort(list.rows, list.count, o->sort, &list.tables->frames);
 	table = scry_object_table_of(&list, o->doc);
 	o->doc->title = scry_buf_str(&title);
 	scry_object_table_push(&table, list.count < PROCESS_ROWS ? list.count : PROCESS_ROWS);

@@ -521,6 +521,7 @@ static void text_row(struct scry_doc *doc, const struct scry_cell *cells)
 static void text_remark(struct scry_doc *doc, const char *remark)
 {
 	struct text *text = doc->renderer;
+	FILE *out = talk_of(doc);
 
 	put_head(doc);
 	let_flow(doc);
@@ -529,7 +530,8 @@ static void text_remark(struct scry_doc *doc, const char *remark)
 	text->has_rows = text->has_gap = false;
 	scry_buf_clear(&text->line);
 	scry_text_escape(&text->line, remark, strlen(remark));
-	print_wrapped(doc, doc->out, scry_buf_str(&text->line));
+	if (out)
+		print_wrapped(doc, out, scry_buf_str(&text->line));
 }
 
 static void text_record(struct scry_doc *doc, const struct scry_pair *pairs, size_t count)
