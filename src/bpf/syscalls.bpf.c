@@ -1,10 +1,10 @@
 /*
  * System calls of chosen processes, summed in the kernel: at each tick of a processor's clock which
  * call a thread is in, and, where calls are counted, at the end of each of them. No record is made
- * for a call; who reads takes the sums now and then.
+ * for a call; the reader takes the sums now and then.
  *
- * A sum is one thread's at one place, so nothing is shared between processors. While it is
- * attached each process of the machine pays for the question whether it is meant.
+ * A sum is one thread's at one place, so nothing is shared between processors. While it is attached
+ * each process of the machine pays for the question whether it is meant.
  */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
@@ -31,7 +31,7 @@ struct {
 	__uint(max_entries, 8 << 20);
 } places SEC(".maps");
 
-struct { /* for which who reads is woken */
+struct { /* for which the reader is woken */
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
 } news SEC(".maps");
@@ -238,7 +238,7 @@ static bool read_bounds(struct scry_syscalls_lines *r, const struct scry_syscall
 }
 
 /* What the newest frame leads to: a thread in a system call is not on its way in or out of one, but
- * who reads wants to see it. */
+ * the reader wants to see it. */
 static void read_top(struct scry_syscalls_lines *r, const struct scry_bpf_layout *l)
 {
 	uint64_t pc = 0, ep = 0, flags = 0, at = 0, def = 0;
@@ -468,7 +468,8 @@ static __always_inline void sample(struct scry_syscalls_sum *s, const struct pt_
 	b->until = 1 + bpf_get_prandom_u32() % (2 * b->every - 1);
 }
 
-/* A place that no thread of the image was at before: who calls it is to be known, however seldom.
+/* A place that no thread of the image was at before: its callers are to be known, however rare they
+ * are.
  */
 static __attribute__((noinline)) int sample_first(const struct scry_syscalls_key *of,
 						  const struct pt_regs___kernel *regs)
@@ -552,7 +553,7 @@ int syscalls_exit(unsigned long long *ctx)
 	    (slot.number >= SCRY_SYSCALLS_UNKNOWN || slot.abi == SCRY_ABI_32))
 		e->has_mask = 0; /* it may have changed the mask */
 	s->calls++;
-	/* what ax was before a signal is no result */
+	/* what ax was before a signal is not a result */
 	if (result < 0 && result >= -ERRNO_MAX && slot.number < SCRY_SYSCALLS_UNKNOWN)
 		add_error(s, regs, result);
 	if (slot.abi == SCRY_ABI_64) {

@@ -26,7 +26,7 @@ struct row {
 	uint32_t owner;
 	char does[17];
 	uint64_t agent_bytes, changes;
-	char patches[128]; /* names of those that last */
+	char patches[128]; /* names of the patches that last */
 };
 
 static void look_at_agent(struct row *row, const struct scry_mem *mem, const struct scry_maps *maps)
@@ -47,7 +47,7 @@ static void look_at_agent(struct row *row, const struct scry_mem *mem, const str
 			c.owner_pid && scry_proc_is_running((pid_t)c.owner_pid, c.owner_start);
 	}
 	row->is_idle = h.stage == SCRY_AGENT_IDLE;
-	if (row->is_idle) {				    /* has no journal: nothing stands */
+	if (row->is_idle) {				    /* has no journal: nothing is left */
 		if (scry_agent_has_tail(&h, maps, mem->fd)) /* its unmapping was interrupted */
 			row->agent_bytes += h.shared + h.shared_size - h.tail;
 		return;

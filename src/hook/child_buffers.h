@@ -20,7 +20,8 @@ struct scry_pool {
 	uint64_t nonce;
 	int fd;		   /* of a pool that is joined */
 	uint64_t burnt;	   /* bits: child buffers that may not be used any more; never free again */
-	bool names_owners; /* so it is: child buffers say whose they are, nobody's memory is read */
+	bool names_owners; /* so it is: child buffers say whose they are, no process's memory is
+			      read */
 	/* where several instruments record, a child buffer for each: see scry_pool_share */
 	uint32_t sets;
 	uint32_t most; /* of them that are given out */
@@ -63,7 +64,7 @@ bool scry_pool_is_taken(const struct scry_pool *p, uint32_t child_buffer);
 struct scry_control *scry_pool_control(const struct scry_pool *p, uint32_t child_buffer);
 
 /* Of a pool that is joined: it is known whose this is, or never will be, and then its handlers go
- * off. Who took it waits for this. */
+ * off. The process that took it waits for this. */
 void scry_pool_seen(struct scry_pool *p, uint32_t child_buffer, bool is_known);
 /* It is taken up no more, and never free again: its handlers go off. What is read of it goes on. */
 void scry_pool_burn(struct scry_pool *p, uint32_t child_buffer);

@@ -80,8 +80,8 @@ struct list {
 	bool is_protected;
 };
 
-/* How many blocks it leads through to its end, all of its size and in no other list; -1: it is no
- * list. Marks them when `marks`; a list that comes back to itself ends there. */
+/* How many blocks it leads through to its end, all of its size and in no other list; -1: it is not
+ * a list. Marks them when `marks`; a list that comes back to itself ends there. */
 static int64_t follow(struct scry_glibc_heap *h, struct list list, bool marks)
 {
 	uint64_t at = list.first, n;

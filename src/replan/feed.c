@@ -1,4 +1,4 @@
-/* See feed.h, and wire/replay.h for the words and why nobody waits for ever. */
+/* See feed.h, and wire/replay.h for the words and why no thread waits for ever. */
 #include "replan/feed_own.h"
 
 #include <errno.h>
@@ -173,7 +173,7 @@ static void begun(struct scry_malloc_feed *f, uint32_t stream, uint64_t bytes)
 {
 	uint32_t thread = f->streams[stream].thread;
 
-	if (f->is_first && thread != NOBODY)
+	if (f->is_first && thread != NO_INDEX)
 		f->threads.rows[thread].begun += bytes;
 }
 
@@ -361,7 +361,7 @@ static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 		return WINDOW_FULL;
 	f->is_building = is_older && !f->stats.calls;
 	err = scry_malloc_feed_grow(&f->blocks, &f->block_cap, e->block, sizeof(*f->blocks));
-	if (!err) /* nobody knows who made it */
+	if (!err) /* it is not known which thread made it */
 		err = scry_malloc_feed_stream(f, is_older ? NO_THREAD : e->thread, &stream);
 	if (err)
 		return err;

@@ -44,7 +44,7 @@ struct scry_malloc_feed_stats { /* of what was read in the last run */
 	uint64_t strange;  /* not replayed, or mended: calls that cannot have been */
 	uint64_t older;	   /* blocks older than the recording, made in windows of their own */
 	uint64_t crossed;  /* ends, reallocs and questions by another thread than had it before */
-	uint64_t tags;	   /* of those, in one window: threads may have to wait */
+	uint64_t tags;	   /* of these, in one window: threads may have to wait */
 	uint64_t position; /* words */
 	uint32_t windows, slots;
 	uint32_t threads, threads_peak;

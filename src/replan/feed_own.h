@@ -19,12 +19,12 @@
 
 struct block {		 /* of the recording */
 	uint32_t slot;	 /* + 1; 0: it does not live */
-	uint32_t window; /* in which somebody had it last */
+	uint32_t window; /* in which a thread had it last */
 	uint32_t word;	 /* there: where a tag goes that publishes it */
 	uint32_t begun;	 /* + 1: the long word by which it got its size; 0: not in this window */
 	uint64_t size;
 	uint64_t number; /* of the call by which it got it */
-	uint16_t stream; /* who had it last */
+	uint16_t stream; /* which thread had it last */
 };
 
 struct slot {
@@ -76,7 +76,7 @@ struct scry_malloc_feed {
 	size_t block_cap;
 	struct slot *slots;
 	size_t slot_cap;
-	struct list free; /* those of earlier windows: anybody's */
+	struct list free; /* those of earlier windows: any thread's */
 	struct threads threads;
 	uint64_t number;     /* of the call, in the recording */
 	uint64_t begin_ns;   /* time of the first one */
@@ -107,7 +107,7 @@ struct scry_malloc_feed {
 	bool has_main, is_building; /* stream 0 has its thread; only OLDER in this window */
 	struct scry_ev_malloc held; /* a call that belongs to the next window */
 	bool is_held, is_open;	    /* between window's calls: more may come */
-	bool is_whole;		    /* all is in the one window that stands in memory */
+	bool is_whole;		    /* all is in the one window that is in memory */
 	bool is_first;		    /* pass */
 	uint64_t curve_step;
 	struct gaps gaps;

@@ -1,12 +1,12 @@
 /*
  * How much of big blocks the program touched: see feed_own.h.
  *
- * Recordings of older builds say it when a block ends (TOUCHED). Else nothing is said: a table of
+ * Recordings of older builds say it when a block ends (TOUCHED). Else nothing is known: a table of
  * 200 MiB of which a program uses six would become 200 in a replay. But what all that were there
- * for a while have resident together is known when the program's memory was looked at:
- * its anonymous memory then, less what else lived. That is asked when one of them ends, and at the
- * end of the first pass of those that never do. What the program had besides malloc's makes it too
- * much, never too little; and more than all it cannot be.
+ * for a while have resident together is known when the program's memory was looked at: its
+ * anonymous memory then, less what else lived. That is asked when one of them ends, and at the end
+ * of the first pass of the threads that never do. What the program had besides malloc's makes it
+ * too much, never too little; and more than all it cannot be.
  */
 #include "replan/feed_own.h"
 

@@ -108,7 +108,7 @@ static uint64_t sample(struct run *r)
 	return rss;
 }
 
-/* How it died, when nobody ended it. */
+/* How it died, when it was not ended. */
 static int reported_end(struct run *r)
 {
 	char why[sizeof(r->head->why)];

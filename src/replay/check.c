@@ -1,24 +1,25 @@
 /*
  * Is a window one that may be replayed? Goes through it as one thread that plays all streams, each
- * as far as it gets, and keeps for each slot who has it. What it accepts cannot race, hang or end a
- * block twice, whatever the order in which real threads get on: each slot passes from one stream to
- * the next only by a tag, and the streams could go to their ends. See wire/replay.h for the rules.
+ * as far as it gets, and keeps for each slot which stream has it. What it accepts cannot race, hang
+ * or end a block twice, whatever the order in which real threads get on: each slot passes from one
+ * stream to the next only by a tag, and the streams could go to their ends. See wire/replay.h for
+ * the rules.
  *
- * Time is bounded: every block of words is met once, and waiters are searched only by who
- * publishes on their slot, at most 2^16 times a window.
+ * Time is bounded: every block of words is visited once, and waiters are searched only by a stream
+ * that publishes on their slot, at most 2^16 times a window.
  */
 #include "replay/replay.h"
 
-#define NOBODY 0xffffu
+#define NO_STREAM 0xffffu
 
 struct slot {
 	uint64_t size;	 /* of the block that lives */
 	uint32_t window; /* in which the rest was last true */
-	uint16_t owner;	 /* stream that had it last in this window; NOBODY: free for all */
+	uint16_t owner;	 /* stream that had it last in this window; NO_STREAM: free for all */
 	uint16_t tag;	 /* by which the living block is published; 0 none */
 	uint16_t last;	 /* greatest tag published in this window */
 	uint16_t stale;	 /* tag that it had from before */
-	uint16_t waiter; /* stream + 1, first of those that wait for a tag of it */
+	uint16_t waiter; /* stream + 1, the first one that waits for a tag of it */
 	uint16_t lives;
 };
 
@@ -26,15 +27,15 @@ enum state { ABSENT, READY, RUNS, WAITS_TAG, WAITS_ENDED, WAITS_EPOCH, DONE, END
 
 /* All tables are shared mappings: anonymous memory is the allocator's alone. */
 static struct stream_state {
-	uint32_t block, word; /* where it stands */
+	uint32_t block, word; /* where it is */
 	uint16_t wait_tag;
-	uint16_t next; /* stream + 1: behind it in a list of waiters or of those that can go on */
+	uint16_t next; /* stream + 1: behind it in a list of waiters or of streams that can go on */
 	uint8_t state;
 	uint8_t is_alive; /* it has a thread, since the beginning */
 } * streams;		  /* SCRY_REPLAY_STREAMS */
 
 static struct epoch {
-	uint32_t marks, need; /* of streams; need 0: nobody has said yet */
+	uint32_t marks, need; /* of streams; need 0: not asked for yet */
 	uint32_t waiters;     /* stream + 1 */
 } * epochs;		      /* SCRY_REPLAY_EPOCHS */
 
@@ -58,7 +59,7 @@ static struct slot *slot_of(uint32_t number)
 
 	if (s->window != window) {
 		s->window = window;
-		s->owner = NOBODY;
+		s->owner = NO_STREAM;
 		s->last = 0;
 		s->stale = s->lives ? s->tag : 0;
 		s->tag = 0; /* what lives from before needs no tag */
@@ -87,7 +88,7 @@ static int take(uint32_t stream, struct slot *s, uint32_t tag)
 	} else if (s->tag) {
 		bad(stream, "it does not wait for the block's tag");
 		return -1;
-	} else if (s->owner != stream && s->owner != NOBODY) {
+	} else if (s->owner != stream && s->owner != NO_STREAM) {
 		bad(stream, "another thread has its slot");
 		return -1;
 	}
@@ -133,7 +134,7 @@ static bool begin(uint32_t stream, struct slot *s, uint64_t size, uint32_t tag)
 {
 	if (s->lives)
 		return bad(stream, "its slot holds a block already");
-	if (s->owner != stream && s->owner != NOBODY)
+	if (s->owner != stream && s->owner != NO_STREAM)
 		return bad(stream, "the slot is another thread's");
 	s->owner = (uint16_t)stream;
 	return give(stream, s, size, tag);
@@ -184,7 +185,8 @@ static void wake(struct epoch *e)
 	}
 }
 
-/* All who ask for an epoch must ask for the same, so that nobody is looked at in vain. 1, 0, -1 */
+/* All streams that ask for an epoch must ask for the same, so that none is looked at in vain. 1, 0,
+ * -1 */
 static int gate(uint32_t stream, struct epoch *e, uint32_t need)
 {
 	if (!need || (e->need && e->need != need))

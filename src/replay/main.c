@@ -124,7 +124,7 @@ void *replay_map(size_t bytes)
 	return p;
 }
 
-/* Puts pages into memory now, so that no fault of them is met while time is taken. */
+/* Puts pages into memory now, so that no fault of them occurs while time is taken. */
 static void populate(void *from, size_t bytes, int advice)
 {
 	volatile char *p = from;

@@ -55,7 +55,7 @@ extern struct replay replay;
 /* The null allocator's memory, for each thread that lives. */
 #define REPLAY_NULL_BYTES (UINT64_C(64) << 10)
 
-/* who.c: finds the functions, and who serves them. False: not the one asked for; head->why says
+/* who.c: finds the functions, and what serves them. False: not the one asked for; head->why says
  * who. */
 bool replay_calls_find(struct replay_calls *ret_calls);
 /* From now on head->why says in whose code it crashes. */

@@ -2,8 +2,9 @@
  * The threads of a replay. The main thread plays stream 0; the others are begun by the word of the
  * thread that made the call before their first, and end as recorded. All end a window together.
  *
- * A thread is really gone (its caches and arenas handed back) when it was joined; who begins one
- * joins first those that had ended by then, so that never more live at once than were recorded.
+ * A thread is really gone (its caches and arenas handed back) when it was joined; a thread that
+ * begins one first joins those that had ended by then, so that never more live at once than were
+ * recorded.
  */
 #include "replay/replay.h"
 
@@ -119,7 +120,7 @@ void replay_join(struct stream *l, uint32_t ended)
 	pthread_mutex_unlock(&begin_lock);
 }
 
-/* Putting it into memory is no cost of a thread's. */
+/* Putting it into memory is not a cost of a thread's. */
 static void take_piece(struct stream *by, struct thread *t)
 {
 	uint64_t begin = replay_thread_ns();
@@ -174,7 +175,7 @@ void replay_window(void)
 
 	__builtin_memset(replay.epochs, 0, SCRY_REPLAY_EPOCHS * sizeof(*replay.epochs));
 	begin = replay_process_ns();
-	/* Who has begun and not ended sleeps in body(). */
+	/* A thread that has begun and not ended sleeps in body(). */
 	__atomic_store_n(&running, begun - (ended_count - main_ended), __ATOMIC_RELAXED);
 	__atomic_fetch_add(&window, 1, __ATOMIC_RELEASE);
 	replay_futex_wake(&window);

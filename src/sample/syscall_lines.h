@@ -34,7 +34,7 @@ void scry_syscall_lines_free(struct scry_syscall_lines *l); /* NULL is legal */
 void scry_syscall_lines_add(struct scry_syscall_lines *l, uint32_t image, pid_t pid,
 			    uint32_t parent);
 void scry_syscall_lines_ended(struct scry_syscall_lines *l, uint32_t image);
-/* Asks of those that are not known yet whether they are Rubies; `settles`: lets go of what has
+/* Asks of processes that are not known yet whether they are Rubies; `settles`: lets go of what has
  * ended, as no more records of it come. */
 void scry_syscall_lines_turn(struct scry_syscall_lines *l, bool settles);
 

@@ -2,9 +2,9 @@
  * See syscall_perf.h.
  *
  * A clock that threads inherit has to be opened for each processor, and writes into that one's
- * ring, which all threads share (sample/perf_rings). The clocks do not sway as those of
- * processors do: another period begins anew, and who runs for a moment only would never see its
- * end, nor would the threads that have inherited it.
+ * ring, which all threads share (sample/perf_rings). The clocks do not sway as those of processors
+ * do: another period begins anew, and a thread that runs for a moment only would never see its end,
+ * nor would the threads that have inherited it.
  */
 #include "sample/syscall_perf.h"
 
@@ -268,7 +268,7 @@ void scry_syscall_perf_close(struct scry_syscall_perf *p)
 	free(p);
 }
 
-/* --- who there is ---------------------------------------------------------------------------- */
+/* --- what there is ---------------------------------------------------------------------------- */
 
 static struct thread *find(const struct scry_syscall_perf *p, uint32_t tid)
 {
@@ -554,7 +554,7 @@ void scry_syscall_perf_wait(struct scry_syscall_perf *p, uint64_t limit_ns)
 	scry_perf_rings_wait(p->rings, limit_ns);
 }
 
-/* --- who is watched -------------------------------------------------------------------------- */
+/* --- what is watched -------------------------------------------------------------------------- */
 
 /* One that was started by a thread that has its clock has one as well, and was reported. */
 static int add_listed(struct scry_syscall_perf *p, pid_t pid, pid_t tid, bool from_exec)

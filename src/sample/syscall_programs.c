@@ -48,7 +48,7 @@ struct image {
 	pid_t pid;
 	struct program *program; /* NULL: it was not looked at, or has ended */
 	bool has_ended, was_seen, is_reported;
-	/* who it is */
+	/* which program it is */
 	uid_t uid;
 	uint64_t start_ticks, since_ns;
 	uint32_t exe_str, threads;
@@ -172,7 +172,7 @@ static uint32_t string(struct scry_syscall_programs *p, const char *text)
 	return id;
 }
 
-/* Who it is, while it is that. */
+/* Which program it is, while it is that. */
 static void see_process(struct scry_syscall_programs *p, struct image *i)
 {
 	struct scry_proc proc;
@@ -411,7 +411,7 @@ void scry_syscall_programs_name(struct scry_syscall_programs *p,
 	*ret = (struct scry_syscall_place){.module = "[not looked at]",
 					   .offset = ip - SYSCALL_BYTES};
 	if ((i && name_there(p, i, r)) || name_elsewhere(p, r)) {
-		/* a symbol may begin within the instruction, if somebody wants to mislead */
+		/* a symbol may begin within the instruction, if a program wants to mislead */
 		const bool has_symbol = p->name.symbol && p->name.offset >= SYSCALL_BYTES;
 
 		*ret = (struct scry_syscall_place){p->name.module,
@@ -472,8 +472,8 @@ static void walk(struct scry_syscall_programs *p, struct program *g,
 
 /*
  * How many frames behind the innermost only hand the call's number on (sys/syscall_number), in the
- * object that the call is in: from glibc 2.41 on three functions of its own stand between write()
- * and its system call, and where callers are shown they would take the room of the program's.
+ * object that the call is in: from glibc 2.41 on three functions of its own are between write() and
+ * its system call, and where callers are shown they would take the room of the program's.
  */
 static size_t handing_on(struct program *g, const struct walked *w)
 {

@@ -28,7 +28,7 @@ struct site {
 };
 
 struct row {
-	uint32_t site, thread; /* both places + 1; thread 0: of those beyond the limit */
+	uint32_t site, thread; /* both places + 1; thread 0: of rows beyond the limit */
 	struct scry_syscalls_sum sum;
 	uint64_t timed, total_ns, max_ns;
 };

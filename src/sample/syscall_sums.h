@@ -59,7 +59,7 @@ void scry_syscall_sums_names(struct scry_syscall_sums *s, scry_syscall_sums_name
 /* One tick, in a call of the thread of `key`. False: there was no room. */
 bool scry_syscall_sums_tick(struct scry_syscall_sums *s, const struct scry_syscalls_key *key);
 
-/* Takes the sums of those that have ended out of the kernel's map; or of all. `is_timed`: it is
+/* Takes the sums of threads that have ended out of the kernel's map; or of all. `is_timed`: it is
  * `timed`, not `sums`. How many slots of it were in use. */
 size_t scry_syscall_sums_take(struct scry_syscall_sums *s, int map, bool is_timed, bool all);
 /* How many calls those have that were taken. */

@@ -264,7 +264,7 @@ static int load(struct scry_syscalls_watch *w)
 	return err;
 }
 
-/* What eBPF lacks is said; and, where that does not go either, what perf does. */
+/* A note says what eBPF lacks; and, where that does not go either, what perf does. */
 static int load_perf(struct scry_syscalls_watch *w)
 {
 	const struct scry_syscall_perf_opts opts = {
@@ -478,7 +478,7 @@ static int take(struct scry_syscalls_watch *w, bool all)
 	return 0;
 }
 
-/* Ends may have been lost: who is in the kernel's map no more has ended. */
+/* Ends may have been lost: a thread that is no longer in the kernel's map has ended. */
 static void prune(struct scry_syscalls_watch *w)
 {
 	struct scry_map_slot slot, gone[GONE_AT_ONCE];
@@ -512,7 +512,7 @@ static bool is_time_to_take(struct scry_syscalls_watch *w)
 	return true;
 }
 
-/* Nobody is woken for news. */
+/* No reader is woken for news. */
 static int turn_perf(struct scry_syscalls_watch *w, uint64_t limit_ns)
 {
 	const uint64_t most = w->opts.follows ? YOUNG_WAIT_NS * 2 : limit_ns;

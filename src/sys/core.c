@@ -52,7 +52,7 @@ static int read_at(int fd, uint64_t offset, char *buf, size_t size)
 }
 
 /* What was not dumped, from the file that was mapped there. A file that is shorter than its mapping
- * ends in zeros up to the page's end; those bytes are no answer here. */
+ * ends in zeros up to the page's end; those bytes are not an answer here. */
 static int read_file(const struct scry_core *core, uint64_t addr, char *buf, size_t size)
 {
 	const struct scry_map_entry *m = scry_maps_at(&core->maps, addr);
@@ -143,7 +143,7 @@ int scry_core_elf(const struct scry_core *core, const struct scry_map_entry *m,
 	return open_regular(file->path, ret);
 }
 
-/* Sections are no part of what is loaded: strip(1) takes them away. */
+/* Sections are not part of what is loaded: strip(1) takes them away. */
 static void forget_sections(char *page)
 {
 	Elf64_Ehdr head;

@@ -28,7 +28,7 @@ enum scry_core_check {
 	SCRY_CORE_SAME,	     /* the file's first page is the core's */
 	SCRY_CORE_UNCHECKED, /* the core has no first page of it */
 	SCRY_CORE_OTHER,     /* the file was replaced since: nothing is taken from it */
-	SCRY_CORE_GONE,	     /* it cannot be opened, or is no ELF file */
+	SCRY_CORE_GONE,	     /* it cannot be opened, or is not an ELF file */
 };
 
 struct scry_core_file { /* that the process had mapped as code */

@@ -21,7 +21,7 @@
 struct copy {
 	const struct scry_mem *mem;
 	uint64_t bias;
-	uint64_t kept; /* bytes of `fd` that are no holes, at most */
+	uint64_t kept; /* bytes of `fd` that are not holes, at most */
 	uint64_t end;  /* of what was read, in the file */
 	int fd;
 	Elf64_Ehdr head;

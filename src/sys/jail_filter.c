@@ -130,7 +130,7 @@ static const uint16_t allowed[] = {
 	SYS_sched_get_priority_max,
 	SYS_sched_get_priority_min,
 	SYS_getcpu,
-	/* who and when it is */
+	/* which process and when it is */
 	SYS_getpid,
 	SYS_getppid,
 	SYS_gettid,

@@ -1,11 +1,11 @@
 /*
- * What the code of an ELF object looks like: ranges, and questions of who leads to them.
+ * What the code of an ELF object looks like: ranges, and questions of what leads to them.
  *
  * Cold parts are told apart by three signs, the surest first: a symbol "name.cold"; unwind rules
  * that begin in the middle of a frame; entered by jumps only, from one other range at most,
- * conditional ones or to a place that is not aligned, and nobody has the address. A static function
- * that one other reaches by tail jumps alone may look like the last; it is then not hooked at its
- * entry.
+ * conditional ones or to a place that is not aligned, and nothing has the address. A static
+ * function that one other reaches by tail jumps alone may look like the last; it is then not hooked
+ * at its entry.
  */
 #include "sys/text.h"
 
@@ -270,7 +270,7 @@ static int find_head(struct scry_text *text, uint64_t addr, uint32_t *ret)
 	return r;
 }
 
-/* Code without unwind tables, and cold parts that nobody leads to. */
+/* Code without unwind tables, and cold parts that nothing leads to. */
 static bool is_of_nobody(struct scry_text *text, uint64_t addr)
 {
 	uint32_t head;
@@ -348,7 +348,7 @@ bool scry_text_is_pointed(struct scry_text *text, uint64_t target)
 	return false;
 }
 
-/* Who enters a range from outside, as far as telling cold parts apart needs it. */
+/* What enters a range from outside, as far as telling cold parts apart needs it. */
 struct entrances {
 	uint32_t source; /* the one range they come from */
 	size_t jumps, conditional, calls, pointers;
@@ -392,7 +392,7 @@ static struct entrances entrances_of(const struct scry_text *text, size_t index)
 	return e;
 }
 
-/* Signs two and three; sign one, and who has a symbol, are known by now. */
+/* Signs two and three; sign one, and which has a symbol, are known by now. */
 static int know_kind(struct scry_text *text, size_t i)
 {
 	struct scry_text_range *range = &text->ranges[i];
@@ -410,7 +410,7 @@ static int know_kind(struct scry_text *text, size_t i)
 		if (r < 0)
 			return r;
 		e = entrances_of(text, i);
-		/* Nobody at all leads to a part that is only a landing pad. */
+		/* Nothing at all leads to a part that is only a landing pad. */
 		is_part = !e.calls && !e.pointers && !e.many &&
 			  (e.conditional || range->start % FUNCTION_ALIGN != 0);
 		if (!unit->is_entry || is_part)

@@ -50,7 +50,7 @@ struct scry_text_unit {
 	bool is_kind_known;   /* of a range: kind and the parent that leads to it */
 	bool is_settled;      /* and that parent is none that is cold itself */
 	bool has_jump;	      /* of a range: jmp *r/m, through a word, too */
-	bool are_tables_read; /* of a range that is no cold part: its family's */
+	bool are_tables_read; /* of a range that is not a cold part: its family's */
 	bool is_computed;     /* known then: jumps of its family may lead anywhere in it */
 };
 

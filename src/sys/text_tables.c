@@ -121,8 +121,8 @@ static int read_relocations(struct scry_text *text, struct scry_elf *elf, int64_
 	return 0;
 }
 
-/* Function symbols in the middle of a range or gap are entries nobody else may know. So are those
- * that assembly exports without a type. */
+/* Function symbols in the middle of a range or gap are entries that nothing else may know. So are
+ * those that assembly exports without a type. */
 static bool is_entry(const struct scry_sym *sym)
 {
 	return sym->type == STT_FUNC || sym->type == STT_GNU_IFUNC ||
@@ -247,7 +247,7 @@ int scry_text_tables(struct scry_text *text, size_t range)
 
 	if (r < 0 || text->are_all_read)
 		return r;
-	/* Whose part it is is not known: it may be anybody's. */
+	/* Whose part it is is not known: it may be any code's. */
 	return scry_text_head(text, range) == SCRY_TEXT_NO_PARENT
 		       ? scry_text_all(text)
 		       : read_family(text, scry_text_head(text, range));

@@ -197,7 +197,7 @@ static uint64_t key_of(const struct scry_event *event)
 	return scry_call_key(call->pid, call->call);
 }
 
-/* Who called: a stack, outermost first. */
+/* The caller: a stack, outermost first. */
 static struct scry_cell stack_cell(const struct lines *l, const struct scry_map *called,
 				   const struct scry_event *event,
 				   struct scry_doc_frame frames[SCRY_NATIVE_DEPTH])
@@ -279,7 +279,7 @@ static int push(struct lines *l, const struct scry_call_image *image,
 	return is_failed ? no_memory() : 0;
 }
 
-/* Who called, below the line that ends a call. */
+/* The caller, below the line that ends a call. */
 static void put_stack(struct lines *l, uint64_t key)
 {
 	uint64_t id;

@@ -408,7 +408,7 @@ void scry_data_quality_losses(const struct scry_data_quality *h, struct scry_buf
 	scry_buf_done(&found);
 }
 
-/* Where two recordings are compared: of which one it is said. */
+/* Where two recordings are compared: of which one a note says it. */
 static void say(const struct scry_data_quality *h, struct scry_doc *doc, const char *text,
 		size_t len)
 {

@@ -175,7 +175,7 @@ static uint64_t percent(uint64_t part, uint64_t whole)
 	return scry_share(part, whole, 100);
 }
 
-/* Where something leaks it stands above all else. */
+/* Where something leaks it comes above all else. */
 static struct row row_of(const struct malloc_view *v, const struct scry_malloc_caller_sum *c)
 {
 	struct scry_malloc_growth growth = {0};
@@ -525,7 +525,7 @@ static void note_peak(struct malloc_view *v, struct scry_buf *line, const struct
 	note(v, line);
 }
 
-/* Who grew and who made the peak: what to look at first. */
+/* What grew and what made the peak: what to look at first. */
 static void note_callers(struct malloc_view *v)
 {
 	const struct scry_malloc_process *p = v->process;
@@ -581,7 +581,7 @@ static void note_moment(struct malloc_view *v)
 	scry_buf_done(&line);
 }
 
-/* Programs that the same process ran, and other processes: who looks for one finds it. */
+/* Programs that the same process ran, and other processes: a reader who looks for one finds it. */
 static void note_others(struct malloc_view *v)
 {
 	uint32_t named = 0, others = 0;
@@ -620,7 +620,7 @@ static void note_left_out(struct malloc_view *v)
 	v->doc->ops->note(v->doc, v->buf.data, v->buf.len);
 }
 
-/* --pid of somebody who is not in it: who is. */
+/* --pid of a process that is not in it: which are. */
 static int no_such_process(struct malloc_view *v)
 {
 	const struct scry_data_quality *h = &v->quality;
@@ -643,7 +643,7 @@ static int no_such_process(struct malloc_view *v)
 			 (unsigned long long)v->opts->pid, named ? scry_buf_str(&v->buf) : "none");
 }
 
-/* Of a recording that is cut, or has holes, nothing is said that the rest would change. */
+/* Of a recording that is cut, or has holes, nothing is stated that the rest would change. */
 static enum scry_malloc_verdict judge(struct malloc_view *v)
 {
 	const struct scry_data_quality *h = &v->quality;

@@ -171,7 +171,7 @@ static void put_largest(const struct objects *o, struct scry_buf *buf)
 	const struct scry_object_row row = largest(o);
 	const uint64_t part = scry_object_figure(&row.counts, o->sort),
 		       whole = scry_object_figure(all, o->sort);
-	/* bytes of slots only are too few: of those that were counted */
+	/* bytes of slots only are too few: of the objects that were counted */
 	const char *things[] = {
 		[SCRY_VIEW_SORT_ALLOCATED] = "objects allocated",
 		[SCRY_VIEW_SORT_BYTES] = all->is_slots ? "bytes counted" : "bytes allocated",

@@ -123,7 +123,7 @@ static void print_wrapped(const struct scry_doc *doc, FILE *out, const char *sen
 	fputc('\n', out);
 }
 
-/* Where what is said beside the data goes; NULL: nobody listens, or any more. */
+/* Where remarks beside the data go; NULL: nothing reads them, or any more. */
 static FILE *talk_of(const struct scry_doc *doc)
 {
 	if (!doc->is_stream)

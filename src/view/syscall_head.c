@@ -219,8 +219,8 @@ static uint64_t unknown_ticks(const struct scry_syscall_view *v)
 	return sum;
 }
 
-/* Clocks of threads do not tick for who runs for less than a tick at a time; nor is there room for
- * all. */
+/* Clocks of threads do not tick for a thread that runs for less than a tick at a time; nor is there
+ * room for all. */
 static void note_perf(struct scry_syscall_view *v)
 {
 	const struct scry_ev_syscalls *s = &v->sums;

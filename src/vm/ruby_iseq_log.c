@@ -196,7 +196,7 @@ static uint64_t end_of(const struct scry_ruby_iseq *code)
 	return code->encoded + WORD * (uint64_t)code->size;
 }
 
-/* A pc stands behind its instruction, so it may be the end. */
+/* A pc is behind its instruction, so it may be the end. */
 static bool has_pc(const struct scry_born *born, uint64_t pc)
 {
 	return pc >= born->code.encoded && pc <= end_of(&born->code);

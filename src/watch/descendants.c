@@ -3,8 +3,8 @@
  *
  * A fork child that makes an object takes a child buffer by itself (wire/child_buffers.h); we see
  * the child buffer taken, read it from then on, and look for whose it is. It may be gone before it
- * is found: then nobody in /proc says that the child buffer is his, and what was read is counted
- * without a name.
+ * is found: then no process in /proc says that the child buffer is its own, and what was read is
+ * counted without a name.
  *
  * Whatever appears below a watched process and has no child buffer is a *candidate*: it may exec a
  * Ruby. It is polled (sys/descendant_table); the first image that is a Ruby is entered, before its
@@ -166,8 +166,8 @@ static void ask(void *arg, pid_t pid)
 }
 
 /*
- * Asks every process. A child buffer that was taken before we began and that nobody has, or tries
- * to get, is a dead one's: who lives through the whole look is seen in it.
+ * Asks every process. A child buffer that was taken before we began and that no process has, or
+ * tries to get, is a dead one's: a process that lives through the whole look is seen in it.
  */
 static void scan(struct scry_session *s)
 {
@@ -231,8 +231,8 @@ bool scry_follow_has_hooked_children(struct scry_watch *w)
 		return true;
 	scry_descendant_table_each_process(look_for_heir, &hooked_children);
 	w->hooked_children_ns = began + 20 * (scry_now_ns() - began) + SCAN_NS;
-	/* After that: who is gone by now may have left words in a child buffer that we have not
-	 * seen yet.
+	/* After that: one that is gone by now may have left words in a child buffer that we have
+	 * not seen yet.
 	 */
 	for (uint32_t child_buffer = 0;
 	     child_buffer < SCRY_CHILD_BUFFERS && !hooked_children.is_one; child_buffer++)
@@ -359,9 +359,9 @@ static bool enter_live(struct scry_session *s, const struct scry_relative *p)
 }
 
 /*
- * An image that is wanted, held until it is entered. What lies before its boot is followed to
- * the right moment. Later it is entered where it stands: then either the boot slot leads to the
- * agent, or the VM is up and the instrument finds another way. False: not now.
+ * An image that is wanted, held until it is entered. What lies before its boot is followed to the
+ * right moment. Later it is entered where it is: then either the boot slot leads to the agent, or
+ * the VM is up and the instrument finds another way. False: not now.
  */
 static bool enter_image(struct scry_session *s, const struct scry_relative *p)
 {

@@ -133,7 +133,7 @@ struct scry_instrument {
 	bool (*must_wait)(const struct scry_watch *w);
 	/* Last events into the recording. */
 	int (*finish)(struct scry_watch *w);
-	/* Instead: adds the counters of `w` to those of `into`, which is no process. */
+	/* Instead: adds the counters of `w` to those of `into`, which is not a process. */
 	int (*merge)(struct scry_watch *into, struct scry_watch *w);
 	void (*done)(struct scry_watch *w);
 	int (*close)(struct scry_watch *speaker); /* all are written: it may note; or NULL */

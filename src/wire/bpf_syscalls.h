@@ -1,6 +1,6 @@
 /*
- * What bpf/syscalls.bpf.c gets, and what it gives: sums of system calls for each thread and
- * place, counted while the thread stands between program and kernel, and copies of native stacks.
+ * What bpf/syscalls.bpf.c gets, and what it gives: sums of system calls for each thread and place,
+ * counted while the thread is between program and kernel, and copies of native stacks.
  *
  * A place is the address of the instruction behind the one that made the call. An image is what one
  * process runs from one exec (or fork) to the next; its number is never given out again.
@@ -89,7 +89,7 @@ enum {			       /* map `counters`, summed over the processors */
        SCRY_SYSCALLS_NOWHERE,  /* calls for which there was no room in `sums` */
        SCRY_SYSCALLS_TICKS,    /* of the clock, while a thread of the tree ran */
        SCRY_SYSCALLS_INSIDE,   /* of them: in a system call */
-       SCRY_SYSCALLS_UNPLACED, /* of those: no room in `sums` */
+       SCRY_SYSCALLS_UNPLACED, /* of these: no room in `sums` */
        SCRY_SYSCALLS_EXITS,    /* threads that ended by exit or exit_group: calls without end */
        SCRY_SYSCALLS_KILLED,   /* threads that ended within another call */
        SCRY_SYSCALLS_STRANGE,  /* children for which there was no room in `tree` */
@@ -98,7 +98,7 @@ enum {			       /* map `counters`, summed over the processors */
 };
 
 enum scry_syscalls_kind {
-	/* in the ring `news`, where a record wakes who polls it: */
+	/* in the ring `news`, where a record wakes the thread that polls it: */
 	SCRY_SYSCALLS_FORKED, /* `image` of `pid` is new, and has what `other` has mapped */
 	SCRY_SYSCALLS_EXECED, /* `image` of `pid` is new, in the place of `other` (0: none) */
 	SCRY_SYSCALLS_ENDED,  /* thread `tid` of `image` has ended, called `name` */

@@ -1,6 +1,6 @@
 /*
- * What `scry malloc replay` (replan/feed) and scry-replay share: one memory, in which calls of
- * the malloc functions stand as words, one stream for each thread.
+ * What `scry malloc replay` (replan/feed) and scry-replay share: one memory, in which calls of the
+ * malloc functions are words, one stream for each thread.
  *
  *   head | streams: a first block each | words, in blocks of 512
  *
@@ -13,28 +13,29 @@
  *            then word 0's size is how much of the block was touched, in 65535ths
  *            x: log2 of the alignment; REALLOC: from which 64th of that on it is to be touched
  *
- * Order across threads. Whoever ends a block, or asks about it, must come after those who had it
- * before. Three ways lead there, by what the feeder knows of the one that had it last:
+ * Order across threads. A stream that ends a block, or asks about it, must come after those that
+ * had it before. Three ways lead there, by what the feeder knows of the one that had it last:
  *   - the same thread in the same window: program order;
- *   - anybody in an earlier window: all threads end a window before the next begins;
+ *   - any stream in an earlier window: all threads end a window before the next begins;
  *   - another thread in this window: the last word that had it gets a *tag* by which it publishes
  *     the block in its cell, and the new one waits for that tag. (The tag is in word 1 for an op
  *     that both waits and publishes, else in word 0.)
  * A free slot belongs to the thread that freed it until the window ends. Tags of a slot grow within
- * a window and are no tag that it has from before; so none can be mistaken for another.
+ * a window and are not a tag that it has from before; so none can be mistaken for another.
  *
- * Nobody runs ahead. A program's queues are bounded; here who only begins blocks would begin them
- * all before others end one. So a window is cut into *epochs* of some bytes begun, streams mark the
- * ends of their parts, and nobody enters an epoch before all have marked the last but one. Streams
- * that hand no blocks over have no queue that would hold them: their epochs are of time, and long.
- * Streams that take what others hand over enter when they like: tags hold them, and who is slow in
- * taking when it is recorded need not be so when it is replayed. So do those that take as many as
- * they give, in a short life: a thread that waits gives its processor to the next one.
+ * No stream runs ahead. A program's queues are bounded; here a stream that only begins blocks would
+ * begin them all before others end one. So a window is cut into *epochs* of some bytes begun,
+ * streams mark the ends of their parts, and none enters an epoch before all have marked the last
+ * but one. Streams that hand no blocks over have no queue that would hold them: their epochs are of
+ * time, and long. Streams that take what others hand over enter when they like: tags hold them, and
+ * a stream that is slow in taking when it is recorded need not be so when it is replayed. So do
+ * those that take as many as they give, in a short life: a thread that waits gives its processor to
+ * the next one.
  *
- * Nobody can wait for ever. The recording is one sequence, streams are parts of it in its order,
+ * No stream can wait for ever. The recording is one sequence, streams are parts of it in its order,
  * and a word waits only for words before it in the sequence: the first that is not done can always
  * be done. scry-replay does not believe that: it plays each window first as one thread, and refuses
- * one in which a rule is broken or somebody waits for ever (replay/check.c).
+ * one in which a rule is broken or a stream waits for ever (replay/check.c).
  *
  * Freestanding.
  */

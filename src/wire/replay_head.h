@@ -1,6 +1,6 @@
 /*
- * What stands before the words in the memory of a replay: wire/replay.h. One side writes each field
- * at a time, by whose turn it is.
+ * What is before the words in the memory of a replay: wire/replay.h. One side writes each field at
+ * a time, by whose turn it is.
  *
  * Freestanding.
  */

@@ -60,7 +60,7 @@ static void report_allocator(struct scry_watch *w, const struct scry_malloc_watc
 			  *f->name ? ", " : "", f->name);
 }
 
-/* It has joined by itself: who its allocator is, and what is not seen. */
+/* It has joined by itself: which its allocator is, and what is not seen. */
 static void report_preloaded(struct scry_watch *w)
 {
 	struct scry_malloc_watch *m = w->state;
@@ -274,7 +274,7 @@ static int drain(struct scry_watch *w)
 }
 
 /*
- * First nobody comes in any more, then those inside come out, then all is taken. What they still
+ * First no thread comes in any more, then those inside come out, then all is taken. What they still
  * do is not recorded: others, which pass by already, may have freed the block that they get.
  */
 static void leave(struct scry_watch *w)
@@ -323,7 +323,8 @@ static void note_over(struct scry_watch *w, uint64_t lost)
 		w->proc.pid, gap_s, (unsigned long long)lost);
 }
 
-/* Who had no room has waited for us; what was lost all the same nobody shall replay unawares. */
+/* A thread that had no room has waited for us; what was lost all the same must not be replayed
+ * unawares. */
 static void note_held_up(struct scry_watch *w, const struct scry_malloc_stats *calls,
 			 const struct scry_thread_buffers_stats *buffers)
 {
@@ -470,7 +471,7 @@ static void done(struct scry_watch *w)
 	w->state = NULL;
 }
 
-/* The processor time of scry itself is no part of the program's. */
+/* The processor time of scry itself is not part of the program's. */
 static int note_own_time(struct scry_watch *speaker)
 {
 	struct rusage own;
