@@ -16,7 +16,7 @@
 #define CUTS 16	     /* naps that a signal ended, at the most, for one: it may come each 100 us */
 #define AWAIT_NAPS 400
 #define NO_BUFFER 1ull /* a state that no segment has */
-#define HOME_STEP 4u  /* segments apart: the keeper looks no further than the last one ever used */
+#define HOME_STEP 4u   /* segments apart: the keeper looks no further than the last one ever used */
 #define STACK_MAX (8ull << 20)
 #define PAGE 4096u
 #define TID_AT_MAX 2048u

@@ -21,7 +21,7 @@
 struct row {
 	struct scry_proc proc;
 	bool is_ruby, has_agent, is_incomplete, is_idle, owner_lives;
-	uint32_t heir_of; /* the agent came by fork from this process */
+	uint32_t forked_from; /* the agent came by fork from this process */
 	char module[256];
 	uint32_t owner;
 	char does[17];
@@ -113,8 +113,8 @@ static void put_agent(const struct row *row, struct scry_buf *buf)
 	else if (row->changes)
 		scry_buf_printf(buf, "%llu change%s in place", (unsigned long long)row->changes,
 				scry_text_s(row->changes));
-	else if (row->heir_of)
-		scry_buf_printf(buf, "without effect, by fork from %u", row->heir_of);
+	else if (row->forked_from)
+		scry_buf_printf(buf, "without effect, by fork from %u", row->forked_from);
 	else
 		scry_buf_printf(buf,
 				row->is_idle ? "idle, %llu KiB until Ruby code runs"

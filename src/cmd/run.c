@@ -97,7 +97,7 @@ static int show(struct run *f, const struct scry_report_opts *report)
 	return r;
 }
 
-/* What had to stay is taken out when that can be: until then, or until told to stop. */
+/* What had to stay is taken out when that can be: until then, or until it is to stop. */
 static int await_nothing_left(const struct scry_watch_opts *opts)
 {
 	int r = 0;

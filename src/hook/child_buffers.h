@@ -4,8 +4,8 @@
  *
  * Life: open (map it) -> announce (the agent knows of it) -> follow -> watch the claims: find the
  * owner of each taken child buffer, read the child buffer, free it when the owner is gone -> follow
- * 0 -> close. What is read here any process of the family can write: indices are ours, words are
- * checked.
+ * 0 -> close. What is read here any descendant of the process can write: indices are ours, words
+ * are checked.
  */
 #ifndef SCRY_HOOK_CHILD_BUFFERS_H
 #define SCRY_HOOK_CHILD_BUFFERS_H
@@ -15,7 +15,7 @@
 
 struct scry_pool {
 	struct scry_child_buffers *head; /* our own view; NULL: there is no pool */
-	uint64_t address;		 /* of the pool in every process of the family */
+	uint64_t address;		 /* of the pool in every descendant */
 	uint64_t state_page, data, text;
 	uint64_t nonce;
 	int fd;		   /* of a pool that is joined */
@@ -76,11 +76,11 @@ bool scry_pool_is_member(const struct scry_pool *p, pid_t pid);
 /* The owner is gone and the words of its set are read: another child may have it. */
 void scry_pool_free(struct scry_pool *p, uint32_t child_buffer);
 
-/* Is `pid` of this family, and has it never recorded (its process state page is as the fork left
+/* Is `pid` such a descendant, and has it never recorded (its process state page is as the fork left
  * it)? Then its VM may have our hook, which goes at its first event. */
 bool scry_pool_is_descendant(const struct scry_pool *p, pid_t pid);
 
-/* What process `pid` says of itself. 0; -ENOENT: not of this family, not alive, or not ours to
+/* What process `pid` says of itself. 0; -ENOENT: not such a descendant, not alive, or not ours to
  * read; -EAGAIN: it could not be asked (no descriptor, no memory). Costs an open and three reads.
  */
 int scry_pool_ask(const struct scry_pool *p, pid_t pid, struct scry_claim *ret);

@@ -255,7 +255,7 @@ void scry_loads_around_stops(struct scry_hooks *h, void (*call)(void *arg, bool 
 	h->loads->around_stops_arg = arg;
 }
 
-static void tell_of_stop(const struct scry_loads *l, bool is_over)
+static void report_stop(const struct scry_loads *l, bool is_over)
 {
 	if (l->around_stops)
 		l->around_stops(l->around_stops_arg, is_over);
@@ -300,12 +300,12 @@ static int put_on(struct scry_hooks *fresh, struct scry_inject *inj, void *arg)
 	struct scry_loads *l = arg;
 	int r;
 
-	tell_of_stop(l, false);
+	report_stop(l, false);
 	__atomic_store_n(&l->control->load_busy, 1, __ATOMIC_SEQ_CST);
 	fresh->is_unused = fresh->is_unused && has_nobody_left(l);
 	r = scry_hooks_on(fresh, inj, NULL);
 	__atomic_store_n(&l->control->load_busy, 0, __ATOMIC_SEQ_CST);
-	tell_of_stop(l, true); /* before the thread that waits goes on and starts others */
+	report_stop(l, true); /* before the thread that waits goes on and starts others */
 	return r;
 }
 
@@ -377,13 +377,13 @@ static int settle(struct scry_hooks *h, struct scry_inject *inj)
 
 	if (!find_bound(h, inj, false))
 		return 0;
-	tell_of_stop(h->loads, false);
+	report_stop(h->loads, false);
 	r = scry_inject_stop(inj, &w);
 	if (r == 0) {
 		find_bound(h, inj, true);
 		scry_inject_go(inj, &w);
 	}
-	tell_of_stop(h->loads, true);
+	report_stop(h->loads, true);
 	return r;
 }
 

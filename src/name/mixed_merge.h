@@ -43,7 +43,7 @@ struct scry_native_stack {
 };
 
 /*
- * Weaves all frames of both, but the interpreter's own, which control frames stand for. ret has
+ * Merges all frames of both, but the interpreter's own, which control frames stand for. ret has
  * room for walk->count + native->count. Returns how many there are.
  */
 size_t scry_mixed_merge(const struct scry_mixed_merger *w, const struct scry_walk *walk,

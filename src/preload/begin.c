@@ -1,5 +1,5 @@
 /*
- * Begins when the first of the family's functions is called, or with the constructors: finds what
+ * Begins when the first of the malloc functions is called, or with the constructors: finds what
  * each would be without us, joins the keeper's pool (wire/preload.h), and switches the agent on.
  * Whatever fails, calls go to the originals as if we were not there.
  *

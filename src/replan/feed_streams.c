@@ -230,13 +230,13 @@ static int stream_begin(struct scry_malloc_feed *f, uint32_t thread, uint32_t *r
 {
 	uint32_t stream = 1;
 
-	/* One whose thread has ended in this window still has its words there. */
+	/* One whose thread has ended in this batch still has its words there. */
 	while (stream < f->stream_count &&
 	       (f->streams[stream].is_alive || f->streams[stream].block != SCRY_REPLAY_NONE))
 		stream++;
 	if (stream == SCRY_REPLAY_STREAMS) {
 		if (f->alive < SCRY_REPLAY_STREAMS)
-			return WINDOW_FULL;
+			return BATCH_FULL;
 		return scry_fail(-E2BIG, "more than %u threads at once; fix: --threads 1",
 				 SCRY_REPLAY_STREAMS);
 	}

@@ -26,7 +26,7 @@ static void keep_share(struct scry_malloc_feed *f, const struct block *b, uint64
 		scry_map_put(&f->shares, b->number, share);
 }
 
-/* The word of a block of an earlier window is not there any more. */
+/* The word of a block of an earlier batch is not there any more. */
 void scry_malloc_feed_touched(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 {
 	struct block *b = e->block < f->block_cap ? &f->blocks[e->block] : NULL;
@@ -40,7 +40,7 @@ void scry_malloc_feed_touched(struct scry_malloc_feed *f, const struct scry_ev_m
 			: (uint64_t)((double)SHARE_ALL * (double)e->usable / (double)b->size) + 1;
 	if (share > SHARE_ALL)
 		share = SHARE_ALL;
-	if (b->window == f->window)
+	if (b->batch == f->batch)
 		set_share(f, b, share);
 	else
 		keep_share(f, b, share);
@@ -98,7 +98,7 @@ static int64_t share_by_look(const struct scry_malloc_feed *f)
 static void give_share(struct scry_malloc_feed *f, const struct block *b, uint64_t share)
 {
 	keep_share(f, b, share);
-	if (b->begun && b->window == f->window)
+	if (b->begun && b->batch == f->batch)
 		set_share(f, b, share);
 }
 

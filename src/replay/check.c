@@ -1,12 +1,12 @@
 /*
- * Is a window one that may be replayed? Goes through it as one thread that plays all streams, each
+ * Is a batch one that may be replayed? Goes through it as one thread that plays all streams, each
  * as far as it gets, and keeps for each slot which stream has it. What it accepts cannot race, hang
  * or end a block twice, whatever the order in which real threads get on: each slot passes from one
  * stream to the next only by a tag, and the streams could go to their ends. See wire/replay.h for
  * the rules.
  *
  * Time is bounded: every block of words is visited once, and waiters are searched only by a stream
- * that publishes on their slot, at most 2^16 times a window.
+ * that publishes on their slot, at most 2^16 times a batch.
  */
 #include "replay/replay.h"
 
@@ -14,10 +14,10 @@
 
 struct slot {
 	uint64_t size;	 /* of the block that lives */
-	uint32_t window; /* in which the rest was last true */
-	uint16_t owner;	 /* stream that had it last in this window; NO_STREAM: free for all */
+	uint32_t batch;	 /* in which the rest was last true */
+	uint16_t owner;	 /* stream that had it last in this batch; NO_STREAM: free for all */
 	uint16_t tag;	 /* by which the living block is published; 0 none */
-	uint16_t last;	 /* greatest tag published in this window */
+	uint16_t last;	 /* greatest tag published in this batch */
 	uint16_t stale;	 /* tag that it had from before */
 	uint16_t waiter; /* stream + 1, the first one that waits for a tag of it */
 	uint16_t lives;
@@ -39,8 +39,8 @@ static struct epoch {
 	uint32_t waiters;     /* stream + 1 */
 } * epochs;		      /* SCRY_REPLAY_EPOCHS */
 
-static uint8_t *met; /* SCRY_REPLAY_BLOCKS: blocks of words, in this window */
-static uint32_t window;
+static uint8_t *met; /* SCRY_REPLAY_BLOCKS: blocks of words, in this batch */
+static uint32_t batch;
 static uint32_t ready;	   /* stream + 1, those that can go on */
 static uint32_t for_ended; /* stream + 1, those that wait for threads to end */
 static uint32_t ended;	   /* threads, since the beginning */
@@ -57,8 +57,8 @@ static struct slot *slot_of(uint32_t number)
 {
 	struct slot *s = &replay.slots[number];
 
-	if (s->window != window) {
-		s->window = window;
+	if (s->batch != batch) {
+		s->batch = batch;
 		s->owner = NO_STREAM;
 		s->last = 0;
 		s->stale = s->lives ? s->tag : 0;
@@ -70,7 +70,7 @@ static struct slot *slot_of(uint32_t number)
 
 static bool bad(uint32_t stream, const char *what)
 {
-	return replay_refuse("window %u, thread %u, word %u of block %u: %s", window, stream,
+	return replay_refuse("batch %u, thread %u, word %u of block %u: %s", batch, stream,
 			     streams[stream].word, streams[stream].block, what);
 }
 
@@ -145,7 +145,7 @@ static bool spawn(uint32_t stream, uint32_t which)
 	if (!which || which >= replay.streams || streams[which].is_alive)
 		return bad(stream, "it begins a thread that is there");
 	if (streams[which].state != ABSENT)
-		return bad(stream, "it begins a thread again that has ended in this window");
+		return bad(stream, "it begins a thread again that has ended in this batch");
 	streams[which].is_alive = 1;
 	if (replay.first[which] == SCRY_REPLAY_NONE)
 		streams[which].state = DONE;
@@ -327,14 +327,14 @@ bool replay_check(void)
 	if (head->streams < 1 || head->streams > SCRY_REPLAY_STREAMS ||
 	    head->streams < replay.streams || head->blocks > SCRY_REPLAY_BLOCKS ||
 	    head->slots > SCRY_REPLAY_SLOTS)
-		return replay_refuse("window %u: more than there is room for", head->window);
-	if (head->window != ++window)
-		return replay_refuse("window %u comes after window %u", head->window, window - 1);
+		return replay_refuse("batch %u: more than there is room for", head->batch);
+	if (head->batch != ++batch)
+		return replay_refuse("batch %u comes after batch %u", head->batch, batch - 1);
 	replay.streams = head->streams;
 	__builtin_memset(met, 0, SCRY_REPLAY_BLOCKS);
 	__builtin_memset(epochs, 0, SCRY_REPLAY_EPOCHS * sizeof(*epochs));
 	ready = for_ended = 0;
-	if (window == 1)
+	if (batch == 1)
 		streams[0].is_alive = 1; /* the main thread */
 	for (uint32_t i = 0; i < replay.streams; i++) {
 		replay.first[i] = replay.m->streams[i];

@@ -3,7 +3,7 @@
  *
  * Made four times from one text, for the three modes and for a thread that has no other stream to
  * wait for, so that a timed replay has no trace of the others. Nothing is checked here:
- * replay/check.c has been through the window before.
+ * replay/check.c has been through the batch before.
  */
 #include "replay/replay.h"
 

@@ -42,7 +42,7 @@
 
 #define GROUPS_MAX 1024
 #define JAILS_MAX 8
-#define KIN_MAX 16
+#define ANCESTORS_MAX 16
 #define TICK_NS 20000000
 #define LATER_MS 1000	 /* the child's own limits come first, and say what it was */
 #define NUMBERS_MAX 4000 /* processes and threads that a jail may have made, dead ones too */
@@ -724,7 +724,7 @@ bool scry_jail_has(pid_t pid)
 {
 	struct scry_proc_stat stat;
 
-	for (int i = 0; i < KIN_MAX && pid > 1; i++) {
+	for (int i = 0; i < ANCESTORS_MAX && pid > 1; i++) {
 		for (size_t k = 0; k < JAILS_MAX; k++)
 			if (standing[k] == pid)
 				return true;

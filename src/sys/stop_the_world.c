@@ -510,7 +510,7 @@ int scry_stw_look(struct scry_stw *w, const struct scry_mem *mem, const struct s
 	free(look.stack);
 	scry_written_close(&look.written);
 	if (r == -ENOMEM)
-		scry_fail(r, "not enough memory to look at stacks");
+		return scry_no_memory("stacks that are looked at");
 	return r;
 }
 
@@ -606,7 +606,7 @@ int scry_stw_look_everywhere(struct scry_stw *w, const struct scry_mem *mem,
 	settle_found(w, &look);
 	free(look.stack);
 	scry_written_close(&look.written);
-	return r == -ENOMEM ? scry_fail(r, "not enough memory to look at stacks") : r;
+	return r == -ENOMEM ? scry_no_memory("stacks that are looked at") : r;
 }
 
 /* Left behind on the stack of a thread that has ended: its descriptor is no thread's. */

@@ -278,7 +278,7 @@ static bool is_of_nobody(struct scry_text *text, uint64_t addr)
 	return note(text, find_head(text, addr, &head)) < 0 || head == SCRY_TEXT_NO_PARENT;
 }
 
-/* Visits the direct transfers to `target` from outside its family, or those from inside. */
+/* Visits the direct transfers to `target` from outside its group, or those from inside. */
 struct visit {
 	bool own;
 	uint64_t from, to; /* of `own`: but for calls, and those from here */
@@ -298,7 +298,7 @@ static size_t direct_to(struct scry_text *text, uint64_t target, const struct vi
 	if (r == 0)
 		r = reach(text, target, target + 1, visit->own);
 	if (r == 0 && head != SCRY_TEXT_NO_PARENT)
-		r = note(text, scry_text_find_family(text, head));
+		r = note(text, scry_text_find_group(text, head));
 	text->found.count = 0;
 	walk = scry_text_walk(text, target - text->base, target - text->base + 1);
 	while (r == 0 && scry_text_step(text, &walk, &word)) {
@@ -308,7 +308,7 @@ static size_t direct_to(struct scry_text *text, uint64_t target, const struct vi
 		if (!is_direct(&t) && !(visit->own && t.kind == SCRY_TRANSFER_TABLE))
 			continue;
 		if (head != SCRY_TEXT_NO_PARENT)
-			is_own = scry_text_is_in_family(text, t.source);
+			is_own = scry_text_is_in_group(text, t.source);
 		else
 			is_own = visit->own && is_of_nobody(text, t.source);
 		if (is_own != visit->own)
@@ -517,7 +517,7 @@ static int make_ranges(struct scry_text *text, struct scry_elf *elf, const struc
 	if (!text->ranges || !text->units)
 		return scry_no_memory("%zu code ranges", fdes->count);
 	text->count = fdes->count;
-	text->family_of = SCRY_TEXT_NO_PARENT;
+	text->group_of = SCRY_TEXT_NO_PARENT;
 	text->stats.bad_fdes = fdes->bad;
 	for (size_t i = 0; i < fdes->count; i++) {
 		const struct scry_fde *fde = &fdes->rows[i];
@@ -597,7 +597,7 @@ void scry_text_free(struct scry_text *text)
 	free(text->guesses.rows);
 	free(text->guesses.first);
 	free(text->leas.rows);
-	free(text->family.rows);
+	free(text->group.rows);
 	free(text->found.rows);
 	free(text);
 }

@@ -82,9 +82,8 @@ void scry_tracee_release(struct scry_tracee *t);
 void scry_tracee_release_until(struct scry_tracee *t, uint64_t deadline_ns);
 
 /* Lets go of threads that were released before they could stop, and hears of the end of threads
- * killed meanwhile: their program cannot end before. Loops call it each turn. */
+ * killed meanwhile: their program cannot end before. Loops call it. How many there are: */
 void scry_tracee_poll_lingering(void);
-/* How many there are. */
 size_t scry_tracee_lingering(void);
 /* Waits until one of them stops, and holds it: the next seize of `tid` takes it over as it is. Else
  * the next poll lets it go. False: it did not, or it is none of them. */

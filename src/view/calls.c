@@ -298,7 +298,7 @@ static void meet(struct lines *l, uint32_t tid)
 }
 
 /* Is it of another process than the first? Then lines say which. */
-static void meet_process(struct lines *l, uint32_t pid)
+static void note_process(struct lines *l, uint32_t pid)
 {
 	l->are_many |= l->first_pid && pid != l->first_pid;
 }
@@ -371,7 +371,7 @@ static int on_call(struct lines *l, const struct scry_event *event)
 	if (!is_wanted(l, call->pid, f) || scry_map_get(&l->open, key, &old))
 		return 0;
 	l->has_vfork |= f && f->is_vfork;
-	meet_process(l, call->pid); /* a child may call first */
+	note_process(l, call->pid); /* a child may call first */
 	if (!l->is_whole) {
 		cut_line(l);
 		meet(l, event->tid);
@@ -519,7 +519,7 @@ static void write_signal(struct lines *l, const struct scry_event *event)
 	if (l->opts->pid && l->opts->pid != s->pid)
 		return;
 	cut_line(l);
-	meet_process(l, s->pid);
+	note_process(l, s->pid);
 	meet(l, event->tid);
 	l->are_many |= event->tid != s->pid; /* its main thread may never have a line */
 	begin_line(l, event->time_ns, event->tid, 0);
@@ -543,7 +543,7 @@ static void write_exec(struct lines *l, const struct scry_event *event)
 	    (l->opts->pid && l->opts->pid != p->pid))
 		return;
 	cut_line(l);
-	meet_process(l, p->pid);
+	note_process(l, p->pid);
 	begin_line(l, event->time_ns, p->pid, 0);
 	scry_buf_printf(&l->buf, "--- Called exec() ---\n");
 	print(l);
@@ -559,7 +559,7 @@ static void write_exit(struct lines *l, const struct scry_event *event)
 	    (l->opts->pid && l->opts->pid != t->pid))
 		return;
 	cut_line(l);
-	meet_process(l, t->pid);
+	note_process(l, t->pid);
 	begin_line(l, event->time_ns, t->pid, 0);
 	if (WIFSIGNALED(status))
 		scry_buf_printf(&l->buf, "+++ killed by SIG%s +++\n",

@@ -313,7 +313,10 @@ static void judge(const struct tree *t, struct scry_doc *doc)
 		const struct node *n = &t->nodes[i];
 		const uint64_t own = own_ns(n);
 
-		if (n->returned && (!most || own > self)) {
+		if (n->returned &&
+		    (!most || own > self ||
+		     (own == self &&
+		      scry_functions_compare_strings(t->reader, n->symbol, most->symbol) < 0))) {
 			most = n;
 			self = own;
 		}

@@ -562,7 +562,9 @@ static void note_slowdown(struct malloc_view *v)
 			"recording took about %.*f %% of processor time on top of what the program "
 			"takes without it",
 			slower < 0.0995 ? 1 : 0, slower * 100);
+	v->doc->is_cost = true;
 	note(v, &line);
+	v->doc->is_cost = false;
 	scry_buf_done(&line);
 }
 

@@ -302,6 +302,7 @@ static void put_process(const struct diff *d, struct scry_buf *buf)
 {
 	const struct scry_malloc_process *from = d->places[0].process, *to = d->places[1].process;
 	const bool is_less = to->rss_peak < from->rss_peak;
+	const uint64_t most = from->arenas > to->arenas ? from->arenas : to->arenas;
 	const uint64_t change =
 		is_less ? from->rss_peak - to->rss_peak : to->rss_peak - from->rss_peak;
 
@@ -309,7 +310,8 @@ static void put_process(const struct diff *d, struct scry_buf *buf)
 		scry_buf_printf(buf, "; resident memory at its peak %s", is_less ? "-" : "+");
 		scry_text_size(buf, change);
 	}
-	if (from->arenas && to->arenas && from->arenas != to->arenas)
+	if (from->arenas && to->arenas && most > 2 &&
+	    most >= 2 * (from->arenas + to->arenas - most))
 		scry_buf_printf(buf, "; malloc had %llu arena%s, then %llu",
 				(unsigned long long)from->arenas, from->arenas == 1 ? "" : "s",
 				(unsigned long long)to->arenas);

@@ -49,9 +49,9 @@ static void watch_event(const struct scry_watch *w, uint16_t type, const void *p
 			    payload, size);
 }
 
-void scry_watch_note(struct scry_watch *w, const char *fmt, ...)
+void scry_watch_note_of(struct scry_watch *w, bool is_cost, const char *fmt, ...)
 {
-	struct scry_ev_note note = {0};
+	struct scry_ev_note note = {.is_cost = is_cost};
 	char text[512];
 	va_list ap;
 	int n = 0;

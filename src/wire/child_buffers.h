@@ -15,7 +15,7 @@
  * that claims child buffer I has those at fixed distances behind it, too. Then set 0 is that of the
  * process that was entered.
  *
- * Freestanding. What the host reads here is hostile: any process of the family can write it.
+ * Freestanding. What the host reads here is hostile: any descendant of the process can write it.
  */
 #ifndef SCRY_WIRE_CHILD_BUFFERS_H
 #define SCRY_WIRE_CHILD_BUFFERS_H
@@ -58,7 +58,7 @@ struct scry_claim {
 /* Private, inherited by children, written by the host before the watch is on. */
 struct scry_follow {
 	struct scry_child_buffers *child_buffers; /* 0: children are not followed */
-	uint64_t nonce;			 /* of this pool: says that a process is of this family */
+	uint64_t nonce; /* of this pool: says that a process descends from this one */
 	struct scry_agent_frames frames; /* for a child's process state page */
 	uint32_t waits; /* a process that takes a child buffer waits until the keeper has seen it:
 			   wire/preload.h */

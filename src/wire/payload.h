@@ -99,7 +99,7 @@ struct scry_ev_detach {
 	uint32_t part; /* number of the program that ended, of that pid, and one; 0 not known */
 };
 struct scry_ev_note { /* a sentence that every report must show: limits, degraded modes */
-	uint32_t text_str, reserved;
+	uint32_t text_str, is_cost; /* is_cost: what watching took, and the like: bookkeeping */
 };
 #define SCRY_REASON_ENDED "the target ended" /* of a detach: it was there no longer */
 #define SCRY_EXIT_KNOWN (1u << 16)

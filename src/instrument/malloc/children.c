@@ -181,7 +181,7 @@ struct scry_malloc_opts scry_malloc_children_opts(struct scry_watch *entered, ui
 		.memory = entered->opts->memory,
 		.own_start = inj->header.text,
 		.own_end = inj->header.shared + inj->header.shared_size,
-		.is_glibc = m->family.is_glibc && !*m->family.prefix,
+		.is_glibc = m->functions.is_glibc && !*m->functions.prefix,
 		.is_closed = entered->opts->preload,
 		.has_stacks = m->has_stacks,
 		.on_fork = scry_watch_pool(entered) ? scry_malloc_children_fork : NULL,
@@ -195,13 +195,13 @@ void scry_malloc_children_allocator(struct scry_watch *entered, uint32_t pid,
 	const struct scry_malloc_watch *m = entered->state;
 	struct scry_ev_allocator whole = ev ? *ev : (struct scry_ev_allocator){0};
 
-	if (!*m->family.module)
+	if (!*m->functions.module)
 		return;
 	whole.pid = pid;
 	whole.flags = m->older.is_partial ? SCRY_ALLOCATOR_OLDER_PARTIAL : 0;
-	whole.module_str = scry_watch_string(entered, m->family.module);
-	if (*m->family.name)
-		whole.name_str = scry_watch_string(entered, m->family.name);
+	whole.module_str = scry_watch_string(entered, m->functions.module);
+	if (*m->functions.name)
+		whole.name_str = scry_watch_string(entered, m->functions.name);
 	scry_watch_event(entered, SCRY_EVENT_ALLOCATOR, &whole, sizeof(whole));
 }
 

@@ -1,7 +1,7 @@
 /*
  * What serves a process's malloc, and the hooks on its functions.
  *
- * Each function of the family is hooked where the loader binds its name: in the first object of the
+ * Each of the functions is hooked where the loader binds its name: in the first object of the
  * program's scope that exports it (a preloaded allocator, the program itself, libc). Operators new
  * and delete are hooked only where malloc's own object defines them; elsewhere they call malloc.
  */
@@ -29,7 +29,7 @@ struct scry_malloc_functions {
 };
 
 struct scry_malloc_functions_opts {
-	const char *prefix; /* where a program has PREFIXmalloc, that family; NULL: malloc */
+	const char *prefix; /* where a program has PREFIXmalloc, those functions; NULL: malloc */
 	bool with_fork;	    /* children are recorded: its hook, too */
 };
 
