@@ -99,7 +99,7 @@ static inline uint64_t word_at(const uint8_t *base, uint32_t offset)
 /* child_buffer.c: the first event in a fork child, of whichever instrument. 1: it has one and
  * records from now on; 0: children are not followed, no child buffer is free, or another thread is
  * about to have one. `moved`, or NULL, is what the instrument does in the new child buffer, before
- * anybody outside can know whose that is.
+ * any other process can know whose that is.
  */
 int scry_child_buffer_claim(struct scry_state_page *g, void (*moved)(struct scry_state_page *g));
 

@@ -2,7 +2,8 @@
 #include "agent/agent.h"
 #include "agent/syscall.h"
 
-#define FORBID_TICKS (1ull << 31) /* a nap lasts 5 ms; who is longer away is within the kernel */
+#define FORBID_TICKS \
+	(1ull << 31) /* a nap lasts 5 ms; a thread that is away for longer is within the kernel */
 
 static int32_t *inside(void)
 {
@@ -15,7 +16,7 @@ int scry_calling_is_over(void)
 	       __atomic_load_n(&scry_agent.control->quiet, __ATOMIC_SEQ_CST);
 }
 
-/* We count ourselves in, then look; who forbids says so, then counts: one of us two sees the
+/* We count ourselves in, then look; what forbids says so, then counts: one of us two sees the
  * other. */
 int scry_calling_begin(void)
 {
@@ -26,7 +27,7 @@ int scry_calling_begin(void)
 	return 0;
 }
 
-/* In a fork child, made by a signal handler that interrupted us, nobody is counted. */
+/* In a fork child, made by a signal handler that interrupted us, no thread is counted. */
 void scry_calling_end(void)
 {
 	int32_t have = __atomic_load_n(inside(), __ATOMIC_RELAXED);

@@ -18,7 +18,8 @@ struct scry_agent_piece { /* struct iovec */
 struct scry_agent_calling { /* all zero in a fork child */
 	uint32_t pid;	    /* in its own namespace; 0: not known. The host writes it too */
 	int32_t inside;	    /* threads that are about to make a system call, or make one */
-	uint64_t odd_fs;    /* of a thread whose control block may still name its maker's tid */
+	uint64_t odd_fs;    /* of a thread whose control block may still name the tid of the thread
+			       that made it */
 };
 
 int scry_calling_is_over(void);

@@ -1,6 +1,7 @@
 /*
- * Where REPLACE hooks on prctl and syscall lead to: r11 is the original. Who is about to put on a filter of system
- * calls, or a dispatcher (Syscall User Dispatch), finds none of ours under way; then, as for all others, the original runs with no frame of ours on the stack.
+ * Where REPLACE hooks on prctl and syscall lead to: r11 is the original. A thread that is about to
+ * put on a filter of system calls, or a dispatcher (Syscall User Dispatch), finds none of ours
+ * under way; then, as for all others, the original runs with no frame of ours on the stack.
  */
 #define PR_SET_SECCOMP 22
 #define PR_SET_SYSCALL_USER_DISPATCH 59

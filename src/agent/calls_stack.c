@@ -1,5 +1,5 @@
 /*
- * Who calls a followed function: see agent/walk.h and wire/call_ring.h.
+ * What calls a followed function: see agent/walk.h and wire/call_ring.h.
  */
 #include "agent/calls.h"
 #include "agent/thread_buffer.h"

@@ -20,7 +20,7 @@ static uint64_t tsc(void)
 	return (uint64_t)hi << 32 | lo;
 }
 
-/* The order matters to those who look at us from outside: `owned` is last. */
+/* The order matters to what looks at us from outside: `owned` is last. */
 static void move_in(struct scry_state_page *g, uint32_t child_buffer, uint32_t watch,
 		    void (*moved)(struct scry_state_page *))
 {
@@ -69,8 +69,8 @@ static int claim_one(struct scry_state_page *g, void (*moved)(struct scry_state_
 		if (!__atomic_compare_exchange_n(&child_buffers->taken[i], &is_free, 1, 0,
 						 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 			continue;
-		/* The keeper clears `follow`, then looks who has a child buffer: one of us two sees
-		 * the other. */
+		/* The keeper clears `follow`, then looks which process has a child buffer: one of
+		 * us two sees the other. */
 		if (__atomic_load_n(&child_buffers->follow, __ATOMIC_SEQ_CST) != watch) {
 			__atomic_store_n(&child_buffers->taken[i], 0, __ATOMIC_SEQ_CST);
 			break;

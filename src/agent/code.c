@@ -1,5 +1,5 @@
 /*
- * What a piece of a Ruby's code is called and on which line it stands: see code.h.
+ * What a piece of a Ruby's code is called and on which line it begins: see code.h.
  *
  * Loads, or copies by the kernel, along a layout that was learned and validated; each step is
  * checked (flags of the iseq, pc inside its code, sizes bounded), and where a check fails it is

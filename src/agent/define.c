@@ -1,5 +1,5 @@
 /*
- * A DEF record: what a piece of code is called and on which line it stands, copied while it is
+ * A DEF record: what a piece of code is called and on which line it begins, copied while it is
  * alive.
  *
  * Evaluated code may be gone a millisecond later, so its names are copied here (code.c) and not

@@ -1,14 +1,14 @@
 /*
  * Asks the VM to run scry_agent_reconcile at its next safepoint: a postponed job. The host runs
- * scry_agent_register in a thread that may stand anywhere, so only what the VM calls
- * async-signal-safe is called.
+ * scry_agent_register in a thread that may be anywhere, so only what the VM calls async-signal-safe
+ * is called.
  *
  * To 3.2 a job is put into a queue, once, and leaves it when it runs: as many run as were accepted.
  *
  * From 3.3 on the VM has a table of 32 functions, whose slots are taken for the life of the
  * process, and a bit for each. rb_postponed_job_preregister puts a function into the first free
- * slot, or finds it in the one it has, by compare-and-swap: no lock, no memory, in all versions
- * to 4.0 (vm_trace.c), where it also serves the older call from signal handlers.
+ * slot, or finds it in the one it has, by compare-and-swap: no lock, no memory, in all versions to
+ * 4.0 (vm_trace.c), where it also serves the older call from signal handlers.
  * rb_postponed_job_trigger sets the bit and flags the thread. Triggers of a bit that is set already
  * are one run, and a run that has begun in one thread while the bit is set again in another cannot
  * be distinguished from one that has not. Nothing could then say whether a job is pending. So ours
@@ -16,9 +16,9 @@
  * while ours is pending triggers a function that does nothing and never goes away (job_wake,
  * rb_during_gc): its safepoint runs all bits, ours too.
  *
- * What is left in the table points at memory of ours that may be gone. Nobody triggers it, for
- * nobody else knows the slot's number but who has a function at just that address. The next scry
- * maps its agent at the same place if that is still free, and finds its slot again.
+ * What is left in the table points at memory of ours that may be gone. Nothing triggers it, as only
+ * a caller with a function at just that address knows the slot's number. The next scry maps its
+ * agent at the same place if that is still free, and finds its slot again.
  */
 #include "agent/ec.h"
 #include "agent/load.h"

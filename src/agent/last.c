@@ -9,15 +9,16 @@
  *
  * The VM drops its event hooks when it is taken down, behind the program's own at_exit code. What
  * it offers for that moment is a list of functions (rb_set_end_proc), from which nothing can be
- * taken back: what is put there must not lead to us, who may be gone by then. So it is the VM's own
- * rb_obj_memsize_of, of a hidden data object, which asks that object's type for a function; when
- * the agent goes, that is taken out of the type, and what is left is an object that has no size.
+ * taken back: what is put there must not lead to us, as we may be gone by then. So it is the VM's
+ * own rb_obj_memsize_of, of a hidden data object, which asks that object's type for a function;
+ * when the agent goes, that is taken out of the type, and what is left is an object that has no
+ * size.
  *
  * Heap profilers ask all objects for their size, ours too. They ask each once in a walk, and there
  * are two of ours (the other is that of compaction.c); the list has the one twice. Asked twice in a
  * row it is the end.
  *
- * Who waits for the keeper waits with the VM's lock, for as long as there is a lease and for
+ * A thread that waits for the keeper has the VM's lock, for as long as there is a lease and for
  * NAPS * NAP_NS at most.
  */
 #include "agent/calling.h"

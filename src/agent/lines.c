@@ -2,15 +2,15 @@
  * See lines.h: a line's first call, and the end of what it means.
  *
  * A code means one (return address, pc) for good. When the block that holds the pc is freed, its
- * codes are taken out of the tables, and who then stands at that address gets another one.
+ * codes are taken out of the tables, and what is at that address then gets another one.
  *
  * A thread that has ended its Ruby part still has the address of its execution context, which may
  * be freed before the thread is gone. Up to Ruby 3.2 such a thread may also wait for seconds; but
  * there a thread that runs Ruby has its VM stack in its machine stack, so that one that has used
- * less than `depth` of that is not running any. From 3.3 on the thread goes at once, its
- * context's frames are taken away first, and no frame is believed that is not within its stack.
- * When the VM is taken down, its last thread's frames are freed while they can still be found: so
- * lines end before.
+ * less than `depth` of that is not running any. From 3.3 on the thread goes at once, its context's
+ * frames are taken away first, and no frame is believed that is not within its stack. When the VM
+ * is taken down, its last thread's frames are freed while they can still be found: so lines end
+ * before.
  */
 #include "agent/lines.h"
 

@@ -1,14 +1,14 @@
 /*
  * A thread of the dynamic loader waits until the keeper has hooked what it has just loaded.
  *
- * It stands after relocation and before constructors (sys/loader), with the loader's lock held. It
+ * It waits after relocation and before constructors (sys/loader), with the loader's lock held. It
  * draws a ticket, wakes the keeper, and waits until that has answered: at most load_wait_tsc ticks
  * (50 ms) beyond its last sign of life, and never beyond the lease, which is not renewed meanwhile
  * (1 s). Only while the keeper says that it writes, to the lease's end. A keeper that once did not
  * answer in time is not waited for again until it has caught up. Never in a fork child: `loads`
  * lies in the process state page, which is wiped there: its times are counted. Nor where the
  * program has forbidden itself system calls: it goes on, and what the keeper has not hooked yet is
- * said to be late.
+ * reported as late.
  *
  * What the keeper has not seen may be an unwinder, which must not meet a return address that leads
  * to us: until it has, no new calls are followed.

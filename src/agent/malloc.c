@@ -3,7 +3,7 @@
  * hooks; malloc_thunk.S hands on the original). What is written is wire/malloc_ring.h.
  *
  * An end is recorded before the original runs, a beginning after it has returned, a realloc twice.
- * Calls that the allocator makes of itself while a handler runs are no events. Results, errno and
+ * Calls that the allocator makes of itself while a handler runs are not events. Results, errno and
  * exceptions are the original's: nothing here sets errno, and nothing can throw through a frame of
  * ours, as operator new is asked by its nothrow sister first.
  */
@@ -23,7 +23,7 @@ struct scry_agent_callers scry_agent_callers SCRY_WIPED;
 
 #define INLINE inline __attribute__((always_inline))
 
-/* Calls may be followed as well: then a thunk's address stands there. */
+/* Calls may be followed as well: then a thunk's address is there. */
 #define CALLED_BY ((uint64_t)__builtin_return_address(0))
 /* In a handler that its thunk jumps to; rbx comes as an argument, as C code may use it. */
 #define FRAME ((const uint64_t *)__builtin_frame_address(0))
@@ -31,7 +31,7 @@ struct scry_agent_callers scry_agent_callers SCRY_WIPED;
 
 typedef struct scry_agent_thread thread;
 
-struct from { /* who called; by value, as it is not looked at without stacks */
+struct from { /* the caller; by value, as it is not looked at without stacks */
 	const uint64_t *slot, *frame;
 	uint64_t bx;
 };
@@ -148,7 +148,8 @@ static __attribute__((noinline)) uint64_t find_caller(thread *t, uint64_t found)
 	return 0;
 }
 
-/* A return address. Thunks are not in the table: only who is not found is looked at again. */
+/* A return address. Thunks are not in the table: only a caller that is not found is looked at
+ * again. */
 static inline uint64_t caller_code(thread *t, uint64_t address)
 {
 	uint32_t code = caller_slot(address);

@@ -2,7 +2,7 @@
  * The producer's end of the ring: reserve, put, publish. One producer at a time: the VM's lock
  * serialises allocation and sweeping within the one ractor that is armed.
  *
- * A handler waits for nobody: a full ring, or a keeper that no longer refreshes its lease, means
+ * A handler waits for nothing: a full ring, or a keeper that no longer refreshes its lease, means
  * that the event is dropped and counted.
  */
 #include "agent/objects.h"
@@ -30,7 +30,7 @@ static __attribute__((noinline)) void check_lease(struct scry_state_page *g)
 	g->until_lease_check = scry_agent_objects.sampling.on ? 1 : LEASE_CHECK_EVERY;
 	g->lease_ok = now < c->lease_tsc;
 	if (now >= c->lease_end_tsc)
-		g->wanted = 0; /* nobody comes back */
+		g->wanted = 0; /* no keeper comes back */
 }
 
 /* Closes the segment in use and goes on in the free one with the lowest number. 0: none is free. */

@@ -4,7 +4,7 @@
  * (instrument/objects/alloc_functions.c). No event of the VM is on.
  *
  * A birth is recorded when the VM's function has returned, an end before it runs: where the VM's
- * own events stand. Both pass through while no watch is on, as for events: the VM's lock lets one
+ * own events are. Both pass through while no watch is on, as for events: the VM's lock lets one
  * thread at a time make or free objects, and fork children find a process state page of zeros.
  *
  * There is no event of a GC. What is seen is the VM's count of GCs when an object is made or freed:
@@ -56,7 +56,7 @@ void scry_hooks_take_up(struct scry_state_page *g)
 	scry_account_of(scry_agent.control)->objects.unseen = 0;
 }
 
-/* All before it have marked and swept, those too that freed nothing and that nobody saw. */
+/* All before it have marked and swept, those too that freed nothing and were not seen. */
 static __attribute__((noinline)) void gc_began(struct scry_state_page *g, uint64_t count)
 {
 	uint64_t unseen = count - g->vm_gcs - 1;
@@ -77,8 +77,8 @@ static void see_gc(struct scry_state_page *g)
 		gc_began(g, count);
 }
 
-/* `start` marks all and sweeps all before it returns, if the program lets it: nobody else says that
- * it has swept. */
+/* `start` marks all and sweeps all before it returns, if the program lets it: nothing else says
+ * that it has swept. */
 void scry_hooks_collect(struct scry_state_page *g, void (*start)(void))
 {
 	uint64_t before = gc_count(g);
@@ -118,7 +118,7 @@ static void check_seen(struct scry_state_page *g)
 static void record_sample(struct scry_state_page *g, const struct scry_agent_place *place,
 			  uint64_t object)
 {
-	g->until_sample = scry_sample_gap(g); /* the rest of its units counts for nobody */
+	g->until_sample = scry_sample_gap(g); /* the rest of its units counts for no site */
 	if (scry_record_birth(g, place, object))
 		scry_sample_track(g, object);
 }
@@ -280,7 +280,7 @@ static void end(const uint64_t *arguments)
 
 /*
  * When a VM is taken down it drops its event hooks first, then sweeps once more and ends what is
- * left. Hooks stop there, too: that is no work of the program's.
+ * left. Hooks stop there, too: that is not the program's work.
  */
 static void is_over(struct scry_agent_hooks *h)
 {

@@ -338,9 +338,9 @@ static void end_samples(struct scry_state_page *g, uint32_t event)
 }
 
 /*
- * Code and classes end unseen here. What was defined up to the end of a mark may be of those that
- * it left out. What is defined later is of living ones, which this sweep passes over and which only
- * the sweep after the next mark could take.
+ * Code and classes end unseen here. What was defined up to the end of a mark may be among the
+ * objects that it left out. What is defined later is of living ones, which this sweep passes over
+ * and which only the sweep after the next mark could take.
  */
 static void forget_the_dead(void)
 {
@@ -374,7 +374,7 @@ SCRY_EXPORT void scry_agent_sampled(uint64_t data, const uint8_t *trace_arg)
 		scry_sample_reused(g, object);
 		if (g->until_sample <= 0) {
 			g->until_sample =
-				scry_sample_gap(g); /* the rest of its units counts for nobody */
+				scry_sample_gap(g); /* the rest of its units counts for no site */
 			if (record_alloc(g, trace_arg, object))
 				scry_sample_track(g, object);
 		}

@@ -184,8 +184,8 @@ static int is_behind_pointer(const struct scry_size_rules *rules, uint64_t flags
 
 /*
  * Among those sized here are living ones, of which some are just being made: a pointer in them may
- * be what an earlier object left there. So what is behind it is not looked at. None of those that
- * the sweep takes changes any more, and slots stay in their pages till then.
+ * be what an earlier object left there. So what is behind it is not looked at. No object that the
+ * sweep takes changes any more, and slots stay in their pages till then.
  */
 static void measure_any(const struct scry_agent_ruby *r, struct scry_sampled *entry)
 {
@@ -251,7 +251,7 @@ int scry_sample_moved(struct scry_state_page *g, uint64_t from, uint64_t to)
 
 /*
  * Where the VM does not say what is marked, a sample that did not move may have died in this very
- * GC, and another object, of the same class, stands in its slot: nothing tells them apart.
+ * GC, and another object, of the same class, is in its slot: nothing tells them apart.
  */
 static void unfollow_unmoved(struct scry_state_page *g, uint64_t object)
 {

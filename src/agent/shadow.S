@@ -45,13 +45,14 @@ scry_agent_asked:
 	.protected scry_agent_locked
 .type	scry_agent_locked, @function
 /*
- * The same at the entry of a function that locks a mutex of glibc's, where somebody has it: rdi -> struct
- * __pthread_mutex_s (bits/struct_mutex.h): lock, count, owner, users, kind, int each. The function reads these words
- * itself, at once: where they cannot be read it faults as we do.
+ * The same at the entry of a function that locks a mutex of glibc's, where a thread has it: rdi ->
+ * struct __pthread_mutex_s (bits/struct_mutex.h): lock, count, owner, users, kind, int each. The
+ * function reads these words itself, at once: where they cannot be read it faults as we do.
  *
- * Who finds `lock` 0 goes on after six instructions, which leave the flags alone. Nobody waits either for what is his
- * own already, where that is counted or refused (recursive, error-checking); nor for one of a priority ceiling (a bit of
- * the kind), where nothing but the ceiling is in `lock`.
+ * A thread that finds `lock` 0 goes on after six instructions, which leave the flags alone. No
+ * thread waits for what is its own already, either, where that is counted or refused (recursive,
+ * error-checking); nor for one of a priority ceiling (a bit of the kind), where nothing but the
+ * ceiling is in `lock`.
  */
 #define LOCK 0
 #define OWNER 8

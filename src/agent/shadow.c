@@ -103,8 +103,8 @@ static int is_thunk(uint64_t word)
 	return word - scry_agent.following.thunks < SCRY_SHADOW_THUNKS * SCRY_SHADOW_THUNK_BYTES;
 }
 
-/* An entry for `key`, or NULL: all are in use. What stands of the slot, unless it is pending, was
- * left by longjmp or an exception. */
+/* An entry for `key`, or NULL: all are in use. What the table has of the slot, unless it is
+ * pending, was left by longjmp or an exception. */
 static struct scry_shadow_entry *claim(struct scry_shadow *s, uint64_t key, int is_pending)
 {
 	struct scry_shadow_entry *ways =

@@ -5,8 +5,8 @@
  * Four ways to a set, no probing beyond. The number of the slot is the code; using a slot for
  * another site sends a new DEF record, and the keeper knows from the order of the stream which
  * meaning holds. So the table never fills up and never grows. When an iseq or a class is freed its
- * slots are emptied by chains (its address may be used again at once), which costs nothing to those
- * who die unseen.
+ * slots are emptied by chains (its address may be used again at once), which costs nothing where
+ * they die unseen.
  */
 #include "agent/objects.h"
 

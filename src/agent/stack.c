@@ -53,7 +53,7 @@ static uint32_t node_of(uint32_t parent, uint64_t pc, uint64_t iseq)
 	uint32_t at = (uint32_t)(hash >> 48), bit;
 
 	for (int i = 0; i < PROBES; i++, at = (at + 1) & (SCRY_STACK_NODES - 1)) {
-		if (!at) /* 0 is nobody */
+		if (!at) /* 0 is no frame */
 			continue;
 		if (s->nodes[at].pc == pc && s->nodes[at].parent == parent)
 			return at;
@@ -132,7 +132,7 @@ static uint32_t same_frames(const struct scry_agent_frames *f,
 	return i;
 }
 
-/* The node of the frame that called `place`'s frame, 0 when nobody did. */
+/* The node of the frame that called `place`'s frame, 0 when none did. */
 static uint32_t callers(const struct scry_agent_frames *f, const struct scry_agent_place *place)
 {
 	struct scry_agent_stack_cache *c = cache_of(place->ec);

@@ -5,18 +5,18 @@
  * Waiting: when all segments are in use and the keeper is behind, the thread naps on its futex,
  * some ms at a time, as long as the lease is fresh and the keeper gives segments back. If the lease
  * is over then, none was given back for a second, or as many threads live as there are segments,
- * events pass unrecorded and are counted as lost. Who finds room needs no lease.
+ * events pass unrecorded and are counted as lost. A thread that finds room needs no lease.
  */
 #include "agent/thread_buffer.h"
 
 #include "agent/syscall.h" /* numbers of errors */
 
 #define NAP_NS 5000000
-#define NAPS_MAX 200 /* without a segment given back, by anybody */
+#define NAPS_MAX 200 /* without a segment given back by any thread */
 #define CUTS 16	     /* naps that a signal ended, at the most, for one: it may come each 100 us */
 #define AWAIT_NAPS 400
-#define NO_TRACK 1ull /* a state that no segment has */
-#define HOME_STEP 4u  /* segments apart: the keeper looks no further than the last one ever used */
+#define NO_BUFFER 1ull /* a state that no segment has */
+#define HOME_STEP 4u   /* segments apart: the keeper looks no further than the last one ever used */
 #define STACK_MAX (8ull << 20)
 #define PAGE 4096u
 #define TID_AT_MAX 2048u
@@ -67,7 +67,7 @@ static int is_reused(const struct scry_agent_thread *t)
 {
 	if (scry_thread_buffer_tid(t) != t->tid)
 		return 1;
-	if (t->state == NO_TRACK)
+	if (t->state == NO_BUFFER)
 		return t->buffer_at != 0;
 	return __atomic_load_n(&scry_thread_buffer_of(t)->state, __ATOMIC_ACQUIRE) != t->state;
 }
@@ -78,8 +78,8 @@ static void close_buffer(struct scry_agent_thread *t)
 	struct scry_thread_buffer *buffer = scry_thread_buffer_of(t);
 	uint64_t open = t->state;
 
-	__atomic_store_n(&t->state, NO_TRACK, __ATOMIC_RELEASE);
-	if (open != NO_TRACK) {
+	__atomic_store_n(&t->state, NO_BUFFER, __ATOMIC_RELEASE);
+	if (open != NO_BUFFER) {
 		__atomic_compare_exchange_n(&buffer->state, &open,
 					    (open & ~3ull) | SCRY_THREAD_BUFFER_CLOSED, 0,
 					    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
@@ -90,7 +90,7 @@ static void close_buffer(struct scry_agent_thread *t)
 
 /*
  * A static program is entered before it has a control block. At its first event it has one thread,
- * whose tid is known: where does that stand in it? Looked at as far as the block's first page goes.
+ * whose tid is known: where in it is that? Looked at as far as the block's first page goes.
  */
 static void find_tid(uint64_t fs)
 {
@@ -124,7 +124,7 @@ static int is_foreign(uint64_t fs)
 	return guard != *known;
 }
 
-/* As its libc keeps it; 0: where is not known, and the keeper finds out who it is. */
+/* As its libc keeps it; 0: where is not known, and the keeper finds out whose it is. */
 static uint32_t tid_of(uint64_t fs)
 {
 	uint32_t offset;
@@ -135,7 +135,7 @@ static uint32_t tid_of(uint64_t fs)
 	return offset ? *(const volatile uint32_t *)(fs + offset) : 0;
 }
 
-/* An entry whose fs is odd: nobody else uses it, and the thread's own signal handlers pass. */
+/* An entry whose fs is odd: no other thread uses it, and the thread's own signal handlers pass. */
 static void settle(struct scry_agent_thread *t, uint64_t fs)
 {
 	const struct scry_agent_tracking *k = &scry_agent.tracking;
@@ -155,12 +155,12 @@ static void settle(struct scry_agent_thread *t, uint64_t fs)
 	t->home = (uint16_t)(__atomic_fetch_add(&channel_of(t)->claims, 1, __ATOMIC_RELAXED) *
 			     HOME_STEP);
 	t->buffer_at = 0;
-	t->state = NO_TRACK;
+	t->state = NO_BUFFER;
 	__atomic_store_n(&t->fs, fs, __ATOMIC_RELEASE);
 }
 
-/* The entry is this thread's, and it another one than before. 0: somebody took the entry of what
- * had ended. */
+/* The entry is this thread's, and it another one than before. 0: another thread took the entry of
+ * one that had ended. */
 static int settle_again(struct scry_agent_thread *t, uint64_t fs)
 {
 	uint64_t have = fs;
@@ -181,7 +181,7 @@ static int is_abandoned(const struct scry_agent_thread *t, uint64_t fs)
 	uint64_t state = __atomic_load_n(&t->state, __ATOMIC_ACQUIRE);
 	const struct scry_thread_buffer *buffer = scry_thread_buffer_of(t);
 
-	return !(fs & 1) && state != NO_TRACK &&
+	return !(fs & 1) && state != NO_BUFFER &&
 	       __atomic_load_n(&buffer->state, __ATOMIC_ACQUIRE) != state &&
 	       __atomic_load_n(&t->state, __ATOMIC_ACQUIRE) == state &&
 	       __atomic_load_n(&t->serial, __ATOMIC_ACQUIRE) == serial;
@@ -249,7 +249,7 @@ void scry_thread_buffer_say_pid(void)
 	if (!is_any_on())
 		return;
 	pid = scry_calling_pid();
-	/* not made by the libc's fork, or not the first thread: which of the two, nobody knows */
+	/* not made by the libc's fork, or not the first thread: which of the two is not known */
 	if (pid && tid_of(thread_pointer()) != pid)
 		scry_agent_rows.calling.odd_fs = thread_pointer();
 	pid = pid ? pid : tid_of(thread_pointer());
@@ -361,8 +361,9 @@ static void fence(void)
 }
 
 /*
- * Who has the turn still, since an earlier stamp, needs no fence: that one was read behind a fence
- * and the exchange, the exchange came after all stamps of others, and they have had none since.
+ * A thread that still has the turn, since an earlier stamp, needs no fence: that one was read
+ * behind a fence and the exchange, the exchange came after all stamps of others, and they have had
+ * none since.
  */
 __attribute__((noinline)) uint64_t scry_thread_buffer_turn(struct scry_agent_thread *t)
 {
@@ -442,7 +443,7 @@ static int take_segment(const struct scry_agent_channel *c, struct scry_agent_th
 
 /*
  * 0: there is none, and it is not to be waited for: the lease is over, the keeper takes nothing
- * (who it shows things to may not read), or there are as many other threads as segments.
+ * (what reads its output may not read), or there are as many other threads as segments.
  */
 static int get_segment(struct scry_agent_channel *k, struct scry_agent_thread *t)
 {
@@ -455,7 +456,8 @@ static int get_segment(struct scry_agent_channel *k, struct scry_agent_thread *t
 		if (freed + 1 == __atomic_load_n(&k->given_up, __ATOMIC_RELAXED) ||
 		    freed + 1 == __atomic_load_n(&k->all_open, __ATOMIC_RELAXED))
 			return 0;
-		if (!is_on(k)) /* also who was forked while it waited: the pool is its parent's */
+		if (!is_on(k)) /* also one that was forked while it waited: the pool is its parent's
+				*/
 			return 0;
 		if (take_segment(k, t, &closed))
 			return 1;

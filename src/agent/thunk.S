@@ -38,9 +38,10 @@ scry_agent_boot_slot:
 	.protected scry_agent_born
 .type	scry_agent_born, @function
 /*
- * In the place of a function that makes an object (a REPLACE hook, hook/stub.h): r11 is the original. At most six
- * arguments in registers and four on the stack (the collector's own, where it is a function, has nine in all), which are
- * copied whether they are there or not; what it returns is the object, and is handed on. rax is no argument.
+ * In the place of a function that makes an object (a REPLACE hook, hook/stub.h): r11 is the
+ * original. At most six arguments in registers and four on the stack (the collector's own, where it
+ * is a function, has nine in all), which are copied whether they are there or not; what it returns
+ * is the object, and is handed on. rax is not an argument.
  */
 scry_agent_born:
 	endbr64

@@ -1,5 +1,5 @@
 /*
- * SIGTRAP, when a breakpoint was met and no keeper traces any more: it was killed. The thread goes
+ * SIGTRAP, when a breakpoint was hit and no keeper traces any more: it was killed. The thread goes
  * on in the copy of the instruction, as a tracer would have had it do, so the program lives on,
  * slower, until `scry undo` puts the bytes back. While a keeper traces, this never runs.
  *
@@ -15,8 +15,8 @@
 #define SIGINFO_CODE 8	/* asm-generic/siginfo.h */
 #define UCONTEXT_IP 168 /* asm/sigcontext.h, behind uc_flags, uc_link and uc_stack */
 
-/* Where a thread that stands at `ip` goes on; 0: it is none of ours. The keeper may have died
- * between sending it on and letting it go. */
+/* Where a thread that is at `ip` goes on; 0: it is none of ours. The keeper may have died between
+ * sending it on and letting it go. */
 static uint64_t next_ip(const struct scry_agent_trap *trap, uint64_t ip)
 {
 	for (uint64_t i = 0; i < trap->slab_count; i++) {
@@ -37,8 +37,8 @@ static uint64_t next_ip(const struct scry_agent_trap *trap, uint64_t ip)
 	return 0;
 }
 
-/* Is this an int3 of the program's own? A thread that was sent on by a keeper that died then stands
- * behind none. */
+/* Is this an int3 of the program's own? A thread that was sent on by a keeper that died is behind
+ * none then. */
 static int is_behind_int3(uint64_t ip)
 {
 	const volatile uint8_t *at = (const volatile uint8_t *)ip;

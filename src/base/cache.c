@@ -23,8 +23,8 @@ static bool is_ours(int fd, mode_t type, mode_t closed)
 
 /*
  * Opens, and makes if asked, the directory that holds caches. It may be open to others, but not
- * theirs: under sudo the environment may still name the caller's. Where another one owns the
- * directory that it is in, who could put a link there, nothing is made and no link followed.
+ * theirs: under sudo the environment may still name the caller's. Where another user owns the
+ * directory that it is in, and could put a link there, nothing is made and no link followed.
  */
 static int open_named(char *path, bool make)
 {

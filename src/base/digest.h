@@ -1,6 +1,6 @@
 /*
- * BLAKE2b-256 (RFC 7693): a name for bytes that nobody can give to other bytes. For files of
- * strangers, who could make two with one checksum, or write any build-id into theirs.
+ * BLAKE2b-256 (RFC 7693): a name for bytes that cannot be given to other bytes. For files of
+ * strangers, which could make two with one checksum, or write any build-id into theirs.
  */
 #ifndef SCRY_BASE_DIGEST_H
 #define SCRY_BASE_DIGEST_H

@@ -3,7 +3,7 @@
  *
  * Limits on count and on bytes are stated at init; at a limit a new string is refused and the
  * caller counts it. Stored bytes never move, and are NUL terminated for printing. Strings come from
- * foreign processes, so the hash is seeded: nobody outside can choose strings that collide.
+ * foreign processes, so the hash is seeded: strings that collide cannot be chosen from outside.
  *
  * Life cycle: scry_intern_init, calls, scry_intern_done. One thread at a time.
  */

@@ -4,7 +4,7 @@
  * The one trick: a key's home is the top bits of (key ^ seed) * golden ratio, both halves of the
  * product folded, so keys that differ only in low or only in high bits (aligned addresses) spread
  * alike; and home order lets a removal decide which of the followers may move back into the hole.
- * Who chooses the keys does not know the seed, so he cannot make them share a home.
+ * What chooses the keys does not know the seed, so it cannot make them share a home.
  */
 #include "base/map.h"
 

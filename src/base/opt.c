@@ -393,7 +393,7 @@ static int opt_parse_words(const struct scry_opt *rows, size_t count, struct scr
 		if (words->count == max)
 			return scry_fail(-EINVAL, "'%s' is one word too many", args.argv[rest]);
 		words->words[words->count++] = args.argv[rest];
-		args.argv += rest; /* the word stands where a program's name does */
+		args.argv += rest; /* the word is where a program's name is */
 		args.argc -= rest;
 	}
 }

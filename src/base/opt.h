@@ -2,10 +2,10 @@
  * One table of options: it parses the command line, prints the help and feeds the completion.
  *
  * A command writes an array of rows with targets in its own options struct; rows shared by commands
- * are macros that expand to rows. Parsing stops at the first word that is no option, or after `--`,
- * so the arguments of the program to run are left alone. A row given twice: the last one wins,
- * except for a list, which grows. Over getopt_long: `--long=VALUE`, `--long VALUE`, unambiguous
- * prefixes, `-dVALUE`.
+ * are macros that expand to rows. Parsing stops at the first word that is not an option, or after
+ * `--`, so the arguments of the program to run are left alone. A row given twice: the last one
+ * wins, except for a list, which grows. Over getopt_long: `--long=VALUE`, `--long VALUE`,
+ * unambiguous prefixes, `-dVALUE`.
  */
 #ifndef SCRY_BASE_OPT_H
 #define SCRY_BASE_OPT_H
@@ -96,8 +96,7 @@ void scry_opt_read_rows(scry_opt_reader *reader, void *arg);
 
 /* The next word of a row's `choices`: its length; *choices moves behind it. 0 at the end. */
 size_t scry_opt_next_choice(const char **choices, const char **ret_word);
-/* Does its argument stand in a word of its own (1), only behind "=", if at all (-1), or has it none
- * (0)? */
+/* Is its argument in a word of its own (1), only behind "=", if at all (-1), or has it none (0)? */
 int scry_opt_has_arg(const struct scry_opt *row);
 
 /* Text to numbers as the kinds above read them. 0, -EINVAL or -ERANGE with a sentence. */

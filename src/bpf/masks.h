@@ -28,7 +28,7 @@ static __always_inline bool may_be_answered(struct task_struct *task, __u32 numb
 	return bpf_probe_read_kernel(&word, sizeof(word), bits) || !(word >> (number % 64) & 1);
 }
 
-/* The mask is the thread's own: nobody else changes it, but for a signal that is delivered, and a
+/* The mask is the thread's own: nothing else changes it, except a signal that is delivered, and a
  * tracer. */
 static __always_inline void ask_mask(struct scry_syscalls_sum *s, struct task_struct *task,
 				     const struct pt_regs___kernel *regs, long result,

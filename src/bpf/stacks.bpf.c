@@ -3,10 +3,10 @@
  * values on its VM stack that their environments are in, copied into the ring as they are. What
  * they mean is found out outside, by the same code that reads them from outside.
  *
- * Nobody is woken for a record: that would cost the thread an interrupt more, and scry looks by
+ * No reader is woken for a record: that would cost the thread an interrupt more, and scry looks by
  * itself.
  *
- * The thread stands still, so what is copied belongs together. Only what is not in memory at the
+ * The thread does not run, so what is copied belongs together. Only what is not in memory at the
  * moment cannot be had: rejected, and counted.
  */
 #include <asm/ptrace.h>
@@ -30,7 +30,7 @@ struct {
 	__uint(max_entries, 8 << 20);
 } ring SEC(".maps");
 
-struct { /* for which who reads is woken: forks, and that the ring fills */
+struct { /* for which the reader is woken: forks, and that the ring fills */
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 256 << 10);
 } news SEC(".maps");
@@ -268,7 +268,7 @@ static void read_top(struct scry_bpf_stack *head)
 		scry_read_word(at + scry_layout.def_iseq, &head->top_code);
 }
 
-/* Who reads waits for long where he can; from a quarter on he is called. */
+/* The reader waits for long where it can; from a quarter on he is called. */
 static void call_for_room(const struct scry_bpf_stack *head)
 {
 	if (bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) >
@@ -353,7 +353,7 @@ int stacks_tick_inside(void *ctx)
 	return timed(scry_tid_in(scry_current(), scry_layout.pid_ns));
 }
 
-/* --- who keeps others waiting ------------------------------------------------------------------
+/* --- what keeps others waiting ------------------------------------------------------------------
  */
 
 #define ROW_WORDS 6 /* of a row, with what is read here */
@@ -371,8 +371,8 @@ static __always_inline __u32 own_tid(struct task_struct *task)
 	return (__u32)BPF_CORE_READ(u, nr);
 }
 
-/* Has the thread that runs here the lock, by the agent's table, and does somebody want it? Others
- * write the table meanwhile: what fits this thread is of now. */
+/* Has the thread that runs here the lock, by the agent's table, and does another thread want it?
+ * Others write the table meanwhile: what fits this thread is of now. */
 static __always_inline bool find_holder(const struct scry_bpf_lock *lock,
 					struct scry_bpf_stack *head)
 {

@@ -1,11 +1,11 @@
 /*
  * Strings of the system calls of chosen processes, copied as each call begins, and what calls have
- * written, copied as they return: who reads the tracepoint from outside sees a pointer, and what it
- * leads to may be another thing by then.
+ * written, copied as they return: what reads the tracepoint from outside sees a pointer, and what
+ * it leads to may be another thing by then.
  *
  * Each call whose number has strings has a record, also where nothing could be copied, and so has
- * each return: who pairs them with the tracepoint's goes by their order in a thread. A call of 32
- * bits has another meaning for its number, and nothing is copied of it.
+ * each return: they are paired with the tracepoint's by their order in a thread. A call of 32 bits
+ * has another meaning for its number, and nothing is copied of it.
  *
  * What is not in memory at that moment is not copied, as nothing may wait here. While it is
  * attached each system call of the machine pays for the question whether its process is meant.

@@ -1,10 +1,10 @@
 /*
  * System calls of chosen processes, summed in the kernel: at each tick of a processor's clock which
  * call a thread is in, and, where calls are counted, at the end of each of them. No record is made
- * for a call; who reads takes the sums now and then.
+ * for a call; the reader takes the sums now and then.
  *
- * A sum is one thread's at one place, so nothing is shared between processors. While it is
- * attached each process of the machine pays for the question whether it is meant.
+ * A sum is one thread's at one place, so nothing is shared between processors. While it is attached
+ * each process of the machine pays for the question whether it is meant.
  */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
@@ -31,7 +31,7 @@ struct {
 	__uint(max_entries, 8 << 20);
 } places SEC(".maps");
 
-struct { /* for which who reads is woken */
+struct { /* for which the reader is woken */
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
 } news SEC(".maps");
@@ -72,7 +72,7 @@ struct {
 	__type(value, struct scry_syscalls_ruby);
 } rubies SEC(".maps");
 
-struct { /* image -> its place in `rubies` */
+struct { /* instance -> its place in `rubies` */
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, SCRY_SYSCALLS_TASKS);
 	__type(key, __u32);
@@ -84,7 +84,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u32);
-} images SEC(".maps");
+} instances SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -107,7 +107,7 @@ struct {
 	__type(value, struct budget);
 } budgets SEC(".maps");
 
-struct { /* places of an image, whatever thread: of the first call there a stack is copied */
+struct { /* places of an instance, whatever thread: of the first call there a stack is copied */
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, SITES_MAX);
 	__type(key, struct scry_syscalls_key);
@@ -152,17 +152,17 @@ static __always_inline bool may_be_member(const struct task_struct *task)
 	return word && *word >> (pid % 64) & 1;
 }
 
-static __always_inline __u32 image_of(struct task_struct *task)
+static __always_inline __u32 instance_of(struct task_struct *task)
 {
 	__u32 pid = scry_setup.pid_ns ? scry_pid_of(task, scry_setup.pid_ns) : (__u32)task->tgid;
 	const struct scry_syscalls_member *m = bpf_map_lookup_elem(&tree, &pid);
 
-	return m ? m->image : 0;
+	return m ? m->instance : 0;
 }
 
-static __u32 new_image(void)
+static __u32 new_instance(void)
 {
-	__u32 zero = 0, *next = bpf_map_lookup_elem(&images, &zero);
+	__u32 zero = 0, *next = bpf_map_lookup_elem(&instances, &zero);
 
 	return next ? __sync_fetch_and_add(next, 1) : 0;
 }
@@ -178,7 +178,7 @@ static __always_inline void set_head(struct scry_syscalls_record *r, __u32 kind,
 	r->kind = kind;
 	r->tid = key->tid;
 	r->pid = pid;
-	r->image = key->image;
+	r->instance = key->instance;
 	r->key = *key;
 	r->other = m ? m->parent : 0;
 }
@@ -238,7 +238,7 @@ static bool read_bounds(struct scry_syscalls_lines *r, const struct scry_syscall
 }
 
 /* What the newest frame leads to: a thread in a system call is not on its way in or out of one, but
- * who reads wants to see it. */
+ * the reader wants to see it. */
 static void read_top(struct scry_syscalls_lines *r, const struct scry_bpf_layout *l)
 {
 	uint64_t pc = 0, ep = 0, flags = 0, at = 0, def = 0;
@@ -264,7 +264,7 @@ static __attribute__((noinline)) int emit_lines(const struct scry_syscalls_key *
 {
 	const struct scry_syscalls_ruby *ruby;
 	struct scry_syscalls_lines *r;
-	__u32 *at = key ? bpf_map_lookup_elem(&lines, &key->image) : NULL;
+	__u32 *at = key ? bpf_map_lookup_elem(&lines, &key->instance) : NULL;
 	uint64_t frames, values;
 
 	ruby = at ? bpf_map_lookup_elem(&rubies, at) : NULL;
@@ -369,8 +369,8 @@ static __always_inline struct scry_syscalls_sum *find(const struct scry_syscalls
 	return t ? &t->sum : NULL;
 }
 
-/* Of a member, whose image is not 0. */
-static __attribute__((noinline)) int make(const struct scry_syscalls_slot *slot, __u32 image)
+/* Of a member, whose instance is not 0. */
+static __attribute__((noinline)) int make(const struct scry_syscalls_slot *slot, __u32 instance)
 {
 	static const struct scry_syscalls_timed none;
 	struct scry_syscalls_sum fresh = {0}, *s;
@@ -379,7 +379,7 @@ static __attribute__((noinline)) int make(const struct scry_syscalls_slot *slot,
 	if (!slot)
 		return 0;
 	fresh.key.tid = scry_tid_of(scry_current(), scry_setup.pid_ns);
-	fresh.key.image = image;
+	fresh.key.instance = instance;
 	fresh.key.number = slot->number;
 	fresh.key.abi = slot->abi;
 	fresh.key.ip = slot->ip;
@@ -468,7 +468,8 @@ static __always_inline void sample(struct scry_syscalls_sum *s, const struct pt_
 	b->until = 1 + bpf_get_prandom_u32() % (2 * b->every - 1);
 }
 
-/* A place that no thread of the image was at before: who calls it is to be known, however seldom.
+/* A place that no thread of the instance was at before: its callers are to be known, however rare
+ * they are.
  */
 static __attribute__((noinline)) int sample_first(const struct scry_syscalls_key *of,
 						  const struct pt_regs___kernel *regs)
@@ -515,7 +516,7 @@ int syscalls_exit(unsigned long long *ctx)
 	struct scry_syscalls_sum *s;
 	struct entered *e = NULL;
 	__u64 now;
-	__u32 image;
+	__u32 instance;
 
 	if (!may_be_member(task))
 		return 0;
@@ -534,10 +535,10 @@ int syscalls_exit(unsigned long long *ctx)
 		displace(&slot);
 	s = find(&slot);
 	if (!s) {
-		image = image_of(task);
-		if (!image)
+		instance = instance_of(task);
+		if (!instance)
 			return 0;
-		make(&slot, image);
+		make(&slot, instance);
 		s = find(&slot);
 		if (!s) {
 			count(SCRY_SYSCALLS_NOWHERE);
@@ -552,7 +553,7 @@ int syscalls_exit(unsigned long long *ctx)
 	    (slot.number >= SCRY_SYSCALLS_UNKNOWN || slot.abi == SCRY_ABI_32))
 		e->has_mask = 0; /* it may have changed the mask */
 	s->calls++;
-	/* what ax was before a signal is no result */
+	/* what ax was before a signal is not a result */
 	if (result < 0 && result >= -ERRNO_MAX && slot.number < SCRY_SYSCALLS_UNKNOWN)
 		add_error(s, regs, result);
 	if (slot.abi == SCRY_ABI_64) {
@@ -587,7 +588,7 @@ int syscalls_enter(unsigned long long *ctx)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct entered *e;
 
-	if (!may_be_member(task) || (scry_setup.pid_ns && !image_of(task)))
+	if (!may_be_member(task) || (scry_setup.pid_ns && !instance_of(task)))
 		return 0;
 	e = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!e)
@@ -629,12 +630,12 @@ int syscalls_tick(struct bpf_perf_event_data *ctx)
 	struct scry_syscalls_slot slot;
 	struct scry_syscalls_sum *s;
 	struct pt_regs___kernel *regs;
-	__u32 image;
+	__u32 instance;
 
 	if (!may_be_member(task))
 		return 0;
-	image = image_of(task);
-	if (!image)
+	instance = instance_of(task);
+	if (!instance)
 		return 0;
 	count(SCRY_SYSCALLS_TICKS);
 	if ((ctx->regs.cs & USER_CS) == USER_CS)
@@ -647,7 +648,7 @@ int syscalls_tick(struct bpf_perf_event_data *ctx)
 	count(SCRY_SYSCALLS_INSIDE);
 	s = find(&slot);
 	if (!s) {
-		make(&slot, image);
+		make(&slot, instance);
 		s = find(&slot);
 		if (!s) {
 			count(SCRY_SYSCALLS_UNPLACED);
@@ -716,14 +717,14 @@ int syscalls_forked(struct bpf_raw_tracepoint_args *ctx)
 		count(SCRY_SYSCALLS_CHILDREN);
 		return 0;
 	}
-	r.other = born.parent = m->image;
-	if (m->image)
-		born.image = new_image();
-	r.image = born.image;
+	r.other = born.parent = m->instance;
+	if (m->instance)
+		born.instance = new_instance();
+	r.instance = born.instance;
 	line = bpf_map_lookup_elem(&lines, &r.other);
-	if (line && born.image) { /* a copy of the parent's memory */
+	if (line && born.instance) { /* a copy of the parent's memory */
 		at = *line;
-		bpf_map_update_elem(&lines, &born.image, &at, BPF_ANY);
+		bpf_map_update_elem(&lines, &born.instance, &at, BPF_ANY);
 	}
 	set_filter(child);
 	if (bpf_map_update_elem(&tree, &r.pid, &born, BPF_ANY))
@@ -742,10 +743,10 @@ int syscalls_execed(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!m)
 		return 0;
-	r.other = m->image;
+	r.other = m->instance;
 	bpf_map_delete_elem(&lines, &r.other);
 	m->parent = 0;
-	m->image = r.image = new_image();
+	m->instance = r.instance = new_instance();
 	emit_news(&r);
 	return 0;
 }
@@ -766,7 +767,7 @@ int syscalls_ended(struct bpf_raw_tracepoint_args *ctx)
 	struct scry_syscalls_record r = {.kind = SCRY_SYSCALLS_ENDED,
 					 .pid = scry_pid_of(scry_current(), scry_setup.pid_ns),
 					 .tid = scry_tid_of(scry_current(), scry_setup.pid_ns),
-					 .image = image_of(task)};
+					 .instance = instance_of(task)};
 	struct pt_regs___kernel *regs = (struct pt_regs___kernel *)bpf_task_pt_regs(task);
 	long number = (long)regs->orig_ax;
 
@@ -774,14 +775,14 @@ int syscalls_ended(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	r.is_last = BPF_CORE_READ(task, signal, live.counter) == 0;
 	bpf_get_current_comm(r.name, sizeof(r.name));
-	if (r.image && (number == NR_EXIT || number == NR_EXIT_GROUP))
+	if (r.instance && (number == NR_EXIT || number == NR_EXIT_GROUP))
 		count(SCRY_SYSCALLS_EXITS);
-	else if (r.image && is_in_call(task))
+	else if (r.instance && is_in_call(task))
 		count(SCRY_SYSCALLS_KILLED);
 	if (r.is_last) {
 		clear_filter(scry_current());
 		bpf_map_delete_elem(&tree, &r.pid);
-		bpf_map_delete_elem(&lines, &r.image);
+		bpf_map_delete_elem(&lines, &r.instance);
 	}
 	emit_news(&r);
 	return 0;

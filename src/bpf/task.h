@@ -82,7 +82,7 @@ struct action_cache {
 	unsigned long allow_native[1]; /* a bit for each call */
 } __attribute__((preserve_access_index));
 
-struct seccomp_filter { /* the newest; its cache is of those below too */
+struct seccomp_filter { /* the newest; its cache has those below too */
 	struct action_cache cache;
 } __attribute__((preserve_access_index));
 

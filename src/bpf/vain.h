@@ -81,7 +81,7 @@ static __always_inline void ask(struct scry_syscalls_sum *s, const struct scry_s
 		found(s, SCRY_VAIN_TELL, regs->dx == 1 && regs->si == 0 && result >= 0);
 		break;
 	case NR_BRK:
-		/* what a filter answers is no end of the heap */
+		/* what a filter answers is not an end of the heap */
 		found(s, SCRY_VAIN_TRIM,
 		      result > 0 && (__u64)result == regs->di && (__u64)result < s->last);
 		if (result > 0)

@@ -117,7 +117,7 @@ static int blame(const struct side *side, int err)
 	return scry_fail(err, "'%s': %s", side->path, why);
 }
 
-/* A recording that does not say who made it may be of objects. */
+/* A recording that does not name its instrument may be of objects. */
 static bool holds(const struct side *side, enum what what)
 {
 	return scry_sections_find(&side->sections, kinds[what].section) >= 0 ||
@@ -219,7 +219,7 @@ static void name_sides(struct side sides[2])
 		sides[i].diff.name = sides[i].path;
 }
 
-/* --by: 0, -EINVAL with a sentence. What nobody gave may be another default here. */
+/* --by: 0, -EINVAL with a sentence. What was not given may have another default here. */
 static int check_objects(struct scry_view_opts *rows, bool by_given)
 {
 	(void)by_given;

@@ -15,7 +15,7 @@
 
 #define TRIES 20 /* of a thread that runs */
 
-/* Is the program for this Ruby's layout taken by the kernel? It is put on nobody. */
+/* Is the program for this Ruby's layout taken by the kernel? It is put on no process. */
 static int check_clock(const struct scry_ruby *ruby)
 {
 	const struct scry_clock_opts opts = {.rate = 1000};

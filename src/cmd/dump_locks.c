@@ -1,6 +1,6 @@
 /*
- * Which Mutex, Monitor, Queue, condition or thread a thread waits for, and who holds it. See
- * dump.h.
+ * Which Mutex, Monitor, Queue, condition or thread a thread waits for, and which thread holds it.
+ * See dump.h.
  *
  * The newest method says what kind of thing it waits for, its self which one. A cycle of threads
  * that wait for each other counts only when it stood still: none of them has run from before the
@@ -100,7 +100,7 @@ void scry_dump_lock_find(struct scry_dump *d, const struct scry_walk *w,
 
 /* --- owners ----------------------------------------------------------------------------------- */
 
-/* Who keeps thread `at` waiting. */
+/* Which thread keeps thread `at` waiting. */
 static void find_owner(const struct scry_dump *d, const struct scry_ruby_thread_index *index,
 		       struct scry_dump_lock *lock)
 {
@@ -186,7 +186,7 @@ static bool stands(const struct scry_dump *d, const struct scry_ruby_thread_inde
 	return does;
 }
 
-/* Marks the threads of the cycle that `at` is in with its first one, if it stands. */
+/* Marks the threads of the cycle that `at` is in with its first one, if it is still one. */
 static void take_cycle(struct scry_dump *d, const struct scry_ruby_thread_index *index, size_t at,
 		       bool is_held)
 {

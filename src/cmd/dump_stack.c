@@ -5,7 +5,7 @@
 
 #include "cmd/dump.h"
 
-#define TRIES 8 /* rejected only when it never stands still */
+#define TRIES 8 /* rejected only if it never holds still */
 
 /* Names into ret[w->count]; those that are not shown have no name. */
 static void name_frames(struct scry_dump *d, const struct scry_walk *w,

@@ -40,7 +40,7 @@ static int64_t clock_ns(clockid_t clock)
 	return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 
-/* Until a moment: of a core nobody knows how far away that was. */
+/* Until a moment: of a core it is not known how far away that was. */
 static void put_moment(const struct scry_dump *d, clockid_t clock, int64_t ns, char *buf,
 		       size_t size)
 {

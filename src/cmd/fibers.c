@@ -1,6 +1,6 @@
 /*
  * `scry fibers`: stacks that a program switches between by itself, as they are now, or were when
- * its core was made. Reads only; nobody is stopped.
+ * its core was made. Reads only; no thread is stopped.
  */
 #include <errno.h>
 #include <stdarg.h>

@@ -169,7 +169,7 @@ static int run(int argc, char **argv)
 	return c ? run_command(c, argc - 1, argv + 1) : SCRY_EXIT_USAGE;
 }
 
-/* What could not be written is no success. */
+/* What could not be written is not a success. */
 int main(int argc, char **argv)
 {
 	int status;

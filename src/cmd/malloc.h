@@ -1,5 +1,5 @@
 /*
- * `scry malloc VERB`: who provides which verb.
+ * `scry malloc VERB`: which file provides which verb.
  */
 #ifndef SCRY_CMD_MALLOC_H
 #define SCRY_CMD_MALLOC_H

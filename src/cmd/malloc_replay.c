@@ -434,7 +434,7 @@ static void report_spread(struct replay_job *j, uint32_t at, const struct scry_r
 				 whose, j->allocators.rows[at].label, (unsigned long long)percent);
 }
 
-/* One thread has nobody whom its work would hold up: it does without. */
+/* One thread has no other that its work would hold up: it does without. */
 static enum pace pace_of(const struct replay_job *j)
 {
 	enum pace asked = (enum pace)j->opts->pace;
@@ -444,8 +444,8 @@ static enum pace pace_of(const struct replay_job *j)
 	return asked;
 }
 
-/* The row of the allocator that the program had, by its name; NULL: none, or nobody looked at the
- * program's memory once it had most. */
+/* The row of the allocator that the program had, by its name; NULL: none, or the program's memory
+ * was not looked at once it had most. */
 static const struct scry_replay_row *row_of_recorded(const struct replay_job *j)
 {
 	const struct scry_malloc_feed_stats *f = scry_malloc_feed_stats(j->feed);

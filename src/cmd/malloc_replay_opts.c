@@ -129,8 +129,8 @@ static int check(struct scry_replay_opts *opts, const char *recording)
 	return scry_output_check_ending(opts->output, is_server ? "txt json" : "txt json svg html");
 }
 
-/* With a `folder` the recording is nobody else's: it has no name any more as soon as it is open,
- * lest it stays when we are killed. */
+/* With a `folder` the recording is not another user's: it has no name any more as soon as it is
+ * open, lest it stays when we are killed. */
 static int replay_path(const struct scry_replay_opts *opts, const char *path, const char *folder)
 {
 	bool is_bad = false;
@@ -244,7 +244,7 @@ static int command(int argc, char **argv, bool is_compare)
 	const char *recording = NULL;
 	int err, own = 1;
 
-	signal(SIGCHLD, SIG_DFL); /* who started us may have ignored it */
+	signal(SIGCHLD, SIG_DFL); /* what started us may have ignored it */
 	while (own < argc && strcmp(argv[own], "--"))
 		own++;
 	if (own + 1 < argc)

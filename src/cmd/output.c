@@ -28,7 +28,7 @@ static bool sudo_id(const char *name, uint64_t *ret_id)
 	return *ret_id <= UINT32_MAX;
 }
 
-/* A file that stays root's is still a good recording: failing here is no error. */
+/* A file that stays root's is still a good recording: failing here is not an error. */
 static void give_to_caller(int fd)
 {
 	uint64_t uid, gid;

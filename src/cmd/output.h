@@ -1,5 +1,5 @@
 /*
- * Files that scry writes for a person: private, never over another, owned by the one who asked.
+ * Files that scry writes for a person: private, never over another, owned by the user who asked.
  */
 #ifndef SCRY_CMD_OUTPUT_H
 #define SCRY_CMD_OUTPUT_H
@@ -26,7 +26,8 @@ int scry_output_open(struct scry_output *o, const char *path, bool force);
 /* The same as a stream; stdout where `path` is NULL. */
 int scry_output_stream(struct scry_output *o, const char *path, bool force);
 
-/* Could it be opened? Nothing is left of it. For who works long before there is something to write.
+/* Could it be opened? Nothing is left of it. For commands that work long before there is something
+ * to write.
  */
 int scry_output_try(const char *path, bool force);
 
@@ -47,7 +48,7 @@ int scry_output_check(const char *path, int input_fd);
  * Does `path` (NULL is legal) end in one of `known` ("scry json txt"), or in nothing that looks
  * like an ending? 0; -EINVAL with a sentence that lists them. To be asked before anything is done.
  */
-#define SCRY_OUTPUT_RECORDS "scry json txt folded html" /* who watches: recording and forms */
+#define SCRY_OUTPUT_RECORDS "scry json txt folded html" /* of a watch: recording and forms */
 int scry_output_check_ending(const char *path, const char *known);
 
 bool scry_output_is(const char *path, const char *suffix);

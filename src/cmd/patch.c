@@ -1,7 +1,7 @@
 /*
  * `scry patch`: count, time and log calls of native functions, which are instruments; apply puts in
- * a patch that lasts; `scry patch list -p PID` shows what stands changed in a process, `scry patch
- * undo -p PID` puts back what a watch has left, `undo NAME` takes out a patch.
+ * a patch that lasts; `scry patch list -p PID` shows what is changed in a process, `scry patch undo
+ * -p PID` puts back what a watch has left, `undo NAME` takes out a patch.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/opt.h"
 #include "base/text.h"
@@ -23,9 +22,12 @@
 #include "cmd/outside.h"
 #include "cmd/patch_file.h"
 #include "cmd/patch_lasting.h"
+#include "cmd/report.h"
 #include "hook/enter_check.h"
 #include "patch/ucontext.h"
 #include "sample/mask_audit.h"
+#include "view/table.h"
+#include "view/verdict.h"
 
 #define NAP_NS 20000000
 #define FEW 1000 /* switches */
@@ -243,7 +245,7 @@ static int take_out(struct apply *a, int reason)
 	return r < 0 ? r : scry_fail(reason, "%s; the patch was taken out again", kept);
 }
 
-/* Is the patch still what we have put in? Somebody may have taken it out meanwhile. */
+/* Is the patch still what we have put in? Another scry may have taken it out meanwhile. */
 static int check_is_in(struct apply *a)
 {
 	struct scry_patch_head now = {0};
@@ -255,7 +257,8 @@ static int check_is_in(struct apply *a)
 			 a->proc.pid);
 }
 
-/* Nobody else edits the process while it is measured, and what is written is written to the patch.
+/* No other scry edits the process while it is measured, and what is written is written to the
+ * patch.
  */
 static int switch_over(struct apply *a)
 {
@@ -327,97 +330,135 @@ static const char risk[] =
 	"than by sigprocmask or pthread_sigmask, as by a system call of the program's own or by "
 	"leaving a signal handler with a switch, is not seen";
 
-static void print_text(const struct apply *a)
-{
-	const struct window *b = &a->before, *c = &a->after;
-	char text[512];
+/* A row: a window, as before or after. */
+struct span {
+	const char *name;
+	const struct window *of;
+	struct scry_doc_value *value; /* of its row's only double */
+};
 
-	verdict(a, text, sizeof(text));
-	printf("scry patch apply ucontext: pid %d (%s): %s\n\n", a->proc.pid,
-	       scry_text_shown(a->proc.comm).text, text);
-	printf("%12s %12s\n", "before", "after");
-	printf("%12.0f %12.0f  context switches a second\n", per_second(switches(&b->counts), b),
-	       per_second(switches(&c->counts), c));
-	printf("%12.1f %12.1f  ns of processor time for each, with all that is done between two\n",
-	       switch_ns(b), switch_ns(c));
-	printf("%12.0f %12.0f  rt_sigprocmask calls a second by them\n",
-	       per_second(slow_calls(&b->counts), b), per_second(slow_calls(&c->counts), c));
-	printf("%12.1f %12.1f  percent of its processor time in these calls, of %llu and %llu "
-	       "samples\n\n",
-	       share(b), share(c), (unsigned long long)b->ticks, (unsigned long long)c->ticks);
-	printf("audit    %.1f s, %llu calls of rt_sigprocmask: none changed a mask; %zu thread%s "
-	       "mask %016llx\n",
-	       (double)a->audit.watched_ns / 1e9,
-	       (unsigned long long)(a->audit.calls[0] + a->audit.calls[1] + a->audit.calls[2] +
-				    a->audit.other_calls),
-	       a->threads, a->threads == 1 ? " with" : "s, all with", (unsigned long long)a->mask);
-	printf("changed  %llu bytes in %s; its threads were stopped for %.1f ms at most\n",
-	       (unsigned long long)a->bytes, scry_text_shown(a->u.module).text,
-	       (double)a->pause_ns / 1e6);
-	if (a->audit.own_changes)
-		printf("         %llu calls of libc's own, for example when a thread starts, "
-		       "changed one for a moment\n",
-		       (unsigned long long)a->audit.own_changes);
-	printf("undo     scry patch undo %s -p %d\n", SCRY_UCONTEXT_NAME, a->proc.pid);
+#define GET(name, ...) SCRY_GET(name, struct span, const struct apply, __VA_ARGS__)
+#define WINDOW(member) GET(get_##member, scry_cell_number(row->of->member))
+GET(get_name, scry_cell_string(row->name))
+GET(get_rate, scry_cell_number((uint64_t)per_second(switches(&row->of->counts), row->of)))
+GET(get_tenths,
+    scry_cell_known((uint64_t)(switch_ns(row->of) * 10 + 0.5), switches(&row->of->counts) != 0))
+GET(get_slow_rate, scry_cell_number((uint64_t)per_second(slow_calls(&row->of->counts), row->of)))
+GET(get_share, scry_cell_known((uint64_t)(share(row->of) * 10 + 0.5), row->of->ticks != 0))
+WINDOW(ns)
+WINDOW(cpu_ns)
+GET(get_switches, scry_cell_number(switches(&row->of->counts)))
+GET(get_switch_ns, scry_cell_double(switch_ns(row->of), row->value))
+GET(get_slow, scry_cell_number(slow_calls(&row->of->counts)))
+WINDOW(ticks)
+WINDOW(inside)
+#undef WINDOW
+#undef GET
+
+static void push_windows(const struct apply *a, struct scry_doc *doc)
+{
+	static const struct scry_column columns[] = {
+		{"", "window", SCRY_CELL_TEXT, get_name, 0},
+		{"switches/s", NULL, SCRY_CELL_COUNT, get_rate, 0},
+		{"CPU ns for each", NULL, SCRY_CELL_TENTHS, get_tenths, 0},
+		{"rt_sigprocmask/s", NULL, SCRY_CELL_COUNT, get_slow_rate, 0},
+		{"% of CPU in it", NULL, SCRY_CELL_TENTHS, get_share, 0},
+		{NULL, "wall_ns", SCRY_CELL_NUMBER, get_ns, 0},
+		{NULL, "cpu_ns", SCRY_CELL_NUMBER, get_cpu_ns, 0},
+		{NULL, "switches", SCRY_CELL_NUMBER, get_switches, 0},
+		{NULL, "switch_ns", SCRY_CELL_VALUE, get_switch_ns, 0},
+		{NULL, "system_calls", SCRY_CELL_NUMBER, get_slow, 0},
+		{"samples", "samples", SCRY_CELL_NUMBER, get_ticks, 0},
+		{NULL, "samples_inside", SCRY_CELL_NUMBER, get_inside, 0},
+	};
+	struct scry_doc_value values[2];
+	const struct span spans[] = {{"before", &a->before, &values[0]},
+				     {"after", &a->after, &values[1]}};
+
+	scry_table_push(
+		&(struct scry_table){SCRY_COLUMNS(columns), SCRY_ROWS(spans, 2), .view = (void *)a},
+		doc);
 }
 
-static void json_window(struct scry_json *j, const char *key, const struct window *w)
+/* People read a duration, programs ns. */
+static struct scry_pair duration(const char *key, const char *unit, uint64_t ns,
+				 struct scry_buf *text)
 {
-	scry_json_key(j, key);
-	scry_json_object_begin(j);
-	scry_json_key(j, "wall_ns"), scry_json_u64(j, w->ns);
-	scry_json_key(j, "cpu_ns"), scry_json_u64(j, w->cpu_ns);
-	scry_json_key(j, "switches"), scry_json_u64(j, switches(&w->counts));
-	scry_json_key(j, "switch_ns"), scry_json_double(j, switch_ns(w));
-	scry_json_key(j, "system_calls"), scry_json_u64(j, slow_calls(&w->counts));
-	scry_json_key(j, "samples"), scry_json_u64(j, w->ticks);
-	scry_json_key(j, "samples_inside"), scry_json_u64(j, w->inside);
-	scry_json_object_end(j);
+	if (!text)
+		return (struct scry_pair){key, unit, SCRY_CELL_NUMBER, 0, scry_cell_number(ns)};
+	scry_text_duration(text, ns);
+	return (struct scry_pair){key, unit, SCRY_CELL_TEXT, 0, scry_cell_buf(text)};
 }
 
-static int print_json(const struct apply *a)
+/* For programs only. */
+static struct scry_pair number(const char *key, uint64_t value)
 {
-	struct scry_json j;
-	char text[512];
+	struct scry_pair pair = {key, "", SCRY_CELL_NUMBER, 0, scry_cell_number(value)};
 
-	verdict(a, text, sizeof(text));
-	scry_json_init(&j, stdout);
-	scry_json_object_begin(&j);
-	scry_json_key(&j, "schema"), scry_json_text(&j, "scry.patch_apply/1");
-	scry_json_key(&j, "patch"), scry_json_text(&j, SCRY_UCONTEXT_NAME);
-	scry_json_key(&j, "pid"), scry_json_u64(&j, (uint64_t)a->proc.pid);
-	scry_json_key(&j, "command"), scry_json_text(&j, a->proc.comm);
-	scry_json_key(&j, "verdict"), scry_json_text(&j, text);
-	scry_json_key(&j, "has_changed_mask"), scry_json_bool(&j, a->after.counts.has_changed);
-	json_window(&j, "before", &a->before);
-	json_window(&j, "after", &a->after);
-	scry_json_key(&j, "audit");
-	scry_json_object_begin(&j);
-	scry_json_key(&j, "wall_ns"), scry_json_u64(&j, a->audit.watched_ns);
-	scry_json_key(&j, "getcontext"), scry_json_u64(&j, a->audit.calls[0]);
-	scry_json_key(&j, "setcontext"), scry_json_u64(&j, a->audit.calls[1]);
-	scry_json_key(&j, "swapcontext"), scry_json_u64(&j, a->audit.calls[2]);
-	scry_json_key(&j, "other_calls"), scry_json_u64(&j, a->audit.other_calls);
-	scry_json_key(&j, "own_changes"), scry_json_u64(&j, a->audit.own_changes);
-	scry_json_key(&j, "threads"), scry_json_u64(&j, a->threads);
-	scry_json_object_end(&j);
-	scry_json_key(&j, "module"), scry_json_text(&j, a->u.module);
-	scry_json_key(&j, "bytes_changed"), scry_json_u64(&j, a->bytes);
-	scry_json_key(&j, "pause_ns"), scry_json_u64(&j, a->pause_ns);
-	scry_json_object_end(&j);
-	return scry_json_done(&j);
+	pair.cell.is_blank = true;
+	return pair;
+}
+
+static struct scry_pair count(const char *key, const char *unit, uint64_t value)
+{
+	return (struct scry_pair){key, unit, SCRY_CELL_COUNT, 0, scry_cell_number(value)};
+}
+
+static void push_totals(const struct apply *a, struct scry_doc *doc)
+{
+	const struct scry_mask_audit *audit = &a->audit;
+	struct scry_buf pause = {0}, watched = {0};
+	struct scry_cell patch = scry_cell_string(SCRY_UCONTEXT_NAME),
+			 command = scry_cell_string(a->proc.comm);
+	struct scry_cell has_changed = scry_cell_number(a->after.counts.has_changed);
+
+	patch.is_blank = command.is_blank = has_changed.is_blank = true;
+	const struct scry_pair pairs[] = {
+		{"patch", "", SCRY_CELL_TEXT, 0, patch},
+		number("pid", (uint64_t)a->proc.pid),
+		{"command", "", SCRY_CELL_TEXT, 0, command},
+		{"has_changed_mask", "", SCRY_CELL_BOOL, 0, has_changed},
+		{"module", "changed", SCRY_CELL_TEXT, 0, scry_cell_string(a->u.module)},
+		count("bytes_changed", a->bytes == 1 ? "byte of it" : "bytes of it", a->bytes),
+		duration("pause_ns", "longest pause", a->pause_ns, doc->is_data ? NULL : &pause),
+		duration("audit_wall_ns", "of audit", audit->watched_ns,
+			 doc->is_data ? NULL : &watched),
+		count("audit_calls", "calls of rt_sigprocmask in it, which changed no mask",
+		      audit->calls[0] + audit->calls[1] + audit->calls[2] + audit->other_calls),
+		number("audit_getcontext", audit->calls[0]),
+		number("audit_setcontext", audit->calls[1]),
+		number("audit_swapcontext", audit->calls[2]),
+		number("audit_other_calls", audit->other_calls),
+		count("audit_own_changes",
+		      "calls of libc's own changed one for a moment, as when a thread starts",
+		      audit->own_changes),
+		count("threads", a->threads == 1 ? "thread" : "threads", a->threads),
+		{"mask", "is their mask", SCRY_CELL_HEX, 0, scry_cell_number(a->mask)},
+	};
+
+	doc->ops->totals(doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
+	scry_buf_done(&pause);
+	scry_buf_done(&watched);
 }
 
 static int report(const struct apply *a)
 {
-	if (a->json) {
-		int r = print_json(a);
+	const struct scry_report_opts form = {.json = a->json};
+	struct scry_doc doc = {.view = "patch_apply", .schema = 2, .out = stdout};
+	struct scry_buf buf = {0};
+	char text[512];
+	int r = scry_report_open(&doc, &form);
 
-		return r < 0 ? scry_fail(r, "cannot write to standard output: %s", strerror(-r))
-			     : 0;
-	}
-	print_text(a);
-	return scry_flush(stdout, "the report");
+	if (r < 0)
+		return r;
+	verdict(a, text, sizeof(text));
+	scry_buf_printf(&buf, "process %d (%s): %s", a->proc.pid, a->proc.comm, text);
+	scry_verdict(&doc, &buf);
+	scry_buf_done(&buf);
+	push_totals(a, &doc);
+	push_windows(a, &doc);
+	scry_doc_remark(&doc, "undo: scry patch undo %s -p %d", SCRY_UCONTEXT_NAME, a->proc.pid);
+	return scry_doc_end(&doc);
 }
 
 static int describe(const struct apply *a)

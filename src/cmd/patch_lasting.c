@@ -166,12 +166,12 @@ int scry_lasting_take_out(const struct scry_proc *proc, const char *name, uint64
 	struct scry_taken_out out = {0};
 	struct scry_lasting_way way = {
 		.purpose = "patch undo", .takes_out = true, .max_pause_ns = max_pause_ns};
-	int r = scry_lasting_look(proc, name, &head); /* before anybody is held */
+	int r = scry_lasting_look(proc, name, &head); /* before any thread is held */
 
 	if (r < 0)
 		return r;
 	if (head.stage != SCRY_PATCH_MAPPING) /* by it a process is entered all whose threads */
-		way.spare_stack = head.stack; /* stand on stacks of coroutines */
+		way.spare_stack = head.stack; /* are on stacks of coroutines */
 	r = scry_lasting_enter(&inj, proc, &way);
 	if (r == 0)
 		r = scry_lasting_look(proc, name, &head);

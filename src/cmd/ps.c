@@ -21,12 +21,12 @@
 struct row {
 	struct scry_proc proc;
 	bool is_ruby, has_agent, is_incomplete, is_idle, owner_lives;
-	uint32_t heir_of; /* the agent came by fork from this process */
+	uint32_t forked_from; /* the agent came by fork from this process */
 	char module[256];
 	uint32_t owner;
 	char does[17];
 	uint64_t agent_bytes, changes;
-	char patches[128]; /* names of those that last */
+	char patches[128]; /* names of the patches that last */
 };
 
 static void look_at_agent(struct row *row, const struct scry_mem *mem, const struct scry_maps *maps)
@@ -47,7 +47,7 @@ static void look_at_agent(struct row *row, const struct scry_mem *mem, const str
 			c.owner_pid && scry_proc_is_running((pid_t)c.owner_pid, c.owner_start);
 	}
 	row->is_idle = h.stage == SCRY_AGENT_IDLE;
-	if (row->is_idle) {				    /* has no journal: nothing stands */
+	if (row->is_idle) {				    /* has no journal: nothing is left */
 		if (scry_agent_has_tail(&h, maps, mem->fd)) /* its unmapping was interrupted */
 			row->agent_bytes += h.shared + h.shared_size - h.tail;
 		return;
@@ -113,8 +113,8 @@ static void put_agent(const struct row *row, struct scry_buf *buf)
 	else if (row->changes)
 		scry_buf_printf(buf, "%llu change%s in place", (unsigned long long)row->changes,
 				scry_text_s(row->changes));
-	else if (row->heir_of)
-		scry_buf_printf(buf, "without effect, by fork from %u", row->heir_of);
+	else if (row->forked_from)
+		scry_buf_printf(buf, "without effect, by fork from %u", row->forked_from);
 	else
 		scry_buf_printf(buf,
 				row->is_idle ? "idle, %llu KiB until Ruby code runs"

@@ -251,7 +251,7 @@ static int refuse_everywhere(const struct scry_view_choice *c, const struct scry
 	return err;
 }
 
-/* One section of several: with those options that it has; what it lacks is said above it. 1: it
+/* One section of several: with those options that it has; a line above it says what it lacks. 1: it
  * heeds one; 0: none. */
 static int show_one_of(int fd, const struct scry_view_part *part,
 		       const struct scry_report_opts *opts, FILE *out)

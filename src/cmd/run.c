@@ -37,7 +37,7 @@ static void keep_recording(void *arg)
 		scry_log_error("%s", scry_error());
 }
 
-/* For the reader of a recording that is being written. What was shown of one that nobody keeps is
+/* For the reader of a recording that is being written. What was shown of one that is not kept is
  * given back. */
 static int wait_for_more(void *arg, uint64_t offset, bool is_end)
 {
@@ -68,7 +68,7 @@ static int show_live(struct run *f, FILE *out, const struct scry_report_opts *re
 		return 0;
 	r = scry_report_live(f->front.rec_fd, report, out, &live);
 	if (!f->front.is_gone)
-		scry_front_stop(&f->front); /* nobody reads it any more */
+		scry_front_stop(&f->front); /* it is read no more */
 	return r;
 }
 
@@ -97,7 +97,7 @@ static int show(struct run *f, const struct scry_report_opts *report)
 	return r;
 }
 
-/* What had to stay is taken out when that can be: until then, or until somebody says stop. */
+/* What had to stay is taken out when that can be: until then, or until it is to stop. */
 static int await_nothing_left(const struct scry_watch_opts *opts)
 {
 	int r = 0;

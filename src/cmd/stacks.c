@@ -206,7 +206,7 @@ static uint64_t random_below(struct stacks *s, uint64_t limit)
 	return s->seed % limit;
 }
 
-/* A thread that was let go of before it could stop does so some day, and is to be let go then. */
+/* A thread that was released before it could stop does so some day, and is to be released then. */
 static void rest_beside_late(uint64_t ns)
 {
 	while (scry_tracee_lingering() && scry_now_ns() < ns) {
@@ -275,7 +275,7 @@ static int listen(struct stacks *s)
 
 /*
  * By eBPF where it can be: it alone distinguishes running from ready while a thread is either, as
- * the kernel counts late for who reads. But not where two samplers at that rate would cost the
+ * the kernel's counts are late for a reader. But not where two samplers at that rate would cost the
  * program more than one; native frames of threads that run are its alone.
  */
 static bool wants_clock(const struct stacks *s)

@@ -3,8 +3,7 @@
  * shows it.
  *
  * Trusts nothing in the target: an agent is known by its header page, a change is undone only where
- * our bytes stand and the old ones are the file's. A process whose owner lives is left to its
- * owner.
+ * our bytes are and the old ones are the file's. A process whose owner lives is left to its owner.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -139,8 +138,8 @@ static void wait_for(const struct scry_inject *inj, int tries)
 
 /*
  * Objects were watched by hooks: they are put back already, so nothing calls the agent any more.
- * What it holds in the VM it lets go in a job, for which the threads are asked; the agent knows who
- * is none of Ruby's.
+ * What it holds in the VM it lets go in a job, for which the threads are asked; the agent knows
+ * which is not one of Ruby's.
  */
 static void ask_threads(struct scry_inject *inj, const struct scry_proc *proc)
 {
@@ -435,7 +434,7 @@ int scry_cmd_patch_list(int argc, char **argv)
 		if (!patches)
 			nothing(&proc);
 	} else if (r == 0) {
-		if (h.stage != SCRY_AGENT_IDLE) /* that has no journal: nothing stands */
+		if (h.stage != SCRY_AGENT_IDLE) /* that has no journal: nothing is left */
 			r = scry_edit_open(&edit, &mem, scry_agent_journal(&h));
 		printf("process %d (%s): agent at %#llx, %zu change%s\n", proc.pid,
 		       scry_text_shown(proc.comm).text, (unsigned long long)h.text,

@@ -10,9 +10,10 @@
 #include <sys/types.h>
 
 /*
- * Returns when nothing of scry is in process `pid` any more, or when it has ended. While the VM has
- * not let go the process is looked at from outside, not stopped. 0; -EINTR: a signal came that
- * scry_front_catch_signals counts; -errno with a sentence, as when another scry watches it now.
+ * Returns when nothing of scry is in process `pid` any more, or when it has ended. While the VM
+ * still leads to the agent, the process is looked at from outside, not stopped. 0; -EINTR: a signal
+ * came that scry_front_catch_signals counts; -errno with a sentence, as when another scry watches
+ * it now.
  */
 int scry_undo_await(pid_t pid, uint64_t max_pause_ns);
 

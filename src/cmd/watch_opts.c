@@ -27,7 +27,7 @@ const char *scry_command_line(void)
 	return command_line;
 }
 
-/* Names may stand between options, also before the first: they are gathered behind argv[0], where
+/* Names may come between options, also before the first: they are gathered behind argv[0], where
  * all has been read already. */
 static int parse_names(const struct scry_watch_cli *cli, int argc, char **argv, int *ret_rest)
 {

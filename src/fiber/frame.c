@@ -123,8 +123,8 @@ static bool read_cie(struct bytes cie, struct fde *fde, bool *ret_has_data)
 	return true;
 }
 
-/* .eh_frame of a program without .eh_frame_hdr: a static one that is no PIE registers it by itself,
- * and only the section headers say where it is. */
+/* .eh_frame of a program without .eh_frame_hdr: a static one that is not a PIE registers it by
+ * itself, and only the section headers say where it is. */
 static bool by_section(const struct scry_mapped_file *image, struct bytes *ret_bytes,
 		       uint64_t *ret_address)
 {

@@ -7,7 +7,7 @@
  *   opened, and neighbours merge.
  * - mprotect: what is not opened stays without access, so each stack is two mappings. They are
  *   counted over all pools, against a ceiling that leaves the program mappings of its own: it would
- *   die of their lack in places that nobody checks.
+ *   die of their lack in places that are not checked.
  *
  * A slab whose memory the program locks later (mlockall) goes over from the one to the other: what
  * is not open yet is taken out of reach, as it would have been from the beginning.

@@ -1,10 +1,10 @@
 /*
- * What a fault was: the overflow of a stack of ours, or somebody else's business. It is an overflow
- * when the address lies in the guard of a stack, the stack pointer within that stack or its guard,
- * and the one not far below the other; the signal's code is not asked, as it differs with the kind
- * of guard. A report is written
- * without locks or memory of the program: the trick is in mapped_file.c, which maps the file of the
- * code and reads its symbols and unwind tables at that moment.
+ * What a fault was: the overflow of a stack of ours, or another handler's business. It is an
+ * overflow when the address lies in the guard of a stack, the stack pointer within that stack or
+ * its guard, and the one not far below the other; the signal's code is not asked, as it differs
+ * with the kind of guard. A report is written without locks or memory of the program: the trick is
+ * in mapped_file.c, which maps the file of the code and reads its symbols and unwind tables at that
+ * moment.
  *
  * It must not change what becomes of other faults: they go to the handler that was there before, on
  * the signal stack that was.
@@ -345,7 +345,7 @@ static void pass_on(int signal, siginfo_t *info, ucontext_t *context, bool is_ba
 
 /*
  * A stack that grows moves its pointer first. The furthest below it that one instruction reaches
- * (enter) is what the kernel allowed stacks of its own, too. Who goes on in a guard ran nowhere.
+ * (enter) is what the kernel allowed stacks of its own, too. What goes on in a guard ran nowhere.
  */
 static bool is_overflow(const siginfo_t *info, const ucontext_t *context, struct hit *ret_hit)
 {
@@ -406,7 +406,7 @@ void scry_overflow_after_fork(bool is_child)
 {
 	if (is_child) {
 		pthread_mutex_init(&install_lock, NULL);
-		atomic_flag_clear(&report_busy); /* who reported is not in it */
+		atomic_flag_clear(&report_busy); /* the one that reported is not in it */
 	} else {
 		pthread_mutex_unlock(&install_lock);
 	}

@@ -10,7 +10,7 @@
  *
  * - Memory is private, readable and writable, never executable, never of huge pages. Up to 1,024
  *   stacks are one mapping.
- * - From Linux 6.13 on a guard is no mapping of its own: a million stacks fit under
+ * - From Linux 6.13 on a guard is not a mapping of its own: a million stacks fit under
  *   vm.max_map_count. On older kernels, and in memory that the program locks (mlockall), each guard
  *   takes two mappings, and at most vm.max_map_count / 2 - 1,000 stacks are given out. That is
  *   written to report_fd when it is first known, and scry_stack_pool_note says it.
@@ -51,7 +51,7 @@ struct scry_stack_overflow {
 	uint32_t id;
 	size_t size_bytes;
 	uintptr_t address, ip, sp;
-	const char *function; /* "name" or "module+0x1234"; what ran when the guard was met */
+	const char *function; /* "name" or "module+0x1234"; what ran when the guard was hit */
 	size_t frame_bytes;   /* of that function; 0: not known */
 	uintptr_t top;	      /* of the stack */
 	uintptr_t resume_ip, resume_sp,
@@ -134,7 +134,7 @@ size_t scry_stack_pool_used(const struct scry_stack_pool *pool);
 
 /*
  * Reports overflows of the calling thread from now on: installs handlers of SIGSEGV and SIGBUS for
- * the process (once) and a signal stack for this thread, unless it has one. Faults that are no
+ * the process (once) and a signal stack for this thread, unless it has one. Faults that are not an
  * overflow go to the handler that was there before. A handler that the program installs later
  * replaces this one: watch after it.
  */

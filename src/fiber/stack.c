@@ -226,11 +226,11 @@ static int add_slab(struct scry_stack_pool *pool)
 		return error;
 	}
 	atomic_store(&pool->slabs[pool->slab_count], slab);
-	pool->slab_count++; /* after it: who looks a stack up takes no lock */
+	pool->slab_count++; /* after it: looking a stack up takes no lock */
 	return 0;
 }
 
-/* A stack that nobody had yet. */
+/* A stack that no fiber had yet. */
 static int fresh(struct scry_stack_pool *pool, uint32_t *ret_id)
 {
 	uint32_t last = pool->slab_count - 1, room;

@@ -132,8 +132,8 @@ scry_fiber_switch:
 	.size scry_fiber_switch, . - scry_fiber_switch
 
 /*
- * Where a new fiber goes on: its stack ends here, for all who walk it. The instruction before belongs to it, as a walker
- * looks for the caller one byte before where a waiting fiber goes on.
+ * Where a new fiber goes on: its stack ends here, for all that walk it. The instruction before
+ * belongs to it, as a walker looks for the caller one byte before where a waiting fiber goes on.
  */
 	.globl scry_fiber_begin
 	.hidden scry_fiber_begin

@@ -1,7 +1,7 @@
 /*
  * How deep stacks were used. The trick is to ask the kernel which pages are there (mincore), from
- * the low end up: the first that is marks the deepest use, unless somebody used the stack before.
- * The pool knows how far that one may have come.
+ * the low end up: the first that is marks the deepest use, unless the stack was used before. The
+ * pool knows how far that one may have come.
  */
 #include "fiber/stack.h"
 

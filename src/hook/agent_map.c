@@ -80,7 +80,7 @@ int scry_agent_find(const struct scry_mem *mem, const struct scry_maps *maps,
 			continue;
 		if (scry_mem_read(mem, m->start, &h, sizeof(h)) == 0 && is_plausible(&h, m)) {
 			*ret = h;
-			ret->has_open = 0; /* what stands there is read when it matters */
+			ret->has_open = 0; /* what is there is read when it matters */
 			return 0;
 		}
 	}
@@ -285,7 +285,7 @@ int scry_agent_room(pid_t pid, uint32_t rings, uint64_t *ret_left)
 }
 
 /* Closed until it is known to be ours: the journal's nonce, then the header, say so. What a kill
- * leaves before that is of no use to anybody. -EEXIST: something else is there. */
+ * leaves before that is of no use. -EEXIST: something else is there. */
 static int reserve(const struct scry_agent_header *h, uint64_t start, struct scry_tracee *t,
 		   const struct scry_call *how)
 {
@@ -358,7 +358,7 @@ int scry_agent_open(const struct scry_agent_header *h, uint32_t parts, struct sc
 	return finish(t, how, r);
 }
 
-/* Of an agent that could not be mapped whole nothing stays: nobody would find it. */
+/* Of an agent that could not be mapped whole nothing stays: no scry would find it. */
 static void give_back(const struct scry_agent_header *h, struct scry_tracee *t,
 		      const struct scry_call *how, int r)
 {
@@ -572,7 +572,7 @@ int scry_agent_rehome(const struct scry_agent_header *h, uint32_t parts, struct 
 
 	*ret_fd = -1;
 	scry_error_clear();
-	if (r == 0 && parts) /* who only takes it out is not refused */
+	if (r == 0 && parts) /* a scry that only takes it out is not refused */
 		r = fits(t->pid, 0, writable_bytes(parts));
 	if (r == 0)
 		r = open_parts(h, parts, t, how);

@@ -13,7 +13,7 @@
  * the one mmap and unmapped with the rest in one call, so that whatever is killed in between leaves
  * something that the next scry finds. Nothing is unmapped that is not known to be ours at that
  * moment: the journal holds the header's nonce, a slab a magic, shared memory its name. Parts that
- * nobody wants are closed. Remote syscalls only (sys/tracee).
+ * are not wanted are closed. Remote syscalls only (sys/tracee).
  */
 #ifndef SCRY_HOOK_AGENT_MAP_H
 #define SCRY_HOOK_AGENT_MAP_H

@@ -1,8 +1,8 @@
 /*
  * The agent as bytes inside scry: its symbols, and where its parts lie (src/agent/agent.ld).
  *
- * The parts are linked at one distance from each other and need nothing from anybody: their bytes
- * are the same at any address (checked in `make lint`). No agent file is installed or read.
+ * The parts are linked at one distance from each other and need nothing else: their bytes are the
+ * same at any address (checked in `make lint`). No agent file is installed or read.
  */
 #ifndef SCRY_HOOK_AGENT_SOURCE_H
 #define SCRY_HOOK_AGENT_SOURCE_H

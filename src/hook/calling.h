@@ -1,8 +1,8 @@
 /*
  * System calls that the agent makes, from outside: the ways into seccomp, and into Syscall User
  * Dispatch, are hooked, so that none of ours is under way when a program forbids them to itself
- * (agent/calling.h). Who went into seccomp by another way, with a system call instruction of its
- * own, is seen in /proc a moment later; who went into dispatch so, when more is put in
+ * (agent/calling.h). A thread that went into seccomp by another way, with a system call instruction
+ * of its own, is seen in /proc a moment later; one that went into dispatch so, when more is put in
  * (scry_hold_all).
  */
 #ifndef SCRY_HOOK_CALLING_H

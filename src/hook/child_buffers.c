@@ -1,5 +1,5 @@
-/* See child_buffers.h. A child buffer is made clean by the one who frees it, so that a child finds
- * all words 0. */
+/* See child_buffers.h. A child buffer is cleared by what frees it, so that a child finds all words
+ * 0. */
 #include "hook/child_buffers.h"
 
 #include <errno.h>
@@ -56,7 +56,7 @@ int scry_pool_make(struct scry_pool *p)
 	void *view = MAP_FAILED;
 
 	if (fd >= 0 && ftruncate(fd, (off_t)SCRY_CHILD_BUFFERS_BYTES) == 0) {
-		errno = EPERM; /* who may join may also cut it */
+		errno = EPERM; /* a process that may join may also cut it */
 		if (scry_shared_seal(fd, SCRY_CHILD_BUFFERS_BYTES))
 			view = mmap(NULL, SCRY_CHILD_BUFFERS_BYTES, PROT_READ | PROT_WRITE,
 				    MAP_SHARED | MAP_NORESERVE, fd, 0);
@@ -135,7 +135,7 @@ void scry_pool_seen(struct scry_pool *p, uint32_t child_buffer, bool is_known)
 {
 	struct scry_control *c = scry_pool_control(p, child_buffer);
 
-	if (!is_known) /* nobody can name whose it is */
+	if (!is_known) /* it cannot be known whose it is */
 		scry_pool_burn(p, child_buffer);
 	__atomic_store_n(&c->owner_pid, (uint32_t)getpid(), __ATOMIC_RELEASE);
 	syscall(SYS_futex, &c->owner_pid, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
@@ -228,14 +228,14 @@ static void clean(struct scry_control *c)
 
 void scry_pool_free(struct scry_pool *p, uint32_t child_buffer)
 {
-	if (is_burnt(p, child_buffer)) /* somebody may still write there */
+	if (is_burnt(p, child_buffer)) /* a process may still write there */
 		return;
 	for (uint32_t i = child_buffer; i < SCRY_CHILD_BUFFERS; i += p->sets)
 		clean(scry_pool_control(p, i));
 	__atomic_store_n(&p->head->taken[child_buffer], 0, __ATOMIC_SEQ_CST);
 }
 
-/* No sentence anywhere: that a process is somebody else's, or gone, is the usual answer. */
+/* No sentence anywhere: that a process is another user's, or gone, is the usual answer. */
 int scry_pool_ask(const struct scry_pool *p, pid_t pid, struct scry_claim *ret)
 {
 	struct scry_mem mem = {.fd = -1};
@@ -243,7 +243,7 @@ int scry_pool_ask(const struct scry_pool *p, pid_t pid, struct scry_claim *ret)
 	uint64_t magic;
 	int r = p->names_owners ? -EACCES : scry_mem_open(&mem, pid, 0);
 
-	/* only what passes: who waits for an answer that never comes waits for ever */
+	/* only what passes: a wait for an answer that never comes would not end */
 	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM || r == -EINTR || r == -EAGAIN) {
 		scry_error_clear();
 		return -EAGAIN;

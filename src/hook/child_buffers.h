@@ -4,8 +4,8 @@
  *
  * Life: open (map it) -> announce (the agent knows of it) -> follow -> watch the claims: find the
  * owner of each taken child buffer, read the child buffer, free it when the owner is gone -> follow
- * 0 -> close. What is read here any process of the family can write: indices are ours, words are
- * checked.
+ * 0 -> close. What is read here any descendant of the process can write: indices are ours, words
+ * are checked.
  */
 #ifndef SCRY_HOOK_CHILD_BUFFERS_H
 #define SCRY_HOOK_CHILD_BUFFERS_H
@@ -15,12 +15,13 @@
 
 struct scry_pool {
 	struct scry_child_buffers *head; /* our own view; NULL: there is no pool */
-	uint64_t address;		 /* of the pool in every process of the family */
+	uint64_t address;		 /* of the pool in every descendant */
 	uint64_t state_page, data, text;
 	uint64_t nonce;
 	int fd;		   /* of a pool that is joined */
 	uint64_t burnt;	   /* bits: child buffers that may not be used any more; never free again */
-	bool names_owners; /* so it is: child buffers say whose they are, nobody's memory is read */
+	bool names_owners; /* so it is: child buffers say whose they are, no process's memory is
+			      read */
 	/* where several instruments record, a child buffer for each: see scry_pool_share */
 	uint32_t sets;
 	uint32_t most; /* of them that are given out */
@@ -63,7 +64,7 @@ bool scry_pool_is_taken(const struct scry_pool *p, uint32_t child_buffer);
 struct scry_control *scry_pool_control(const struct scry_pool *p, uint32_t child_buffer);
 
 /* Of a pool that is joined: it is known whose this is, or never will be, and then its handlers go
- * off. Who took it waits for this. */
+ * off. The process that took it waits for this. */
 void scry_pool_seen(struct scry_pool *p, uint32_t child_buffer, bool is_known);
 /* It is taken up no more, and never free again: its handlers go off. What is read of it goes on. */
 void scry_pool_burn(struct scry_pool *p, uint32_t child_buffer);
@@ -75,11 +76,11 @@ bool scry_pool_is_member(const struct scry_pool *p, pid_t pid);
 /* The owner is gone and the words of its set are read: another child may have it. */
 void scry_pool_free(struct scry_pool *p, uint32_t child_buffer);
 
-/* Is `pid` of this family, and has it never recorded (its process state page is as the fork left
+/* Is `pid` such a descendant, and has it never recorded (its process state page is as the fork left
  * it)? Then its VM may have our hook, which goes at its first event. */
 bool scry_pool_is_descendant(const struct scry_pool *p, pid_t pid);
 
-/* What process `pid` says of itself. 0; -ENOENT: not of this family, not alive, or not ours to
+/* What process `pid` says of itself. 0; -ENOENT: not such a descendant, not alive, or not ours to
  * read; -EAGAIN: it could not be asked (no descriptor, no memory). Costs an open and three reads.
  */
 int scry_pool_ask(const struct scry_pool *p, pid_t pid, struct scry_claim *ret);

@@ -45,8 +45,8 @@ static void refresh(struct scry_control *c, uint64_t until, bool is_late)
 		__atomic_add_fetch(&c->buffer_freed, 1, __ATOMIC_SEQ_CST);
 }
 
-/* The end of the lease is counted before the beat is looked at: one that is stopped in between says
- * nobody, when he goes on, that he was there all the time. */
+/* The end of the lease is counted before the beat is looked at: one that is stopped in between does
+ * not claim, when it goes on, that it was there all the time. */
 static void tick(struct scry_heartbeat *p)
 {
 	const struct scry_ticks_pair now = scry_ticks_look();

@@ -83,8 +83,8 @@ int scry_hidden_plan(struct scry_inject *inj, const struct scry_stw_hunt *hunt)
 	return 0;
 }
 
-/* Another process on the same memory. Where none was made since there was none last, nobody is
- * asked while all stand. */
+/* Another process on the same memory. Where none was made since there was none last, no thread is
+ * asked while all are stopped. */
 static pid_t other_on_memory(const struct scry_inject *inj)
 {
 	if (inj->hunt.alone_since && scry_proc_newest() == inj->hunt.alone_since)

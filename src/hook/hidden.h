@@ -1,8 +1,8 @@
 /*
- * Code that was interrupted and that no thread's stack shows: signal frames on stacks that nobody
- * stands on, as a handler leaves behind that switches stacks (preemptive user-level threads), and
- * contexts that a program keeps elsewhere. Part of inject.h; beside sys/stop_the_world, which looks
- * at the stacks of threads. Of inject.h: `hides`: it has such stacks; `hunts`: stops look for
+ * Code that was interrupted and that no thread's stack shows: signal frames on stacks that no
+ * thread is on, as a handler leaves behind that switches stacks (preemptive user-level threads),
+ * and contexts that a program keeps elsewhere. Part of inject.h; beside sys/stop_the_world, which
+ * looks at the stacks of threads. Of inject.h: `hides`: it has such stacks; `hunts`: stops look for
  * `hunt`; `is_too_large`: not all memory fits into a pause.
  */
 #ifndef SCRY_HOOK_HIDDEN_H
@@ -33,7 +33,7 @@ int scry_hidden_ask(struct scry_inject *inj);
 int scry_hidden_plan(struct scry_inject *inj, const struct scry_stw_hunt *hunt);
 
 /* In a stop: what was planned. Adds to w->saved, sets what scry_stw_doubt says. -EBUSY, with a
- * sentence: another process runs on the same memory, and does not stand; -EAGAIN: not done in time;
+ * sentence: another process runs on the same memory, and is not stopped; -EAGAIN: not done in time;
  * -ENOMEM. */
 int scry_hidden_look(struct scry_inject *inj, struct scry_stw *w);
 

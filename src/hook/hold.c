@@ -23,7 +23,7 @@ static bool is_on(const struct scry_tracee *t, uint64_t end)
 	return t->regs.rsp > end - SCRY_CALL_STACK_BYTES && t->regs.rsp <= end;
 }
 
-/* Who still has to stop keeps its loan for that. */
+/* A thread that still has to stop keeps its loan for that. */
 static void let_go(struct scry_tracee *t)
 {
 	if (t->stopped) {
@@ -34,7 +34,7 @@ static void let_go(struct scry_tracee *t)
 	scry_hurry_recall(t->tid);
 }
 
-/* A thread that was let go in the midst of a call, perhaps by a scry that died: is it back? */
+/* A thread that was released in the midst of a call, perhaps by a scry that died: is it back? */
 static bool is_back(struct scry_inject *inj, pid_t tid, uint64_t end)
 {
 	struct scry_tracee t;
@@ -51,7 +51,7 @@ static bool is_back(struct scry_inject *inj, pid_t tid, uint64_t end)
 	return answer;
 }
 
-/* The stack for calls; 0: there is none yet, or somebody stands on it. Before anybody else is held.
+/* The stack for calls; 0: there is none yet, or a thread is on it. Before any other thread is held.
  */
 static uint64_t call_stack(struct scry_inject *inj, const struct scry_tracee *held)
 {
@@ -73,7 +73,7 @@ static bool has_room(const struct scry_inject *inj, const struct scry_tracee *t)
 	return scry_stack_room(t, &inj->mem, &inj->maps) >= SCRY_CALL_ROOM;
 }
 
-/* The kernel says "not permitted" of those, too. */
+/* The kernel says "not permitted" of these, too. */
 static bool is_ending(pid_t pid, pid_t tid)
 {
 	char state = scry_proc_task_state(pid, tid);

@@ -1,8 +1,8 @@
 /*
  * On: slabs and stubs are written first, nothing leads to them yet; the journal gets all changes as
- * PLANNED; then, with everybody stopped, threads that stand inside a window go on in the copy of
- * its instructions, which is right with the old bytes too, and the bytes are written. A SIGKILL
- * between any two of these leaves each thread at a place that does what it would have done.
+ * PLANNED; then, with all threads stopped, those that are inside a window go on in the copy of its
+ * instructions, which is right with the old bytes too, and the bytes are written. A SIGKILL between
+ * any two of these leaves each thread at a place that does what it would have done.
  */
 #include "hook/hooks.h"
 
@@ -35,7 +35,7 @@
 #define SPARE_COUNTERS 512u
 #define HUNT_BYTES_A_NS 2u /* of a pause, of memory that is looked at: more than that takes */
 
-/* A list that is being changed is waited for, but not for ever; nor when it is us who hold the
+/* A list that is being changed is waited for, but not for ever; nor when we ourselves hold the
  * program that changes it, in its start. */
 static int read_objects(struct scry_hooks *h)
 {
@@ -484,14 +484,14 @@ static void add_entry(struct changes *c, const struct scry_hooks *h, const struc
 {
 	uint64_t at = row->address + row->window.endbr;
 
-	if (row->over) { /* the jump that stands there leads elsewhere */
+	if (row->over) { /* the jump that is there leads elsewhere */
 		scry_x86_jump(row->pad ? row->pad : at, row->stub, c->jumps[c->count]);
 		add_text(c, h, row->pad ? row->pad : at, row->over_old, JUMP_BYTES);
 		c->at[c->count - 1].is_over = true;
 		c->at[c->count - 1].kind = row->pad ? SCRY_EDIT_PAD : SCRY_EDIT_TEXT;
 		return;
 	}
-	if (row->pad) { /* first: nobody runs it yet */
+	if (row->pad) { /* first: no thread runs it yet */
 		scry_x86_jump(row->pad, row->stub, c->jumps[c->count]);
 		add_text(c, h, row->pad, row->pad_old, JUMP_BYTES);
 		c->at[c->count - 1].kind = SCRY_EDIT_PAD;
@@ -630,7 +630,7 @@ static int stop_to_change(const struct scry_hooks *h, struct scry_inject *inj, s
 	return r;
 }
 
-/* With everybody stopped, as many as there is time for, which is said. -EAGAIN: a thread stands
+/* With all threads stopped, as many as there is time for, which is reported. -EAGAIN: a thread is
  * where it cannot be moved from, or may come back there (h->doubt_at). */
 static int apply_text(struct scry_hooks *h, struct scry_inject *inj, size_t first, size_t *count)
 {
@@ -662,7 +662,7 @@ static int apply_held(struct scry_hooks *h, struct scry_inject *inj, size_t firs
 					       : scry_edit_apply(&inj->edit, first, count);
 }
 
-/* Somebody waits for us, but only while the lease lasts: if we were stopped for longer, no more. */
+/* A thread waits for us, but only while the lease lasts: if we were stopped for longer, no more. */
 static int apply_unused(struct scry_hooks *h, struct scry_inject *inj, size_t count)
 {
 	int r = 0;

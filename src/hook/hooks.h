@@ -8,8 +8,8 @@
  *   site    the calls and tail jumps in its own object are aimed at the stub
  *   got     the slots through which objects call it are pointed at the stub (sys/slots)
  * Chosen is the entry, else site and got together: then calls through pointers are not seen. With
- * CALLS wanted the request says who calls what (scry_symbols_find_called): got, of those only.
- * Life: open, want..., plan (all of it reads only); on and off, any number of times, after
+ * CALLS wanted the request says which code calls what (scry_symbols_find_called): got, of these
+ * only. Life: open, want..., plan (all of it reads only); on and off, any number of times, after
  * scry_inject_enter; close. Two steps each: stubs, journal and checks while all run, then one stop
  * for the writes. On and off are legal in the keeper only.
  */
@@ -47,7 +47,7 @@ struct scry_hook_to {
 struct scry_hook {
 	uint64_t address, resolver;	  /* of the function; of the IFUNC that chose it, or 0 */
 	char *symbol, *version, *aliases; /* "": none; hook/aliases.h, NULL: not known */
-	char *module, *caller;		  /* paths: of its object; by_caller: of who calls, NULL */
+	char *module, *caller;		  /* paths: of its object; by_caller: of what calls, NULL */
 	uint64_t object_start, object_end;
 	struct scry_hook_to to;
 	uint32_t request; /* that asked for it */
@@ -65,7 +65,7 @@ struct scry_hook {
 	size_t first_place, place_count;
 	uint64_t target;     /* where these went, and the stub goes on to */
 	size_t unseen, kept; /* ways that are not covered; slots that code takes its address from */
-	uint64_t over;	     /* the stub of another set that stands there (hook/chain.h); 0: none */
+	uint64_t over;	     /* the stub of another set that is there (hook/chain.h); 0: none */
 	uint8_t over_old[5]; /* an entry's: the jump to it */
 	/* on */
 	bool has_stub, is_gone; /* gone: its object was unloaded */

@@ -56,7 +56,7 @@ static int set_sigtrap(struct scry_tracee *t, const struct scry_call *how, uint6
 	return r < 0 ? r : (int)result;
 }
 
-/* Ours is set where the default stands, or, with `ours` false, the default where ours stands. */
+/* Ours is set where the default is, or, with `ours` false, the default where ours is. */
 static int exchange_sigtrap(struct scry_inject *inj, struct scry_tracee *t,
 			    const struct scry_call *how, bool ours)
 {
@@ -86,7 +86,7 @@ static int exchange_sigtrap(struct scry_inject *inj, struct scry_tracee *t,
 	return r;
 }
 
-/* Nobody comes here by SIGTRAP any more. What somebody else has set since then is theirs. */
+/* No thread comes here by SIGTRAP any more. What another program has set since then is theirs. */
 static int take_trap_back(struct scry_inject *inj, struct scry_tracee *t,
 			  const struct scry_call *how)
 {
@@ -108,8 +108,9 @@ struct place { /* where work is done */
 	struct scry_own own; /* while it is */
 };
 
-/* -EALREADY: another scry came first, or is about to. Nobody else maps while the first thread is
- * ours. */
+/* -EALREADY: another scry came first, or is about to. No other scry maps while the first thread is
+ * ours.
+ */
 static int map_first(struct scry_inject *inj, struct place *at, const struct scry_call *how,
 		     int *ret_fd)
 {
@@ -343,8 +344,9 @@ static int is_another_build(const struct scry_inject *inj)
 }
 
 /*
- * One that was left because the VM held its address. Has the VM let go of it, it is taken out (0).
- * Else what was given up is mapped again (1), if it is to be adopted. -EINPROGRESS: it stays.
+ * One that was left because the VM held its address. If the VM no longer leads to it, it is taken
+ * out (0). Else what was given up is mapped again (1), if it is to be adopted. -EINPROGRESS: it
+ * stays.
  */
 static int look_at_idle(struct scry_inject *inj, struct scry_tracee *held)
 {
@@ -400,7 +402,7 @@ static int look_for_agent(struct scry_inject *inj, struct scry_tracee *held)
 }
 
 /* The control page of a new, or newly housed, agent goes on where the agent's own process state
- * page stands.
+ * page is.
  */
 static int fill_control(struct scry_inject *inj)
 {
@@ -490,7 +492,7 @@ static int map_agent(struct scry_inject *inj, uint64_t near, struct scry_tracee 
 
 /*
  * Maps a new agent, or new shared pages for an old one: what lies there is its parent's in a fork
- * child, or what the program says it is. A thread that is still in the agent writes to nobody then.
+ * child, or what the program says it is. A thread that is still in the agent writes nowhere then.
  */
 static int get_pages(struct scry_inject *inj, uint64_t near, struct scry_tracee *held)
 {

@@ -73,8 +73,8 @@ int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee
 
 /*
  * A new slab for `code_size` bytes of stubs within 1 GiB of `near`, mapped in `held` or in a thread
- * held for it. Returns its number in the header, or -errno with a sentence; -EAGAIN: `held` stands
- * on a small stack. Its first 256 bytes of code are the magic and literals, its counters are at
+ * held for it. Returns its number in the header, or -errno with a sentence; -EAGAIN: `held` is on a
+ * small stack. Its first 256 bytes of code are the magic and literals, its counters are at
  * inj->counters[number]. Unmapped with the agent.
  */
 int scry_inject_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t near,
@@ -128,9 +128,10 @@ int scry_inject_want(struct scry_inject *inj, uint32_t watch);
 int scry_inject_state(const struct scry_inject *inj, struct scry_agent_state *ret);
 
 /* Gives up ownership and undoes all changes; unmaps the agent if it is proven unused. `*ret_left`
- * bytes stay. 0 or -errno; -EBUSY: changes stand, one was overwritten or no stop came for 5 s. */
+ * bytes stay. 0 or -errno; -EBUSY: changes are left, one was overwritten, no stop came for 5 s.
+ */
 int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left);
-/* Until no thread stands at a system call that a scry sent it to make and died. 0; -EBUSY. */
+/* Until no thread is at a system call that a scry sent it to make and died. 0; -EBUSY. */
 int scry_inject_await_calls(struct scry_inject *inj);
 struct scry_unmap_how {
 	uint64_t stack; /* not ours, which goes: 0, the thread's; or its own's end (sys/stack) */
@@ -138,7 +139,7 @@ struct scry_unmap_how {
 };
 int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t,
 		      const struct scry_unmap_how *how); /* all, in the stopped thread `t` */
-/* An idle agent: is unmapped if the VM has let go, else made idle to the end. 0 or -errno. */
+/* An idle agent: unmapped if the VM has no use for it, else made idle to the end. 0 or -errno. */
 int scry_inject_leave_idle(struct scry_inject *inj, bool *ret_gone);
 void scry_inject_done(struct scry_inject *inj); /* host resources only */
 /* Adds a hold of `threads` threads to the measured pauses. */

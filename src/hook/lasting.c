@@ -1,7 +1,8 @@
 /*
  * The proof that memory may go is a search for its addresses, as a conservative collector makes it:
- * in registers, on stacks (those of coroutines and signal frames that nobody stands on too) and in
- * data. It takes a read of all memory that was written to while nobody runs, so there is a limit.
+ * in registers, on stacks (also those of coroutines, and signal frames that no thread is on) and in
+ * data. It takes a read of all memory that was written to while no thread runs, so there is a
+ * limit.
  */
 #include "hook/lasting.h"
 
@@ -87,7 +88,7 @@ static bool may_hold_head(const struct scry_map_entry *m)
 
 /* Which pages may be heads: [*ret, *ret_end) from `at` on, none where both are the same. A head was
  * written: no page that is not there is brought in to look for one, as its server may be the
- * program itself, or nobody. The kernel makes one mapping of a patch and of the program's own code
+ * program itself, or gone. The kernel makes one mapping of a patch and of the program's own code
  * beside it, so all pages are looked at; but for closed ones, which are reserved by the terabyte,
  * and where it is not known what is there: the first. */
 static void next_pages(const struct scry_written *written, const struct scry_map_entry *m,
@@ -264,7 +265,7 @@ int scry_lasting_map(struct scry_inject *inj, uint64_t near, struct scry_patch_h
 	while (!head->nonce)
 		if (getrandom(&head->nonce, sizeof(head->nonce), 0) < 0)
 			return scry_fail(-errno, "no random number: %s", strerror(errno));
-	for (int i = 0; i < MAP_TRIES && r == -EEXIST; i++) { /* somebody mapped something there */
+	for (int i = 0; i < MAP_TRIES && r == -EEXIST; i++) { /* something was mapped there */
 		h = *head;
 		scry_maps_done(&inj->maps);
 		r = scry_maps_read(inj->proc->pid, &inj->maps);
@@ -372,7 +373,7 @@ static const char too_much[] = "its memory is too large to be searched in a paus
 		  is_used[] = "a thread, a stack or data still leads there",
 		  unseen[] = "scry cannot see which of its memory is present";
 
-/* Of the first n bytes that were read. Words that are not aligned are no addresses. */
+/* Of the first n bytes that were read. Words that are not aligned are not addresses. */
 static const char *judge(struct proof *p, size_t n)
 {
 	if (n > p->left || scry_now_ns() > p->deadline_ns)
@@ -394,7 +395,7 @@ static const char *look_at_words(const struct scry_inject *inj, struct proof *p,
 		const uint64_t size = end - at < CHUNK_BYTES ? end - at : CHUNK_BYTES;
 		ssize_t n = scry_mem_read_some(&inj->mem, at, p->words, size);
 
-		if (n <= 0) /* given back by somebody who shares it */
+		if (n <= 0) /* given back by a process that shares it */
 			return too_much;
 		why = judge(p, (size_t)n);
 		at += (uint64_t)n;
@@ -402,8 +403,8 @@ static const char *look_at_words(const struct scry_inject *inj, struct proof *p,
 	return why;
 }
 
-/* Only what is there is read: to bring more into memory may take a server's answer, who stands
- * still, too. */
+/* Only what is there is read: to bring more into memory may take the answer of a server, which is
+ * stopped, too. */
 static const char *look_at_mapping(const struct scry_inject *inj, struct proof *p,
 				   const struct scry_written *written,
 				   const struct scry_map_entry *m)
@@ -476,8 +477,8 @@ static const char *look_at_file(struct proof *p, int fd, uint64_t at, uint64_t e
 }
 
 /* All of the file that is mapped and is there: what of it is in the process's tables says little,
- * as a fork child has none, nor who was paged out. Of a disk's file only what is in memory, as a
- * disk may not answer in time. */
+ * as a fork child has none, nor one that was paged out. Of a disk's file only what is in memory, as
+ * a disk may not answer in time. */
 static const char *look_at_whole(const struct scry_inject *inj, struct proof *p,
 				 const struct scry_map_entry *m, int flags)
 {
@@ -535,7 +536,7 @@ static bool is_in_registers(const struct proof *p, const struct scry_stw *w)
 	return false;
 }
 
-/* The patch's own memory, and the agent's, in which nobody is (look_at_all). */
+/* The patch's own memory, and the agent's, in which no thread is (look_at_all). */
 static bool is_scrys(const struct scry_inject *inj, const struct proof *p, uint64_t at)
 {
 	const struct scry_agent_header *h = &inj->header;
@@ -551,7 +552,7 @@ static bool stands_on_ours(const struct scry_inject *inj, const struct scry_stw 
 	return scry_stw_stands_on(w, end - SCRY_CALL_STACK_BYTES, end);
 }
 
-/* While all stand. NULL: nobody can come to the patch any more. */
+/* While all are stopped. NULL: no thread can come to the patch any more. */
 static const char *look_at_all(struct scry_inject *inj, struct proof *p, const struct scry_stw *w)
 {
 	struct scry_written written;
@@ -564,7 +565,7 @@ static const char *look_at_all(struct scry_inject *inj, struct proof *p, const s
 	for (size_t i = 0; i < inj->maps.count && !why; i++) {
 		const struct scry_map_entry *m = &inj->maps.entries[i];
 
-		/* whatever may be done with it now: a stack that nobody stands on may be closed */
+		/* whatever may be done with it now: a stack that no thread is on may be closed */
 		if (!is_scrys(inj, p, m->start) && scry_written_is_memory(m))
 			why = m->shared ? look_at_shared(inj, p, &written, m)
 					: look_at_mapping(inj, p, &written, m);
@@ -597,8 +598,8 @@ struct kernel_action { /* of rt_sigaction */
 	uint64_t handler, flags, restorer, mask;
 };
 
-/* Does the kernel lead there, for a signal? Asked into the patch's own stack for calls, of which
- * nobody stands on the lower half. */
+/* Does the kernel lead there, for a signal? Asked into the patch's own stack for calls, on whose
+ * lower half no thread is. */
 static int is_a_handler(struct scry_tracee *t, const struct scry_call *how,
 			const struct scry_patch_head *h)
 {

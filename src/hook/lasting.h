@@ -69,7 +69,7 @@ void scry_lasting_close(struct scry_lasting *p);
  * come to it any more: with all threads stopped, no register and no word of memory that the program
  * may write leads there. *ret_left bytes stay mapped otherwise, without effect (stage OUT), as
  * where that memory is too large to be searched in a pause; *ret_why says why. 0 or -errno with a
- * sentence: -EBUSY: changes stand.
+ * sentence: -EBUSY: changes are left.
  */
 int scry_lasting_off(struct scry_lasting *p, struct scry_inject *inj, struct scry_undo_report *ret,
 		     uint64_t *ret_left, const char **ret_why);

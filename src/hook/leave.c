@@ -1,5 +1,5 @@
 /*
- * The way out: stopping all, putting changes back, and the proof that nobody needs the agent any
+ * The way out: stopping all, putting changes back, and the proof that no thread needs the agent any
  * more. Part of inject.h.
  */
 #include <errno.h>
@@ -48,7 +48,8 @@ uint64_t scry_inject_lost_ns(const struct scry_inject *inj, uint64_t cpu_ns, uin
 	return lost < (double)inj->pause_cpu_ns ? (uint64_t)lost : inj->pause_cpu_ns;
 }
 
-/* Who was let go has not run yet on a busy machine: the stops of a series would be one long pause.
+/* A thread that was released has not run yet on a busy machine: the stops of a series would be one
+ * long pause.
  */
 static void let_run(const struct scry_inject *inj)
 {
@@ -103,8 +104,8 @@ void scry_inject_go(struct scry_inject *inj, struct scry_stw *w)
 	inj->runs_until_ns = scry_now_ns() + (w->pause_ns < RUN_NS ? w->pause_ns : RUN_NS);
 }
 
-/* Does a thread stand where bytes are changed in a way that forbids to put them back? Not where the
- * original ones stand: a scry died between planning and writing, and all may be anywhere. */
+/* Is a thread where bytes are changed, in a way that forbids putting them back? Not where the
+ * original ones are: a scry died between planning and writing, and all may be anywhere. */
 static bool is_inside(const struct scry_inject *inj, const struct scry_stw *w, size_t first,
 		      size_t n)
 {
@@ -155,7 +156,7 @@ static void forget_left(struct scry_undo_report *report)
 	report->foreign = report->failed = 0;
 }
 
-/* While nobody can map or unmap. The last of [first, first + *n), as many as there is time for:
+/* While no thread can map or unmap. The last of [first, first + *n), as many as there is time for:
  * *n are left. -ESTALE: of some the file was mapped anew since it was asked. One that fails does
  * not keep the others. */
 static int undo_stopped(struct scry_inject *inj, const struct scry_stw *w, size_t first, size_t *n,
@@ -329,8 +330,8 @@ static bool stands_on_ours(const struct scry_inject *inj, const struct scry_stw 
 	return scry_stw_stands_on(w, end - SCRY_CALL_STACK_BYTES, end);
 }
 
-/* With everybody stopped: is nobody in the agent, and will nobody come but by the VM's lists? Both
- * tests are needed: ip and counters. */
+/* With everybody stopped: is no thread in the agent, and will none come except by the VM's lists?
+ * Both tests are needed: ip and counters. */
 static bool is_quiet(struct scry_inject *inj, const struct scry_stw *w)
 {
 	struct scry_agent_state state;
@@ -358,8 +359,8 @@ static bool has_let_go(const struct scry_inject *inj)
 	       state.jobs_registered == state.jobs_run;
 }
 
-/* Will the VM let go by itself: at its next event, or when a job runs? Who is to be asked for it is
- * asked on the agent's own stack. */
+/* Will the VM stop leading to it by itself: at its next event, or when a job runs? The thread that
+ * is asked for it is asked on the agent's own stack. */
 static bool lets_go(const struct scry_inject *inj)
 {
 	struct scry_agent_state state;
@@ -372,16 +373,16 @@ static bool lets_go(const struct scry_inject *inj)
 	       !wanted;
 }
 
-struct caller { /* who unmaps; NULL: nobody can */
+struct caller { /* which thread unmaps; NULL: none can */
 	struct scry_tracee *thread;
 	uint64_t stack; /* for struct scry_call */
 };
 
 /*
- * Nobody comes back to what is being unmapped, but another scry could adopt it: while all stand
- * none can. Who has no priority to lend waits for a processor at each call; there only the thread
- * that makes them stands, and none adopts while the first one is ours. Not on the unused end of its
- * stack: others could come there.
+ * No thread comes back to what is being unmapped, but another scry could adopt it: while all are
+ * stopped none can. A scry that has no priority to lend waits for a processor at each call; there
+ * only the thread that makes them is stopped, and none adopts while the first one is ours. Not on
+ * the unused end of its stack: others could come there.
  */
 static int unmap_alone(struct scry_inject *inj, struct scry_stw *w, const struct caller *caller)
 {
@@ -414,14 +415,14 @@ static int make_idle(struct scry_inject *inj, const struct caller *caller)
 
 /*
  * What no stop shows: processes that run on the same memory and are none of its threads, and signal
- * frames on stacks that nobody stands on, as where a handler switches stacks. Both are looked for
- * while all run, after a stop in which nobody was inside and nothing led there any more: who is
- * born later starts elsewhere, and a frame is found where it is, or was until it was gone on with,
- * as nothing else is written there while its thread is still inside.
+ * frames on stacks that no thread is on, as where a handler switches stacks. Both are looked for
+ * while all run, after a stop in which no thread was inside and nothing led there any more: a
+ * thread that is made later starts elsewhere, and a frame is found where it is, or was until it was
+ * gone on with, as nothing else is written there while its thread is still inside.
  */
 enum hidden {
 	HIDDEN_UNKNOWN, /* not looked for */
-	HIDDEN_TAIL,	/* nobody comes to what an idle agent does not have */
+	HIDDEN_TAIL,	/* no thread comes to what an idle agent does not have */
 	HIDDEN_NONE,	/* nor to the rest */
 };
 
@@ -430,8 +431,9 @@ struct leaving {
 	uint64_t *ret_left;
 	enum hidden known, wanted; /* wanted: that is all that is missing for unmapping it */
 	bool is_last, inside;
-	bool is_unknowable;	   /* looking again will not show it */
-	struct scry_tracee *stood; /* the threads, in the stop that left open who is hidden */
+	bool is_unknowable; /* looking again will not show it */
+	struct scry_tracee
+		*stood; /* the threads, in the stop that left open whether one is hidden */
 	size_t stood_count;
 };
 
@@ -454,7 +456,7 @@ static void keep_inside(const struct scry_inject *inj, struct scry_stw *found)
 	found->saved_count = kept;
 }
 
-/* NULL: nobody comes who is not seen in a stop; else why that is not so, or not known. */
+/* NULL: no thread comes that is not seen in a stop; else why that is not so, or not known. */
 static const char *find_hidden(struct scry_inject *inj, struct leaving *l)
 {
 	struct scry_stw found = {.pid = inj->proc->pid,
@@ -469,7 +471,7 @@ static const char *find_hidden(struct scry_inject *inj, struct leaving *l)
 	if (scry_proc_shares_memory(inj->proc->pid))
 		return "another process runs on its memory (clone with CLONE_VM)";
 	r = scry_hidden_find(inj, &found, HIDDEN_BYTES);
-	/* since that stop nobody has come in: what was dead then was never gone on with */
+	/* since that stop no thread has come in: what was dead then was never gone on with */
 	if (r == 0) {
 		keep_inside(inj, &found);
 		scry_stw_forget_dead(&found, &inj->mem, &inj->maps);
@@ -520,7 +522,7 @@ static void unmap_stopped(struct scry_inject *inj, struct scry_stw *w, const str
 	*l->ret_left = is_free ? 0 : scry_agent_bytes(&inj->header);
 }
 
-/* -EINPROGRESS: threads did not stop; -EAGAIN: one stands where bytes are to be put back. */
+/* -EINPROGRESS: threads did not stop; -EAGAIN: one is where bytes are to be put back. */
 static int leave_once(struct scry_inject *inj, struct leaving *l)
 {
 	struct caller caller;
@@ -563,7 +565,8 @@ static int leave_idle_once(struct scry_inject *inj, struct leaving *l)
 	return 0;
 }
 
-/* In a stop; and, where that leaves open only who is hidden, in another once that is known. */
+/* In a stop; and, where that leaves open only whether one is hidden, in another once that is known.
+ */
 static int leave_looking(struct scry_inject *inj, struct leaving *l,
 			 int (*once)(struct scry_inject *inj, struct leaving *l))
 {
@@ -595,8 +598,8 @@ int scry_inject_leave_idle(struct scry_inject *inj, bool *ret_gone)
 	return r;
 }
 
-/* Whoever is inside leaves when it runs, who is in vfork comes out of it, and who is in a coroutine
- * may come back to a stack on which it can unmap ours. */
+/* A thread that is inside leaves when it runs, one that is in vfork comes out of it, and one in a
+ * coroutine may come back to a stack on which it can unmap ours. */
 static int leave_all(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left)
 {
 	struct leaving l = {.report = report, .ret_left = ret_left};
@@ -625,8 +628,8 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 
 	*report = (struct scry_undo_report){0};
 	*ret_left = scry_agent_bytes(h);
-	scry_threads_stop(inj); /* who waits for a thread buffer waits no more */
-	if (r < 0)		/* what it left stands, and does nothing */
+	scry_threads_stop(inj); /* a thread that waits for a thread buffer waits no more */
+	if (r < 0)		/* what it left stays, and does nothing */
 		return r;
 	scry_undo_add(report, &inj->settled);
 	if (inj->edit.count > SCRY_INJECT_BATCH) { /* the rest with the last stop */

@@ -1,5 +1,5 @@
 /*
- * How the loader is led to us, who waits for whom, and when all is looked at again; what is done
+ * How the loader is led to us, what waits for what, and when all is looked at again; what is done
  * then is hook/renew. The other end is agent/loads.c; the words between are in wire/control.h.
  */
 #include "hook/loads.h"
@@ -48,7 +48,7 @@ struct scry_loads {
 	atomic_bool shall_end;
 	struct scry_kept_texts kept;
 	struct scry_loads_stats stats;
-	void (*around_stops)(void *arg, bool is_over); /* NULL: nobody asks for it */
+	void (*around_stops)(void *arg, bool is_over); /* NULL: nothing asks for it */
 	void *around_stops_arg;
 };
 
@@ -140,7 +140,7 @@ static int lead_slot(struct scry_hooks *h, struct scry_inject *inj,
 	return r < 0 ? r : scry_edit_change(&inj->edit, &change);
 }
 
-/* musl: the entry of r_brk, `ret` and filler, becomes a jump; nobody stands in the filler. */
+/* musl: the entry of r_brk, `ret` and filler, becomes a jump; no thread is in the filler. */
 static int lead_brk(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held)
 {
 	const struct scry_hook_room room = {h->objects.brk, STUB_ROOM, 0};
@@ -176,7 +176,7 @@ static int lead_brk(struct scry_hooks *h, struct scry_inject *inj, struct scry_t
 		r = scry_agent_write_header(&inj->header, inj->mem.fd);
 	scry_x86_jump(change.addr, stub, jump);
 	change.mapping = scry_maps_at(&h->objects.maps, change.addr);
-	if (r == 0 && !held) /* else its one thread stands still */
+	if (r == 0 && !held) /* else its one thread does not run */
 		r = scry_hold_all(inj, &w);
 	if (r < 0)
 		return r;
@@ -255,7 +255,7 @@ void scry_loads_around_stops(struct scry_hooks *h, void (*call)(void *arg, bool 
 	h->loads->around_stops_arg = arg;
 }
 
-static void tell_of_stop(const struct scry_loads *l, bool is_over)
+static void report_stop(const struct scry_loads *l, bool is_over)
 {
 	if (l->around_stops)
 		l->around_stops(l->around_stops_arg, is_over);
@@ -284,7 +284,7 @@ void scry_loads_stats(const struct scry_hooks *h, struct scry_loads_stats *ret)
 	*ret = h->loads ? h->loads->stats : (struct scry_loads_stats){0};
 }
 
-/* Does who waited still wait? */
+/* Does the thread that waited still wait? */
 static bool has_nobody_left(struct scry_loads *l)
 {
 	uint32_t given_up = __atomic_load_n(&l->control->load_given_up, __ATOMIC_SEQ_CST);
@@ -294,18 +294,18 @@ static bool has_nobody_left(struct scry_loads *l)
 	return is_held;
 }
 
-/* While we write nobody gives up waiting; who has given up before is seen. */
+/* While we write no thread gives up waiting; one that has given up before is seen. */
 static int put_on(struct scry_hooks *fresh, struct scry_inject *inj, void *arg)
 {
 	struct scry_loads *l = arg;
 	int r;
 
-	tell_of_stop(l, false);
+	report_stop(l, false);
 	__atomic_store_n(&l->control->load_busy, 1, __ATOMIC_SEQ_CST);
 	fresh->is_unused = fresh->is_unused && has_nobody_left(l);
 	r = scry_hooks_on(fresh, inj, NULL);
 	__atomic_store_n(&l->control->load_busy, 0, __ATOMIC_SEQ_CST);
-	tell_of_stop(l, true); /* before the thread that waits goes on and starts others */
+	report_stop(l, true); /* before the thread that waits goes on and starts others */
 	return r;
 }
 
@@ -377,13 +377,13 @@ static int settle(struct scry_hooks *h, struct scry_inject *inj)
 
 	if (!find_bound(h, inj, false))
 		return 0;
-	tell_of_stop(h->loads, false);
+	report_stop(h->loads, false);
 	r = scry_inject_stop(inj, &w);
 	if (r == 0) {
 		find_bound(h, inj, true);
 		scry_inject_go(inj, &w);
 	}
-	tell_of_stop(h->loads, true);
+	report_stop(h->loads, true);
 	return r;
 }
 

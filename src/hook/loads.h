@@ -9,7 +9,7 @@
  * back counts on.
  *
  * While a thread waits none runs the code of what is new: it is changed without a stop. When that
- * cannot be proven (a thread did not wait, or nobody does) all threads are stopped for it.
+ * cannot be proven (a thread did not wait, or none does) all threads are stopped for it.
  *
  * Life: scry_loads_follow after scry_hooks_on; scry_loads_turn whenever scry_loads_fd is readable
  * and each few ms; scry_hooks_off ends it. In the keeper only.
@@ -26,7 +26,7 @@
 
 struct scry_loads_stats {
 	uint64_t asked;	   /* times that a thread waited */
-	uint64_t late;	   /* of those, went on without an answer: constructors may be missed */
+	uint64_t late;	   /* of these, went on without an answer: constructors may be missed */
 	uint64_t loaded;   /* objects that appeared */
 	uint64_t unloaded; /* objects with hooks that went away */
 	uint64_t failed;   /* times that looking was given up */
@@ -41,8 +41,8 @@ struct scry_loads_stats {
  */
 int scry_loads_follow(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held);
 
-/* Turns call that before they hold threads, and when that is over: who follows the process by
- * ptrace lets it go for so long. */
+/* Turns call that before they hold threads, and when that is over: a scry that follows the process
+ * by ptrace lets it go for so long. */
 void scry_loads_around_stops(struct scry_hooks *h, void (*call)(void *arg, bool is_over),
 			     void *arg);
 

@@ -173,7 +173,7 @@ int scry_own_claim(struct scry_inject *inj)
 	struct scry_owner o;
 
 	if (scry_mem_read(&inj->mem, claim_at(inj), &o, sizeof(o)) < 0)
-		return 0; /* not that far: nobody can have claimed it */
+		return 0; /* not that far: no other scry can have claimed it */
 	if (is_taken(inj, &o)) {
 		owner_sentence(inj->proc);
 		return -EBUSY;
@@ -197,7 +197,8 @@ int scry_own_take(struct scry_inject *inj, const struct scry_tracee *ours)
 	int r;
 
 	for (;;) {
-		/* Who is known to be at work is not disturbed, and may be waiting for `ours`. */
+		/* A scry that is known to be at work is not disturbed, and may be waiting for
+		 * `ours`. */
 		if (scry_mem_read(&inj->mem, claim_at(inj), &o, sizeof(o)) == 0 &&
 		    is_taken(inj, &o)) {
 			owner_sentence(inj->proc);

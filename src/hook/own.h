@@ -3,8 +3,8 @@
  *
  * The claim lies in the agent's process state page: private, and wiped in fork children. It is
  * looked at and written while the process's first thread (that lives) is ours by ptrace, which is
- * exclusive everywhere. It is good as long as the lease is fresh: who is killed, or stopped for
- * long, loses it, and finds out before the next change.
+ * exclusive everywhere. It is good as long as the lease is fresh: a scry that is killed, or stopped
+ * for long, loses it, and finds out before the next change.
  *
  * The abstract socket (scry_inject_lock) is a hint: it says at once, before anything is held, that
  * another one is at work in the same network namespace. Any process can bind its name, so it is
@@ -36,7 +36,7 @@ void scry_own_give_up(struct scry_inject *inj);
 
 /* Before a change: is the claim still ours? 0; -EPERM with a sentence. */
 int scry_own_check(const struct scry_inject *inj);
-/* The same, and is the agent there? Not after leaving. Nobody else unmaps it while we hold one of
+/* The same, and is the agent there? Not after leaving. No other scry unmaps it while we hold one of
  * the process's threads. 0; -EPERM, -ENOENT with a sentence. */
 int scry_own_check_agent(const struct scry_inject *inj);
 

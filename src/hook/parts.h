@@ -27,8 +27,8 @@ static inline uint32_t scry_parts_missing(const struct scry_inject *inj, uint32_
 int scry_parts_write(struct scry_inject *inj, uint32_t parts);
 
 /*
- * After entering: from now on they are there. In `held` or in a thread that is held for it; nobody
- * is held where nothing is missing. 0 or -errno with a sentence.
+ * After entering: from now on they are there. In `held` or in a thread that is held for it; no
+ * thread is held where nothing is missing. 0 or -errno with a sentence.
  */
 int scry_parts_need(struct scry_inject *inj, struct scry_tracee *held, uint32_t parts);
 

@@ -195,7 +195,7 @@ static const char *entry_refusal(struct scry_hooks *h, struct scry_hook *row)
 }
 
 /* The place of the displacement in the instruction at `source`, which is known to lead to `target`.
- * 0: it is no rel32. */
+ * 0: it is not a rel32. */
 static uint64_t displacement_at(const struct scry_mem *mem, uint64_t source, uint64_t target,
 				uint8_t ret_old[4])
 {
@@ -445,7 +445,7 @@ static int none_reached(const struct scry_hooks *h)
 	const struct scry_hook *row = &h->rows[0];
 	size_t asked = 0;
 
-	for (size_t i = h->count; i-- > 0;) { /* guards are nobody's wish */
+	for (size_t i = h->count; i-- > 0;) { /* guards were not asked for */
 		if (h->rows[i].to.is_guard)
 			continue;
 		row = &h->rows[i];
@@ -557,7 +557,7 @@ void scry_hooks_sort(struct scry_hooks *h)
 		qsort(h->rows, h->count, sizeof(*h->rows), by_address);
 }
 
-/* Functions that nobody who was named has a slot for. */
+/* Functions for which none of the named objects has a slot. */
 static void drop_uncalled(struct scry_hooks *h)
 {
 	size_t kept = 0;

@@ -173,7 +173,7 @@ static ssize_t find_row(const struct scry_hooks *h, size_t count, uint64_t addre
 	return low < count && h->rows[low].address == address ? (ssize_t)low : -ENOENT;
 }
 
-/* Guards stand once; what is loaded later goes by the same libc. */
+/* Guards are there once; what is loaded later goes by the same libc. */
 static bool has_guard(const struct scry_hooks *h, size_t request)
 {
 	for (size_t i = 0; i < h->count; i++)
@@ -191,7 +191,7 @@ static bool is_chosen(const struct scry_hooks *h, const struct scry_function *f)
 	return false;
 }
 
-/* Rows for functions that are not hooked, and for slots of those that are reached by slots. */
+/* Rows for functions that are not hooked, and for slots of functions that are reached by slots. */
 static int add_fresh(struct scry_hooks *fresh, struct scry_hooks *h)
 {
 	size_t before = 0, hits;

@@ -58,8 +58,8 @@ int scry_renew_hooks(struct scry_hooks *h, struct scry_inject *inj,
 void scry_hook_forget(struct scry_hook *row);
 /* A row for a function of the set's objects. */
 int scry_hooks_add(struct scry_hooks *h, const struct scry_function *f, uint32_t request);
-/* As scry_hooks_want, of a guard: a function whose entry is taken is left to who has it, and none
- * is no failure. */
+/* As scry_hooks_want, of a guard: a function whose entry is taken is left to the hook that has it,
+ * and none is not a failure. */
 int scry_hooks_guard(struct scry_hooks *h, const char *request, const struct scry_hook_to *to);
 /* The functions that a request names, added to the set's. */
 int scry_hooks_find(struct scry_hooks *h, const char *request, const struct scry_hook_to *to);

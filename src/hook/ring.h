@@ -24,7 +24,7 @@ struct scry_ring {
 	struct scry_ticks_pair waits; /* since when a thread is seen to wait */
 };
 
-/* Begins where the agent stands now; what it wrote for an earlier keeper is skipped. After
+/* Begins where the agent is now; what it wrote for an earlier keeper is skipped. After
  * scry_inject_enter, before a watch is wanted. 0 or -errno: the target is gone. */
 int scry_ring_open(struct scry_ring *r, struct scry_inject *inj);
 

@@ -219,7 +219,7 @@ int scry_shadow_go_on(struct scry_inject *inj, const struct scry_hooks *h)
 	if (r < 0 || on != SCRY_SHADOW_HELD || !scry_loads_has_seen_all(h))
 		return r;
 	r = switch_to(inj, SCRY_SHADOW_ON);
-	if (r == 0 && !scry_loads_has_seen_all(h)) /* somebody has given up meanwhile */
+	if (r == 0 && !scry_loads_has_seen_all(h)) /* a thread has given up meanwhile */
 		r = switch_to(inj, SCRY_SHADOW_HELD);
 	return r;
 }
@@ -334,9 +334,9 @@ static bool is_unwinder(const struct scry_inject *inj, const struct returns *s, 
 
 /*
  * Is code of libgcc at work in the frames from `at` on (`depth` 0: it is; else one of its addresses
- * is among the first `depth` words), and stands a thunk's address there, where the slots themselves
- * are put back already? An unwinder has read it then, and not asked for it yet. Stale words may
- * make us wait in vain: only while they stand there.
+ * is among the first `depth` words), and is a thunk's address there, where the slots themselves are
+ * put back already? An unwinder has read it then, and not asked for it yet. Stale words may make us
+ * wait in vain: only while they are there.
  */
 static bool is_unwinding(const struct scry_inject *inj, const struct returns *s, uint64_t at,
 			 ssize_t depth)
@@ -384,8 +384,8 @@ static bool is_any_unwinding(const struct scry_inject *inj, const struct returns
 }
 
 /*
- * Calls are followed no more, so once nobody was inside the agent the table does not grow: then it
- * is read, while all run, and at the next stop used. 0: settled; -EAGAIN: come again.
+ * Calls are followed no more, so once no thread was inside the agent the table does not grow: then
+ * it is read, while all run, and at the next stop used. 0: settled; -EAGAIN: come again.
  */
 static int settle_once(struct scry_inject *inj, struct returns *s, bool *has_tables)
 {
@@ -433,7 +433,7 @@ static bool goes_back(const struct scry_inject *inj, const struct returns *s, si
 	return (!s->is_shared || j->set == inj->edit.set) && !is_last(s, j);
 }
 
-/* All changes but the unwinders', newest first: nobody enters a followed function any more. */
+/* All changes but the unwinders', newest first: no thread enters a followed function any more. */
 static int undo_entries(struct scry_inject *inj, const struct returns *s)
 {
 	int r = 0;
@@ -475,8 +475,8 @@ static int settle(struct scry_inject *inj, bool is_shared)
 		r = read_head(inj, &s->shadow.head);
 	if (r == 0 && s->thunks) {
 		r = switch_to(inj, SCRY_SHADOW_OFF);
-		if (r == 0 &&
-		    !is_shared) /* who waits for room, of a scry that was killed, comes out */
+		if (r == 0 && !is_shared) /* a thread that waits for room, of a scry that was
+					     killed, comes out */
 			scry_threads_stop(inj);
 		if (r == 0)
 			r = undo_entries(inj, s);

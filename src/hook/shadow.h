@@ -62,27 +62,27 @@ int scry_shadow_renew(struct scry_inject *inj, const struct scry_hooks *h,
 
 /*
  * The hooks, but for the unwinders', are put back (inj->settled says what was), and every slot
- * holds its own return address again: nobody will come back into the agent. In as many stops as it
- * takes until nobody is inside the agent, or in the midst of unwinding with a thunk in hand. 0, at
- * once where nothing was ever followed; -EBUSY with a sentence: not now, then the unwinders' hooks
- * must stay; -ESRCH.
+ * holds its own return address again: no thread will come back into the agent. In as many stops as
+ * it takes until no thread is inside the agent, or in the midst of unwinding with a thunk in hand.
+ * 0, at once where nothing was ever followed; -EBUSY with a sentence: not now, then the unwinders'
+ * hooks must stay; -ESRCH.
  */
 int scry_shadow_settle(struct scry_inject *inj);
 /* The same of the instrument that follows returns, where others may watch the process and go on:
- * their changes stand. */
+ * their changes are left. */
 int scry_shadow_leave(struct scry_inject *inj);
 
 /* How many calls of each hook have neither returned nor been seen to be left. After settle. 0 or
  * -errno. */
 int scry_shadow_pending(const struct scry_inject *inj, uint64_t *counts, uint32_t hooks);
 
-/* May a thunk stand where the table does not know of it? Then the agent must stay mapped. */
+/* May a thunk be where the table does not know of it? Then the agent must stay mapped. */
 bool scry_shadow_is_needed(const struct scry_inject *inj);
 
 /*
  * hook/shadow_check.c, both read only. May returns be followed in this process at all? Not where
- * stacks are walked or moved by somebody other than the libgcc that is hooked: 0, or -ENOTSUP with
- * the reason.
+ * stacks are walked or moved by code other than the libgcc that is hooked: 0, or -ENOTSUP with the
+ * reason.
  */
 int scry_shadow_check(struct scry_hooks *h);
 /* After scry_hooks_plan: takes the way from rows whose return cannot be followed, with the reason.

@@ -1,6 +1,6 @@
 /*
  * Whose returns can be followed. A changed return address is noticed by those that look at it:
- * other unwinders, code that copies or moves stacks, functions that ask who called them, and
+ * other unwinders, code that copies or moves stacks, functions that ask for their caller, and
  * functions that return twice or keep their return address elsewhere.
  */
 #include <elf.h>
@@ -188,8 +188,8 @@ static bool has_names(struct scry_hooks *h)
 	return found;
 }
 
-/* By its names is known what unwinds a static program: libgcc's code, which knows itself by uw_*,
- * nobody, or somebody else. */
+/* By its names is known what unwinds a static program: libgcc's code, which is known by uw_*, none,
+ * or another unwinder's. */
 static const char *static_refusal(struct scry_hooks *h)
 {
 	static const char *const others[] = {"unw_step", "__unw_step", "_U*x86_64_step"};
@@ -238,7 +238,7 @@ int scry_shadow_want(struct scry_hooks *h)
 		h, h->objects.is_static ? "_Unwind_Find_FDE" : "_Unwind_Find_FDE@libgcc_s.so*",
 		&to);
 
-	if (r == -ENOENT) { /* nobody unwinds */
+	if (r == -ENOENT) { /* nothing unwinds */
 		scry_error_clear();
 		r = 0;
 	}

@@ -79,7 +79,8 @@ int scry_shared_mmap(const uint64_t call[7], struct scry_tracee *t, const struct
 			    : r;
 }
 
-/* Is the file behind our descriptor what `name` says? Nobody can change that of an open memfd. */
+/* Is the file behind our descriptor what `name` says? No process can change that of an open memfd.
+ */
 static bool has_name(int fd, const char *name)
 {
 	char path[32], is[64], want[64];
@@ -94,7 +95,7 @@ static bool has_name(int fd, const char *name)
 /*
  * The thread's descriptor `number`. It is held, so that neither its number nor its process's can be
  * another's by now. Before Linux 6.9 only the first thread's table can be asked, which all share
- * but for who has made one of his own: there another file is found, or none.
+ * except one that has made its own: there another file is found, or none.
  */
 static int take(const struct scry_tracee *t, int64_t number, const char *name)
 {
@@ -193,7 +194,7 @@ static int64_t make(const struct scry_shared *want, struct scry_tracee *t,
 	int64_t number;
 	int r;
 
-	/* From here on it stands until the descriptor is closed: it might close it itself. */
+	/* From here on it is there until the descriptor is closed: it might close it itself. */
 	r = scry_hold_rest(t, how);
 	if (r == 0 && getrandom(&nonce, sizeof(nonce), 0) != sizeof(nonce))
 		r = -EIO;

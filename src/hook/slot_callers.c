@@ -88,7 +88,7 @@ bool scry_slot_callers_take(const struct scry_slot_callers *c, const struct scry
 	return slot->kind != SCRY_SLOT_POINTER && is_of(row, h, slot) && is_asked_for(c, h, slot);
 }
 
-/* `row` becomes the one of what this slot is called by and, by_caller, of who calls. */
+/* `row` becomes the one of what this slot is called by and, by_caller, of what calls. */
 static int name_row(const struct scry_hooks *h, struct scry_hook *row, const struct scry_slot *slot)
 {
 	const char *path = path_of(&h->objects.objects[slot->object]);
@@ -138,8 +138,8 @@ static int add_row(struct scry_hooks *h, size_t i, const struct scry_slot *slot)
 	return 0;
 }
 
-/* Row `i`, which is for all callers, becomes one for each that has a slot: calls of a stub say who
- * made them, and by which name. */
+/* Row `i`, which is for all callers, becomes one for each that has a slot: calls of a stub say
+ * which code made them, and by which name. */
 static int split_row(const struct scry_slot_callers *c, struct scry_hooks *h, size_t i)
 {
 	const ssize_t function = scry_functions_at(&h->functions, h->rows[i].address);

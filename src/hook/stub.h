@@ -1,6 +1,6 @@
 /*
  * The code that a changed place leads to: first stage, in a slab near by. Pure functions: bytes for
- * an address; who writes them where is hook/hooks.
+ * an address; hook/hooks writes them.
  *
  *   COUNT    counts, in the process that was entered and not in its fork children
  *   CALL     calls a handler of the agent through its thunk, which keeps every register and the

@@ -251,8 +251,8 @@ static uint32_t new_row(struct scry_thread_buffers *t)
 }
 
 /*
- * What a thread says of itself is what its libc keeps. That may be its maker's number: in a process
- * that was not made by the libc's fork.
+ * What a thread says of itself is what its libc keeps. That may be the number of the thread that
+ * made it: in a process that was not made by the libc's fork.
  */
 static bool is_anothers(const struct scry_thread_buffers *t, uint32_t tid)
 {
@@ -323,7 +323,8 @@ static void see_inside(pid_t pid, pid_t *tids, size_t count)
 
 /*
  * The tasks are not listed at one moment: while one ends, another, which lives, may be left out. So
- * who is missing is asked for by its number; where that is another one here, it is missing twice.
+ * a thread that is missing is asked for by its number; where that is another one here, it is
+ * missing twice.
  */
 static bool is_proven_gone(const struct scry_thread_buffers *t, struct thread *h, bool is_inside)
 {
@@ -483,7 +484,7 @@ static int compare_pieces(const void *a, const void *b)
 	return (x->serial > y->serial) - (x->serial < y->serial);
 }
 
-/* Nobody writes to it any more: its thread is gone. */
+/* No thread writes to it any more: its thread is gone. */
 static void bury(struct scry_thread_buffers *t, uint32_t i)
 {
 	struct scry_thread_buffer *buffer = buffer_of(t, i);
@@ -563,7 +564,7 @@ static int take_pieces(struct scry_thread_buffers *t, const struct piece *pieces
 	return r;
 }
 
-/* Says of those that have ended, and whose words are all given, that they have. */
+/* Marks threads that have ended, and whose words are all given, as ended. */
 static int report_ended(struct scry_thread_buffers *t, const struct taker *taker)
 {
 	int r = 0;
@@ -591,12 +592,13 @@ static void take_turn(struct scry_thread_buffers *t)
 		return;
 	t->turn_ns = now;
 	__atomic_store_n(turn, 0, __ATOMIC_SEQ_CST);
-	/* Who looked at it just before has its `stamping` still in its store buffer, maybe. */
+	/* A thread that looked at it just before may still have its `stamping` in its store buffer.
+	 */
 	for (int i = 0; i < SPINS; i++)
 		_mm_pause();
 }
 
-/* The time in which we look: while we are held up nobody is seen to go on. */
+/* The time in which we look: while we are held up no thread is seen to go on. */
 static void watch(struct scry_thread_buffers *t)
 {
 	uint64_t now = now_ns(), gap = now - t->taken_ns;
@@ -614,7 +616,7 @@ uint64_t scry_thread_buffers_stamp(struct scry_thread_buffers *t)
 	return __rdtsc();
 }
 
-/* Those who wait give up when nothing moves for a second. */
+/* Threads that wait give up when nothing moves for a second. */
 static void show_life(struct scry_thread_buffers *t)
 {
 	uint64_t now = now_ns();
@@ -637,7 +639,8 @@ int scry_thread_buffers_take(struct scry_thread_buffers *t,
 	let_go(t);
 	watch(t);
 	_mm_lfence();
-	now = __rdtsc(); /* before the turn: who takes it behind this repeats no older stamp */
+	now = __rdtsc(); /* before the turn: a thread that takes it behind this repeats no older
+			    stamp */
 	_mm_lfence();
 	take_turn(t);
 	if (!t->has_ended)

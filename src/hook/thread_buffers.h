@@ -1,13 +1,13 @@
 /*
  * The keeper's end of the thread buffers (wire/thread_buffers.h): copies what threads have
- * published, in each thread's order, gives read segments back and wakes those who wait for one.
+ * published, in each thread's order, gives read segments back and wakes those that wait for one.
  *
  * What is read is hostile: everything is copied first and then checked; what makes no sense is
  * counted, never followed. It says up to which TSC nothing older can come any more (the watermark),
  * so that the threads' words can be put into one order. It knows nothing of what they mean.
  *
- * Life: new (hooks still off) -> take, each few ms -> end (nobody writes any more: we have left, or
- * the target is gone) -> take once more -> free. One thread.
+ * Life: new (hooks still off) -> take, each few ms -> end (no thread writes any more: we have left,
+ * or the target is gone) -> take once more -> free. One thread.
  */
 #ifndef SCRY_HOOK_THREAD_BUFFERS_H
 #define SCRY_HOOK_THREAD_BUFFERS_H
@@ -21,7 +21,7 @@
 #include "wire/thread_buffers.h"
 
 /* a record that is being written holds the watermark back, but not for longer; time in which no
- * look was taken does not count, as nobody was seen to go on */
+ * look was taken does not count, as no thread was seen to go on */
 #define SCRY_THREAD_BUFFERS_HOLD_NS 1000000000ull
 
 struct scry_thread_buffers;
@@ -48,8 +48,8 @@ struct scry_thread_buffers_stats {
 /*
  * `words` are the SCRY_RING_WORDS of `control` in our own address space (w->inj.ring, or those of a
  * child buffer), which must outlive this; `pid` for /proc, 0: not known yet. With `from_now` what
- * stands in the pool is passed over: an agent that an earlier scry left may have written it. A
- * child buffer is read from its first word on. -ENOMEM with a sentence.
+ * is in the pool is passed over: an agent that an earlier scry left may have written it. A child
+ * buffer is read from its first word on. -ENOMEM with a sentence.
  */
 int scry_thread_buffers_new(struct scry_control *control, uint64_t *words, pid_t pid, bool from_now,
 			    struct scry_thread_buffers **ret);
@@ -58,13 +58,13 @@ void scry_thread_buffers_free(struct scry_thread_buffers *t); /* NULL is legal *
 /* A child buffer's process is known now. */
 void scry_thread_buffers_identify(struct scry_thread_buffers *t, pid_t pid);
 
-/* Who is asked for the tid of a thread that does not know it, by its thread pointer: 0, nobody
- * knows. */
+/* What is asked for the tid of a thread that does not know it, by its thread pointer: 0, it is not
+ * known. */
 void scry_thread_buffers_ask(struct scry_thread_buffers *t,
 			     uint32_t (*tid_of)(void *arg, uint64_t pointer), void *arg);
 
-/* Gives no more than what the watermark waits for, until this is taken back: who has no room waits
- * meanwhile, at most for as long as a record may hold the watermark back. */
+/* Gives no more than what the watermark waits for, until this is taken back: a thread that has no
+ * room waits meanwhile, at most for as long as a record may hold the watermark back. */
 void scry_thread_buffers_spare(struct scry_thread_buffers *t, bool is_sparing);
 
 /* No thread writes any more: all that is there can be given. */

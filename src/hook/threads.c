@@ -1,6 +1,6 @@
 /*
- * The table is half a megabyte, in which a process has as many rows as threads: it is read
- * as a whole. A row whose thread has ended says nothing: its thread pointer is no living thread's.
+ * The table is half a megabyte, in which a process has as many rows as threads: it is read as a
+ * whole. A row whose thread has ended says nothing: its thread pointer is not a living thread's.
  */
 #include "hook/threads.h"
 
@@ -278,7 +278,7 @@ static int start_stopped(struct scry_inject *inj, const struct start *start,
 	return r;
 }
 
-/* With everybody stopped; where an older watch's handlers were, once nobody is inside any more.
+/* With everybody stopped; where an older watch's handlers were, once no thread is inside any more.
  * `start` may be NULL. */
 static int when_clear(struct scry_inject *inj, const struct start *start)
 {
@@ -313,7 +313,8 @@ static int begin(struct scry_inject *inj, const struct start *start, const struc
 		return give(inj, start, &who, 1);
 	}
 	if (inj->adopted && !inj->has_channels)
-		scry_threads_stop(inj); /* who waits for a track of the older one comes out */
+		scry_threads_stop(
+			inj); /* a thread that waits for a buffer of the older one comes out */
 	return when_clear(inj, start);
 }
 

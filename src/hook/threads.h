@@ -1,6 +1,6 @@
 /*
  * The agent's table of threads (agent/threads.h) from outside: made ready for a watch, and asked
- * who is inside a handler that calls out. For instruments that record into thread buffers. In the
+ * which is inside a handler that calls out. For instruments that record into thread buffers. In the
  * keeper.
  */
 #ifndef SCRY_HOOK_THREADS_H
@@ -63,8 +63,8 @@ int scry_threads_clear_out(struct scry_inject *inj);
  * when it cannot be known. */
 bool scry_threads_are_inside(const struct scry_inject *inj, const struct scry_stw *w);
 
-/* After the hooks are off: waits some 100 ms for who is inside. Those that sleep there are left to
- * scry_inject_leave. */
+/* After the hooks are off: waits some 100 ms for threads that are inside. Those that sleep there
+ * are left to scry_inject_leave. */
 void scry_threads_await(const struct scry_inject *inj, const struct scry_channel *to);
 
 #endif

@@ -7,8 +7,8 @@
  * (scry_agent_locked), without a record and without a changed return. What is left is joined here,
  * entry and return by the slot on the stack, and written as one WAIT event.
  *
- * A mutex that somebody takes between our look and the function's own is not seen: its waits are
- * missing. Others than glibc's are refused: their first word means something else.
+ * A mutex that another thread takes between our look and the function's own is not seen: its waits
+ * are missing. Others than glibc's are refused: their first word means something else.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -157,7 +157,7 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 	return r ? r : scry_shadow_renew(l->watch->inj, &l->hooks, fresh);
 }
 
-/* A static program says who its libc is by the names of what its mutexes wait with. */
+/* A static program shows which libc it has by the names of what its mutexes wait with. */
 static int check_libc(struct scry_hooks *h)
 {
 	struct scry_functions found = {0};
@@ -435,8 +435,8 @@ static int begin_wait(struct locks *l, const struct scry_stream_thread *thread,
 	return r;
 }
 
-/* An entry on a slot where a wait stands: by a tail call it is the same wait, as of an old version
- * of pthread_cond_wait that calls the new one; else that one was left. */
+/* An entry on a slot where a wait is: by a tail call it is the same wait, as of an old version of
+ * pthread_cond_wait that calls the new one; else that one was left. */
 static int take(struct locks *l, const struct scry_stream_thread *thread,
 		const struct scry_stream_record *rec)
 {
@@ -482,8 +482,7 @@ static ssize_t give(void *arg, struct scry_stream_thread *thread,
 	return r < 0 ? r : (ssize_t)count;
 }
 
-/* A thread that is cancelled or ends while it waits has left; what nobody has seen the end of goes
- * on. */
+/* A thread that is cancelled or ends while it waits has left; what was not seen to end goes on. */
 static int close_waits(void *arg, struct scry_stream_thread *thread)
 {
 	struct locks *l = arg;
@@ -511,7 +510,7 @@ static int prepare(struct scry_watch *w)
 	w->state = l;
 	l->watch = w;
 	w->image = scry_watch_next_part(w, (uint32_t)w->proc.pid);
-	if (!w->held) /* before anybody is woken to be held */
+	if (!w->held) /* before any thread is woken to be held */
 		l->sleepers = scry_proc_tasks_in(w->proc.pid, SYS_futex);
 	scry_map_init(&l->numbers, LOCKS_MAX);
 	l->stream = scry_stream_new(&kind, l);
@@ -627,7 +626,8 @@ static int drain(struct scry_watch *w)
 	return r < 0 ? r : taken.fill;
 }
 
-/* No new waits; those that have no room go on; then returns lead home again, also of who sleeps. */
+/* No new waits; those that have no room go on; then returns lead home again, also of threads that
+ * sleep. */
 static void leave(struct scry_watch *w)
 {
 	struct locks *l = w->state;

@@ -138,8 +138,8 @@ bool scry_patch_is_silent(const struct scry_hooks *h, const struct scry_hook *ro
 void scry_patch_report_silent(struct scry_watch *w, size_t silent)
 {
 	if (silent)
-		scry_watch_note(w, "%zu function%s of a pattern %s watched and not called", silent,
-				scry_text_s(silent), scry_text_were(silent));
+		scry_watch_note_of(w, true, "%zu function%s of a pattern %s watched and not called",
+				   silent, scry_text_s(silent), scry_text_were(silent));
 }
 
 struct scry_patch_names scry_patch_names(struct scry_watch *w, const struct scry_hook *row)

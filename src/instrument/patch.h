@@ -1,5 +1,5 @@
 /*
- * What count, time and log have in common: options, and what is said of hooks.
+ * What count, time and log have in common: options, and what is reported of hooks.
  */
 #ifndef SCRY_INSTRUMENT_PATCH_H
 #define SCRY_INSTRUMENT_PATCH_H
@@ -14,8 +14,8 @@ struct scry_patch_opts { /* the instrument's options */
 	int spec_count;
 	int via;	 /* word of --via */
 	uint64_t args;	 /* of --args */
-	bool of_callers; /* specs are filters that say who calls what (sys/symbols), and these
-			    calls alone are seen */
+	bool of_callers; /* specs are filters that say which code calls what (sys/symbols), and
+			    these calls alone are seen */
 };
 
 /* What --via says. */

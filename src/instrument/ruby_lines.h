@@ -23,7 +23,7 @@ struct scry_ruby_lines {
 	struct scry_agent_frames frames;
 	bool is_booting; /* started by us, its VM is not up */
 	bool is_unseen;	 /* it ended before its VM could be looked at */
-	char why[256];	 /* they are left out; "": they are not, or it is no Ruby */
+	char why[256];	 /* they are left out; "": they are not, or it is not a Ruby */
 };
 
 /* Of is_unseen. What was recorded counts: the agent has checked each step of it. */

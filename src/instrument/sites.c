@@ -7,7 +7,7 @@
  *
  * The stub counts, does the mov and jumps back to the `syscall`, which stays where the kernel, and
  * whoever looks at the program, expects it: a call that the kernel makes again begins there and is
- * counted once. The window is the mov alone, so no thread can stand inside.
+ * counted once. The window is the mov alone, so no thread can be inside.
  *
  * It must be the only way to the `syscall`, or calls would be missing (sys/syscall_number). The
  * stub uses no stack, of which there may be none, or no more: it keeps the flags in rax, which the

@@ -333,7 +333,7 @@ static int write_text(struct scry_calls *c, const struct scry_event *head, const
 	return scry_writer_payload(c->opts.writer, head, c->text.data, c->text.len);
 }
 
-/* The calls that stand on a slot, the innermost first. */
+/* The calls on a slot, the innermost first. */
 static int end_calls(struct scry_calls *c, uint64_t slot, const struct ending *end)
 {
 	uint64_t top = 0;

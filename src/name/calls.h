@@ -70,7 +70,7 @@ int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, 
 int scry_calls_signal(struct scry_calls *c, uint32_t tid, uint64_t tsc, uint32_t number);
 
 /* A call that something else than the agent has seen, as if a thread had emitted it: its entry,
- * with `count` values, or its return from the call that stands on the slot. */
+ * with `count` values, or its return from the call that is on the slot. */
 struct scry_calls_event {
 	uint64_t tsc, slot;
 	uint32_t tid, function;

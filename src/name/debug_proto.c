@@ -253,7 +253,7 @@ static bool find(Dwarf *dwarf, uint64_t address, Dwarf_Die *ret)
 	return found;
 }
 
-/* NAME stands where the function's name belongs. */
+/* NAME is where the function's name belongs. */
 static bool put_all(struct scry_buf *buf, Dwarf_Die *function)
 {
 	Dwarf_Die die, type;

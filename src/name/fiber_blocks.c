@@ -20,7 +20,7 @@ static int by_address(const void *left, const void *right)
 	return (a->address > b->address) - (a->address < b->address);
 }
 
-/* Not where a chain does not end as it should: somebody was in the midst of a call. */
+/* Not where a chain does not end as it should: a thread was in the midst of a call. */
 static void read_heaps(struct scry_fibers *f)
 {
 	struct scry_fiber_blocks *b = &f->blocks;

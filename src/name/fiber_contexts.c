@@ -3,14 +3,14 @@
  *
  * A ucontext_t lies anywhere: in the heap, in static data, on a stack. It says where its stack is
  * (uc_stack), or its stack pointer does. It keeps what was saved last, also when its fiber runs or
- * its function has returned; which of these it is, the stack says: somebody's stack pointer is on
+ * its function has returned; which of these it is, the stack says: a thread's stack pointer is on
  * it, or its entry frame has been left.
  *
  * Boost's block is on the stack itself, at the lowest live address. Blocks that were left behind
  * look the same. They lie below it, as dead memory, and above it, in a live frame that did not
- * write all of its room. So each one that fits is looked at: it stands behind a call of a function
- * that stores control words, and leads to where make_fcontext has begun the stack. Of those of one
- * stack it is the one that somebody leads to (fiber_leads).
+ * write all of its room. So each one that fits is looked at: it is behind a call of a function that
+ * stores control words, and leads to where make_fcontext has begun the stack. Of several on one
+ * stack it is the one that something leads to (fiber_leads).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +66,7 @@ static bool bounds_of(const struct scry_fibers *f, const struct context *c,
 	return true;
 }
 
-/* Did nobody write below where its function is to begin? */
+/* Was nothing written below where its function is to begin? */
 static bool is_untouched(const struct scry_fibers *f, uint64_t sp)
 {
 	uint64_t words[BELOW_WORDS];
@@ -119,7 +119,7 @@ static int by_stack(const void *left, const void *right)
 	return (a->address > b->address) - (a->address < b->address);
 }
 
-/* Those that have a stack which is no thread's own and nobody's yet: their count. */
+/* Those that have a stack which is not a thread's own and not another fiber's yet: their count. */
 static size_t gather(struct scry_fibers *f, struct candidate *ret)
 {
 	size_t count = 0;
@@ -184,7 +184,7 @@ static bool is_freed(struct scry_fibers *f, uint64_t low, uint64_t last)
 	return is;
 }
 
-/* `count` contexts of one stack: the one that fits; where several do, nobody knows which. */
+/* `count` contexts of one stack: the one that fits; where several do, it is not known which. */
 static void take_stack(struct scry_fibers *f, const struct candidate *c, size_t count)
 {
 	struct scry_fiber_add add = {.kind = SCRY_FIBER_UCONTEXT, .bounds = c->bounds}, best;
@@ -324,7 +324,7 @@ struct block {
 	uint64_t entry_sp; /* where its context was entered: stacks are told apart by it */
 };
 
-/* A chain that comes back to a call of the switch is of another time: the switch calls nobody. */
+/* A chain that comes back to a call of the switch is of another time: the switch calls nothing. */
 static bool is_of_one_time(struct scry_fibers *f)
 {
 	for (size_t i = 1; i < f->walker.count; i++) {
@@ -548,9 +548,9 @@ static bool has_one_changed(const struct scry_fibers *f, const struct fit *of, s
 	return false;
 }
 
-/* `count` blocks of one stack: the one that is led to. Where several are nobody knows which; where
- * none is, the stack was given back, its fiber runs, or a core lacks what leads there. False: it is
- * nobody's. */
+/* `count` blocks of one stack: the one that is led to. Where several are it is not known which;
+ * where none is, the stack was given back, its fiber runs, or a core lacks what leads there. False:
+ * it is not in use. */
 static bool take_fits(struct scry_fibers *f, const struct fits *l, const struct fit *of,
 		      size_t count, struct scry_fiber_add *add)
 {
@@ -592,7 +592,7 @@ static bool is_among(const uint64_t *words, size_t count, uint64_t word)
 }
 
 /* Threads that wait within a context of Boost's, by where it was entered: a heap's stacks cannot be
- * told apart otherwise. Their stacks, at most one for each stand, into `ret`: their count. */
+ * told apart otherwise. Their stacks, at most one for each place, into `ret`: their count. */
 static size_t take_threads(struct scry_fibers *f, uint64_t *ret)
 {
 	size_t count = 0;

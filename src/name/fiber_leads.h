@@ -1,9 +1,9 @@
 /*
- * Who leads to a saved context: words of the process's memory that hold its address. Somebody has
- * to keep that, or nobody could go on with it; dead memory looks like a context, too, but mostly
- * nobody leads there. One more look through the memory in which fiber_marks found the contexts.
+ * What leads to a saved context: words of the process's memory that hold its address. Something has
+ * to keep that, or it could not be gone on with; dead memory looks like a context, too, but mostly
+ * nothing leads there. One more look through the memory in which fiber_marks found the contexts.
  *
- * A word says nothing of who reads it: it may be dead itself. So one lead is no proof, but of
+ * A word says nothing of what reads it: it may be dead itself. So one lead is not a proof, but of
  * several contexts of one stack the only one with a lead is the one.
  */
 #ifndef SCRY_NAME_FIBER_LEADS_H

@@ -16,7 +16,7 @@
 #define FLOAT_AT 224u
 #define SELF_AGAIN 16u	      /* tcbhead_t: tcb, dtv, self */
 #define ARENA (64u << 20)     /* glibc's heaps begin at multiples of it */
-#define GUARD_MAX (64u << 20) /* what is longer is room that somebody has reserved */
+#define GUARD_MAX (64u << 20) /* what is longer is room that was reserved */
 #define BLOCK_PC 56u	      /* from Boost 1.80 on a word further */
 
 struct looker {
@@ -75,8 +75,8 @@ static void push_area(struct scry_fiber_marks *m, const struct scry_fiber_area *
 	m->areas[m->area_count++] = *area;
 }
 
-/* Bytes right below `m` that nobody may touch. In cores of gdb's own they look as if they could be
- * read. */
+/* Bytes right below `m` that may not be touched. In cores of gdb's own they look as if they could
+ * be read. */
 static uint64_t guard_below(const struct looker *l, const struct scry_map_entry *m)
 {
 	const struct scry_map_entry *below = m > l->m->maps->entries ? m - 1 : NULL;

@@ -1,6 +1,6 @@
 /*
- * One look through the private memory that a process may write: where stacks are that nobody's
- * kernel knows of, and marks of contexts that wait on them.
+ * One look through the private memory that a process may write: where stacks are that the kernel
+ * does not know of, and marks of contexts that wait on them.
  *
  *   ucontext_t     its pointer to floating-point state leads into itself (glibc, ucontext_t)
  *   control words  MXCSR and x87 control word as programs have them, 56 or 64 bytes below an
@@ -35,7 +35,7 @@ struct scry_fiber_area {
 	uint64_t low, top;
 	uint64_t guard_bytes;	  /* below it; 0: none */
 	uint64_t lowest, highest; /* of its pages with contents, [lowest, highest); 0: none has */
-	uint64_t there_bytes;	  /* of those, in memory */
+	uint64_t there_bytes;	  /* of these, in memory */
 	bool is_thread;		  /* a thread's own stack, or kept for one */
 	bool is_taken;		  /* the caller's: a fiber's is in it */
 	bool has_changed;	  /* the caller's: marks in it were gone when they were judged */

@@ -1,10 +1,11 @@
 /*
  * Fibers of a Ruby: an execution context that names one of the VM's threads, has a stack of control
- * frames in guarded memory that is no thread's own, and is not the one that its thread is in now.
+ * frames in guarded memory that is not a thread's own, and is not the one that its thread is in
+ * now.
  *
  * The VM keeps no list of fibers, so contexts are looked for in memory (fiber_marks) and judged by
  * what is learned of this Ruby. One that has frames, but no method's or block's, has ended: of
- * those that were entered by Fiber#transfer the VM keeps the stack. Where such a fiber waits
+ * fibers that were entered by Fiber#transfer the VM keeps the stack. Where such a fiber waits
  * natively a word behind its context says: the stack pointer of its coroutine
  * (coroutine/amd64/Context.S), at which lie r15 to r12, rbx, rbp and where it goes on. Which word
  * that is, the walk from there decides. A fiber that has not begun or has ended has no stack in
@@ -29,7 +30,7 @@ struct finder {
 	struct scry_walk walk;
 	struct scry_mixed_merger merger;
 	struct scry_map seen; /* low of an area -> 1 */
-	uint64_t pool_size;   /* of its stacks: those of this size that nobody has are spare */
+	uint64_t pool_size;   /* of its stacks: stacks of this size that no fiber has are spare */
 	struct scry_named_frame named[SCRY_WALK_FRAMES_MAX];
 	struct scry_woven merged[SCRY_UNWINDER_FRAMES_MAX + SCRY_WALK_FRAMES_MAX];
 };
@@ -156,7 +157,7 @@ static size_t merge(struct finder *k, struct scry_fiber_add *add)
 	return rubys;
 }
 
-/* Is the thread on a processor, or gone from it since? Where it stands is not known then. */
+/* Is the thread on a processor, or gone from it since? Where it is, is not known then. */
 static bool may_run(const struct scry_fibers *f, int32_t tid)
 {
 	for (size_t i = 0; tid && i < f->task_count; i++)
@@ -165,8 +166,8 @@ static bool may_run(const struct scry_fibers *f, int32_t tid)
 	return false;
 }
 
-/* False: it is no fiber's, but the stack of one of Ruby's threads that wait without a thread of the
- * system's (M:N threads, from 3.3 on): nobody stands on it. */
+/* False: it is not a fiber's, but the stack of one of Ruby's threads that wait without a thread of
+ * the system's (M:N threads, from 3.3 on): no thread is on it. */
 static bool take_current(struct finder *k, const struct scry_ruby_thread *t,
 			 struct scry_fiber_add *add)
 {
@@ -215,7 +216,7 @@ static void take_fiber(struct finder *k, uint64_t ec, const struct scry_ruby_thr
 		if (native == NATIVE_CHANGED)
 			add.state = SCRY_FIBER_CHANGED;
 	}
-	*seen = 1; /* what is no fiber's may have been mapped side by side with one that is */
+	*seen = 1; /* what is not a fiber's may have been mapped side by side with one that is */
 	k->pool_size = area->top - area->low;
 	if (verdict == SCRY_WALK_REPAIRED && add.state != SCRY_FIBER_RUNNING)
 		add.state = SCRY_FIBER_CHANGED;

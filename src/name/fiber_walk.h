@@ -19,7 +19,7 @@
 
 enum scry_fiber_site {				/* what the instruction before an address calls */
 		       SCRY_FIBER_SITE_UNKNOWN, /* by a register: it is not known */
-		       SCRY_FIBER_SITE_NONE,	/* it is no call */
+		       SCRY_FIBER_SITE_NONE,	/* it is not a call */
 		       SCRY_FIBER_SITE_OTHER,	/* not a switch that stores control words */
 		       SCRY_FIBER_SITE_JUMP,	/* Boost's jump_fcontext, or the like */
 		       SCRY_FIBER_SITE_ONTOP,	/* its ontop_fcontext: the way out of a context that

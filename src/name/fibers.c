@@ -312,7 +312,7 @@ static int see_tasks(struct scry_fibers *f)
 	return 0;
 }
 
-/* Who has run since: where it was then is not where it is. */
+/* Which has run since: where it was then is not where it is. */
 static size_t count_running(const struct scry_fibers *f)
 {
 	size_t count = 0;
@@ -335,7 +335,7 @@ bool scry_fibers_has_run(struct scry_fibers *f)
 	return f->sums.threads_running != 0;
 }
 
-/* The first stand in [low, top). */
+/* The first stack in [low, top). */
 static const struct scry_fiber_stand *stand_on(const struct scry_fibers *f,
 					       struct scry_fiber_bounds bounds)
 {
@@ -353,7 +353,7 @@ bool scry_fibers_take_running(struct scry_fibers *f, struct scry_fiber_add *add)
 	const struct scry_fiber_stand *s;
 	enum scry_fiber_entry entry;
 
-	/* who overflows it stands in its guard */
+	/* a fiber that overflows it is in its guard */
 	if (area && area->low == bounds.low && scry_fiber_has_own_area(area))
 		bounds.low -= area->guard_bytes;
 	s = stand_on(f, bounds);
@@ -371,7 +371,8 @@ bool scry_fibers_take_running(struct scry_fibers *f, struct scry_fiber_add *add)
 	return true;
 }
 
-/* --- what nobody has -------------------------------------------------------------------------- */
+/* --- what no fiber has --------------------------------------------------------------------------
+ */
 
 /* Has its top a return address? All that ever ran on it leaves some. */
 static bool has_return(struct scry_fibers *f, const struct scry_fiber_area *area)

@@ -86,7 +86,7 @@ struct scry_fibers_sums {
 	uint64_t unmanned;	  /* threads of a Ruby without one of the system */
 	uint64_t spare_stacks;	  /* of a pool: no fiber has them */
 	uint64_t spare_bytes;
-	uint64_t stale;	    /* marks that are no suspended context's */
+	uint64_t stale;	    /* marks that are not a suspended context's */
 	uint64_t several;   /* stacks with more than one context that may be theirs */
 	uint64_t unled;	    /* stacks with contexts that no pointer leads to: not fibers */
 	uint64_t freed;	    /* contexts, or their stacks, that were given back to malloc: as well */

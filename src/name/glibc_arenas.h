@@ -10,7 +10,7 @@
  * whose lists are as long as it says. Large blocks that are mappings of their own are found among
  * the anonymous mappings, and compared with what libc counts.
  *
- * Only while all threads are held: sizes of chunks that change are no chain. Hold them between
+ * Only while all threads are held: sizes of chunks that change are not a chain. Hold them between
  * switching hooks on and letting them record, so that nothing comes between the two. A thread held
  * in the midst of a call may hold a heap that does not fit: such an arena is left out and counted.
  * Reads only. What is read is hostile: sizes and addresses are checked, loops and memory bounded.
@@ -38,7 +38,7 @@ struct scry_glibc_arenas {
 	struct scry_glibc_heap *heap; /* what settle needs */
 	/* how well it went */
 	bool is_late;		 /* the deadline passed: what was found until then is here */
-	uint32_t arenas, broken; /* seen; of those, not read to their end */
+	uint32_t arenas, broken; /* seen; of these, not read to their end */
 	uint32_t tcaches; /* found; a thread that never freed a small block has an empty one, which
 			     looks like a block */
 	uint64_t cached, cached_bytes;	     /* chunks in them and in fastbins: free */
@@ -56,14 +56,14 @@ struct scry_glibc_arenas {
  */
 int scry_glibc_arenas_read(const struct scry_mem *mem, const struct scry_maps *maps,
 			   uint64_t deadline_ns, struct scry_glibc_arenas *ret);
-/* Once they are let go: takes out what is cached and so free. `arenas` must be where it was
- * read to. */
+/* Once they are released: takes out what is cached and so free. `arenas` must be where it was read
+ * to. */
 void scry_glibc_arenas_settle(struct scry_glibc_arenas *arenas);
 void scry_glibc_arenas_done(struct scry_glibc_arenas *arenas);
 
 /*
- * How much of the kernel's memory malloc holds, in blocks and between them: as libc counts. Nobody
- * is held for it, so it may be looked for in vain.
+ * How much of the kernel's memory malloc holds, in blocks and between them: as libc counts. No
+ * thread is held for it, so it may be looked for in vain.
  */
 struct scry_glibc_held {
 	uint64_t main_arena, mapped_bytes; /* where they are; 0: not found */

@@ -12,7 +12,9 @@
 #include <errno.h>
 #include <stdbool.h>
 
-#define SUSPECTS_MAX 65536u
+#include "base/bisect.h"
+
+#define CANDIDATES_MAX 65536u
 #define CACHED 1u
 
 /* struct tcache_perthread_struct: counts of 2 bytes (1 before 2.30), then lists of memory. */
@@ -40,7 +42,7 @@ int scry_glibc_candidate(struct scry_glibc_heap *h, uint64_t chunk, uint64_t siz
 			return 0;
 		has_some |= list != 0;
 	}
-	if (!has_some || h->candidate_count == SUSPECTS_MAX)
+	if (!has_some || h->candidate_count == CANDIDATES_MAX)
 		return 0;
 	if (scry_glibc_room((void **)&h->candidates, h->candidate_count, &h->candidate_room,
 			    sizeof(s)) < 0)
@@ -59,14 +61,7 @@ static ssize_t row_of(const struct scry_glibc_heap *h, uint64_t address)
 
 		if (low == high || address < rows[low].address || address > rows[high - 1].address)
 			continue;
-		while (low < high) {
-			size_t mid = low + (high - low) / 2;
-
-			if (rows[mid].address < address)
-				low = mid + 1;
-			else
-				high = mid;
-		}
+		low += scry_bisect(high - low, row, rows[low + row].address < address);
 		return rows[low].address == address ? (ssize_t)low : -1;
 	}
 	return -1;
@@ -80,8 +75,8 @@ struct list {
 	bool is_protected;
 };
 
-/* How many blocks it leads through to its end, all of its size and in no other list; -1: it is no
- * list. Marks them when `marks`; a list that comes back to itself ends there. */
+/* How many blocks it leads through to its end, all of its size and in no other list; -1: it is not
+ * a list. Marks them when `marks`; a list that comes back to itself ends there. */
 static int64_t follow(struct scry_glibc_heap *h, struct list list, bool marks)
 {
 	uint64_t at = list.first, n;

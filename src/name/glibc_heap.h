@@ -26,7 +26,7 @@
 #define CHUNK_MAPPED 2u
 #define CHUNK_FLAGS 7u
 #define CHUNK_MIN 32u
-#define CHUNK_FENCE 16u /* stands at the end of a region: no block */
+#define CHUNK_FENCE 16u /* is at the end of a region: no block */
 
 #define WINDOW_BYTES (256u << 10)
 #define WINDOW_LEAST 4096u

@@ -317,7 +317,7 @@ static bool find_forked(const struct scry_malloc *m, const uint64_t *words, cons
 	return false;
 }
 
-/* What is emitted now, the child has too: so it is known who that is before one goes on. */
+/* What is emitted now, the child has too: so it is known which that is before one goes on. */
 static int emit_fork(struct scry_malloc *m, const struct scry_stream_thread *thread,
 		     const struct scry_stream_record *rec)
 {

@@ -12,7 +12,7 @@
  * Life: new, in the order of the target's life:
  *   look  older*  (add*, look, merge)*  last add*  end  look, merge(UINT64_MAX), finish  free
  * of which add and look are its stream's.
- * What the recording has no room for is counted by its writer, and is no error.
+ * What the recording has no room for is counted by its writer, and is not an error.
  * One thread. Errors are -ENOMEM, or -ENOSPC: the limit of memory is reached; all
  * with a sentence. After -ENOSPC nothing more is taken: end the recording, its part is complete.
  */
@@ -108,9 +108,9 @@ struct scry_malloc_stats {
 	uint64_t callers_unnamed;   /* whose code was used before it was defined */
 	bool had_children;	    /* processes, which it waited for */
 	uint64_t own_memory;	    /* resident between own_start and own_end, at most */
-	uint64_t lines, lines_gone; /* callers that are lines of a VM; of those without a name */
+	uint64_t lines, lines_gone; /* callers that are lines of a VM; of these, without a name */
 	uint64_t memory;	    /* bytes kept here now */
-	uint64_t block_bytes;	    /* of those, for blocks: 13 to 26 each */
+	uint64_t block_bytes;	    /* of these, for blocks: 13 to 26 each */
 };
 void scry_malloc_stats(const struct scry_malloc *m, struct scry_malloc_stats *ret);
 

@@ -1,7 +1,7 @@
 /*
  * See malloc_addresses.h. The hash is 44 bits and one to one: with `bits` of home, an entry's low
  * 36 bits hold the low bits - 8 of its home, and so its distance from there; two that are equal in
- * them cannot stand in reach of one home.
+ * them cannot be in reach of one home.
  */
 #include "name/malloc_addresses.h"
 
@@ -65,7 +65,7 @@ static size_t reach(const struct scry_malloc_addresses *a)
 	return (size_t)1 << (a->bits - 8);
 }
 
-/* How far the entry in slot `i` stands behind its home. */
+/* How far the entry in slot `i` is behind its home. */
 static size_t distance(const struct scry_malloc_addresses *a, size_t i)
 {
 	uint64_t low = a->slots[i] >> 28 >> (44 - a->bits);
@@ -160,8 +160,8 @@ int scry_malloc_addresses_add(struct scry_malloc_addresses *a, uint64_t address,
 	return 0;
 }
 
-/* Each follower in the run that does not stand in its home or between there and the hole moves into
- * it and leaves a new hole. */
+/* Each follower in the run that is not in its home or between there and the hole moves into it and
+ * leaves a new hole. */
 void scry_malloc_addresses_take(struct scry_malloc_addresses *a, uint64_t *slot)
 {
 	size_t hole = (size_t)(slot - a->slots), i = hole;

@@ -3,7 +3,7 @@
  *
  * base/map has 16 bytes a slot: at some million calls a second each of them is a cache line from
  * memory, so half the bytes is half the time. An entry holds 28 bits of block and 36 bits of the
- * address's hash; the 8 bits that lack are where it stands: an entry is never further from its home
+ * address's hash; the 8 bits that lack are where it is: an entry is never further from its home
  * than a 256th of the table, else the table grows. Removal moves followers back. Addresses are
  * multiples of 8 below 2^47 and not 0. One thread.
  */
@@ -31,8 +31,8 @@ int scry_malloc_addresses_copy(const struct scry_malloc_addresses *a,
 			       struct scry_malloc_addresses *ret);
 uint64_t scry_malloc_addresses_bytes(const struct scry_malloc_addresses *a);
 
-/* Where `address` stands, added when it was not there (then *ret_is_new). Valid until the next add
- * or take. -ENOSPC: the limit; -ENOMEM. */
+/* Where `address` is, added when it was not there (then *ret_is_new). Valid until the next add or
+ * take. -ENOSPC: the limit; -ENOMEM. */
 int scry_malloc_addresses_add(struct scry_malloc_addresses *a, uint64_t address,
 			      uint64_t **ret_slot, bool *ret_is_new);
 
@@ -47,7 +47,7 @@ static inline void scry_malloc_slot_set(uint64_t *slot, uint32_t block)
 
 /* The slot of an address, or NULL. */
 uint64_t *scry_malloc_addresses_find(const struct scry_malloc_addresses *a, uint64_t address);
-/* Removes what stands in a slot that was found. */
+/* Removes what is in a slot that was found. */
 void scry_malloc_addresses_take(struct scry_malloc_addresses *a, uint64_t *slot);
 
 static inline uint64_t scry_malloc_address_hash(uint64_t address)

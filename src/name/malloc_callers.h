@@ -61,7 +61,7 @@ int scry_malloc_callers_report(struct scry_malloc_callers *c, struct scry_writer
 uint64_t scry_malloc_callers_count(const struct scry_malloc_callers *c);
 /* Emitted without an address: used before they were defined. */
 uint64_t scry_malloc_callers_unnamed(const struct scry_malloc_callers *c);
-/* Places that are lines, and of those the ones whose code could not be read. */
+/* Places that are lines, and of these the ones whose code could not be read. */
 uint64_t scry_malloc_callers_lines(const struct scry_malloc_callers *c, uint64_t *ret_gone);
 
 #endif

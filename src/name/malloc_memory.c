@@ -113,8 +113,8 @@ void scry_malloc_memory_init(struct scry_malloc_memory *m, pid_t pid, uint64_t o
 	scry_malloc_memory_times(m, &first); /* children that it had before */
 }
 
-/* An anonymous page that was only read is the kernel's page of zeros, which nobody is charged for;
- * those that a fork left to two of them are charged to both and left in: they look like it. */
+/* An anonymous page that was only read is the kernel's page of zeros, which no process is charged
+ * for; those that a fork left to two of them are charged to both and left in: they look like it. */
 static void read_own(const struct scry_malloc_memory *m, uint64_t *ret_anon, uint64_t *ret_shared)
 {
 	uint64_t pages[4096];

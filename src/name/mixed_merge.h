@@ -3,11 +3,11 @@
  *
  * The interpreter is one native function, vm_exec_core or what the compiler has put it into: the
  * function that the instructions' handlers are in. One activation of it runs the control frames
- * from one with the flag FINISH up to the next newer one with it (vm_core.h,
- * VM_FRAME_FLAG_FINISH): so both stacks are cut there, and the parts are laid over each other from
- * the newest on. Within a part native frames stand above the control frames: C is called by Ruby.
- * Where control frames of C methods stand in it, the native frame of each is that whose function
- * the method's definition names; what is newer is its own, or was called by it.
+ * from one with the flag FINISH up to the next newer one with it (vm_core.h, VM_FRAME_FLAG_FINISH):
+ * so both stacks are cut there, and the parts are laid over each other from the newest on. Within a
+ * part native frames are above the control frames: C is called by Ruby. Where there are control
+ * frames of C methods in it, the native frame of each is that whose function the method's
+ * definition names; what is newer is its own, or was called by it.
  *
  * Nothing is guessed: where the counts do not agree it says so.
  */
@@ -43,7 +43,7 @@ struct scry_native_stack {
 };
 
 /*
- * Weaves all frames of both, but the interpreter's own, which control frames stand for. ret has
+ * Merges all frames of both, but the interpreter's own, which control frames stand for. ret has
  * room for walk->count + native->count. Returns how many there are.
  */
 size_t scry_mixed_merge(const struct scry_mixed_merger *w, const struct scry_walk *walk,

@@ -69,8 +69,8 @@ static bool child_at(Dwarf_Die *die, uint64_t address, Dwarf_Die *ret)
 	return false;
 }
 
-/* Where the function itself called what was inlined into it, and does so in the end: its symbol
- * stands beside the line. False: nothing was inlined there, or it is in a namespace's entry. */
+/* Where the function itself called what was inlined into it, and does so in the end: its symbol is
+ * beside the line. False: nothing was inlined there, or it is in a namespace's entry. */
 static bool find_inlined(Dwarf_Die *unit, uint64_t address, struct line *ret)
 {
 	Dwarf_Die at = *unit;

@@ -1,5 +1,5 @@
 /*
- * From ring words to counters. See objects.h; what a place is: places.h; who called it: stacks.h.
+ * From ring words to counters. See objects.h; what a place is: places.h; its caller: stacks.h.
  *
  * Counters are sums of weights: 1 for each object, or with sampling the inverse of its chance to be
  * taken. Doubles hold whole numbers up to 2^53 exactly.
@@ -313,7 +313,7 @@ static void define_node(struct scry_objects *o, const uint64_t *words, size_t co
 			   });
 }
 
-/* Nobody will know whether it lives. */
+/* It cannot be known whether it lives. */
 static void unfollow_entry(struct scry_objects *o, struct scry_live_region *region,
 			   struct scry_live_entry *entry)
 {
@@ -576,7 +576,7 @@ int scry_objects_write(struct scry_objects *o, struct scry_writer *w, uint32_t p
 	int r = 0, e;
 
 	for (uint32_t place = 1; place <= o->cap; place++) {
-		/* none of those that were written before are left, if all were revealed */
+		/* none of the records that were written before are left, if all were revealed */
 		if (!o->counters[place - 1].samples && !o->counters[place - 1].site)
 			continue;
 		e = write_site(o, w, place, pid);

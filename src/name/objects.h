@@ -42,7 +42,7 @@ struct scry_objects_totals {
 	uint64_t compactions, moved;
 	uint64_t out_of_sight;		    /* objects lost sight of in a compaction */
 	uint64_t found_free;		    /* live as far as is known, and free when measured */
-	uint64_t unfollowed;		    /* samples of which nothing more is said */
+	uint64_t unfollowed;		    /* samples of which nothing more is reported */
 	uint64_t estimated, estimated_live; /* made; of them alive: scaled up when sampled */
 	size_t places;			    /* distinct raw places */
 };
@@ -69,7 +69,7 @@ void scry_objects_merge(struct scry_objects *into, struct scry_objects *from);
 /* Only what scry_objects_totals says: the counters of `from` have been written themselves. */
 void scry_objects_merge_totals(struct scry_objects *into, const struct scry_objects *from);
 
-/* A compaction moved objects and nobody knows where to: the living are not followed any more. */
+/* A compaction moved objects and it is not known where to: the living are not followed any more. */
 void scry_objects_lose_sight(struct scry_objects *o);
 
 /* Writes SITE and OBJECTS events for all places so far. 0 or the writer's error. */

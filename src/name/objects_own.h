@@ -22,7 +22,7 @@ struct scry_objects_counters {
 	/* of the living; set by scry_objects_measure */
 	double live_bytes, live_unsized, old_live, old_live_bytes;
 	uint64_t oldest; /* birth of the oldest one, + 1; 0: none lives */
-	/* places of those that got a class after their birth, the core one of their type or
+	/* places of objects that got a class after they were made, the core one of their type or
 	 * another; 0: not asked yet, NEVER: there is none */
 	uint32_t revealed[2];
 	uint32_t site; /* id of the SITE event; 0 none yet */
@@ -48,8 +48,8 @@ struct scry_objects {
 	struct scry_objects_pair pairs[SCRY_OBJECTS_PAIRS];
 	uint64_t size; /* outside the slot, of the object freed next; 0 not said */
 	uint32_t slot_sizes[SCRY_OBJECTS_SLOT_SIZES +
-			    1]; /* bytes by the number that live entries have; [0]: the
-		      smallest, of those whose slot is not known */
+			    1]; /* bytes by the number that live entries have; [0]: the smallest, of
+				   objects whose slot is not known */
 	uint32_t slot;		/* number of the slots that the next objects are made in */
 	uint32_t gcs;		/* begun */
 	uint32_t full_gc;	/* number of the last full GC that was swept, 0 none */

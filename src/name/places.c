@@ -1,13 +1,13 @@
 /*
  * See places.h.
  *
- * Which line? A frame's pc stands behind the running instruction, except for "leaf" instructions
- * that allocate while pc still points at them. The layout knows which handlers are leaf, which are
- * not, and what types they make. Where a leaf follows, on another line, an instruction that makes
- * the same type, both allocate at one pc; then the depth of the value stack tells them apart,
- * because each stands on its own operands: the earlier one lower if it takes none, higher if it
- * takes two or more. That is known only when both were seen, so lines are settled at the end.
- * Taking one, it is not known.
+ * Which line? A frame's pc is behind the running instruction, except for "leaf" instructions that
+ * allocate while pc still points at them. The layout knows which handlers are leaf, which are not,
+ * and what types they make. Where a leaf follows, on another line, an instruction that makes the
+ * same type, both allocate at one pc; then the depth of the value stack tells them apart, because
+ * each is on its own operands: the earlier one lower if it takes none, higher if it takes two or
+ * more. That is known only when both were seen, so lines are settled at the end. Taking one, it is
+ * not known.
  */
 #include "name/places.h"
 

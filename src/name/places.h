@@ -65,17 +65,17 @@ uint32_t scry_places_with_stack(struct scry_places *p, uint32_t place, uint32_t 
 uint16_t scry_places_leaf(const struct scry_ruby *ruby, uint64_t word);
 
 /* The line of what called a function at `pc` of a DEF record: the instruction that runs is the one
- * before pc, but for those that stand at it. */
+ * before pc, but for instructions that pc is still at. */
 uint32_t scry_places_calling_line(const struct scry_ruby *ruby, const struct scry_ring_def *def);
 
 /* All zero when there is no such place. */
 void scry_places_key(const struct scry_places *p, uint32_t place, struct scry_place_key *ret);
 
 /*
- * The place of those made at `place`, an internal one, that the VM has given a class and so to the
- * program since: String#encode and Array#sort make their answers so. Where it is not the core class
- * of their type they have the type's name, "T_STRING", as nobody knows which class it is. 0: they
- * are not internal, or are for ever, or the limit is reached.
+ * The place of objects made at `place`, an internal one, that the VM has given a class and so to
+ * the program since: String#encode and Array#sort make their answers so. Where it is not the core
+ * class of their type they have the type's name, "T_STRING", as it is not known which class it is.
+ * 0: they are not internal, or are for ever, or the limit is reached.
  */
 uint32_t scry_places_revealed(struct scry_places *p, uint32_t place, bool is_core);
 

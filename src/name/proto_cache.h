@@ -32,7 +32,7 @@ struct scry_proto_cache { /* life: init, key, load; get, put; store, done */
 void scry_proto_cache_init(struct scry_proto_cache *cache, uint64_t reader);
 /* What its file has, if there is one that may be used. */
 void scry_proto_cache_load(struct scry_proto_cache *cache);
-/* Writes it if something was put in. A cache that cannot be written is no failure. */
+/* Writes it if something was put in. A cache that cannot be written is not a failure. */
 void scry_proto_cache_store(const struct scry_proto_cache *cache);
 void scry_proto_cache_done(struct scry_proto_cache *cache);
 
@@ -40,7 +40,7 @@ void scry_proto_cache_done(struct scry_proto_cache *cache);
  * cache until something is put in; of 0 bytes: that it has no prototype. */
 bool scry_proto_cache_get(const struct scry_proto_cache *cache, uint64_t address, const char **ret,
 			  size_t *ret_size);
-/* Of one that is not known yet. What is no printable ASCII is not kept: no file of it is read. */
+/* Of one that is not known yet. What is not printable ASCII is not kept: no file of it is read. */
 void scry_proto_cache_put(struct scry_proto_cache *cache, uint64_t address, const char *text,
 			  size_t size);
 

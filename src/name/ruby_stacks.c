@@ -25,7 +25,7 @@ struct stack {
 
 struct lines {
 	uint64_t generation;
-	struct scry_map frames; /* pc -> number in `tree` of the frame as if nobody had called it */
+	struct scry_map frames; /* pc -> number in `tree` of the frame as if it had no caller */
 };
 
 struct scry_ruby_stacks {
@@ -93,7 +93,7 @@ int scry_ruby_stacks_line(struct scry_ruby_stacks *s, const uint64_t *words, siz
 		return -EINVAL;
 	l = &s->lines[words[3] % GENERATIONS];
 	if (words[3] < l->generation)
-		return 0; /* who needs it comes too late */
+		return 0; /* what needs it comes too late */
 	if (words[3] > l->generation)
 		scry_map_done(&l->frames);
 	l->generation = words[3];

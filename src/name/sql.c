@@ -93,7 +93,7 @@ static const char *behind_name(const struct text *t)
 	return at;
 }
 
-/* A literal or comment, or NULL. *ret_show: what stands in its place. */
+/* A literal or comment, or NULL. *ret_show: what is put in its place. */
 static const char *behind_literal(const struct text *t, const char **ret_show)
 {
 	const char *name_end = behind_name(t), *behind_it = behind_comment(t);

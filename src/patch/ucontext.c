@@ -179,7 +179,8 @@ void scry_ucontext_close(struct scry_ucontext *u)
 	scry_hooks_close(&u->hooks);
 }
 
-/* While all stand: what /proc shows is the mask of the moment, as sigwait and ppoll have one. */
+/* While all are stopped: what /proc shows is the mask of the moment, as sigwait and ppoll have one.
+ */
 static int compare_masks(const struct scry_stw *w, uint64_t *ret)
 {
 	uint64_t mask = 0, first = 0;

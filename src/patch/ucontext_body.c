@@ -1,7 +1,7 @@
 /*
  * A register, or a word that is stored, is one of: a constant; the value that a register had at the
  * entry, plus a number; a word that was loaded from there; unknown. Whatever does not fit into that
- * is no glibc's.
+ * is not glibc's.
  */
 #include "patch/ucontext_body.h"
 

@@ -17,7 +17,7 @@ enum scry_ucontext_role { SCRY_UCONTEXT_GET, SCRY_UCONTEXT_SET, SCRY_UCONTEXT_SW
 const char *scry_ucontext_body(const uint8_t *code, size_t size, enum scry_ucontext_role role);
 
 /* Is it the body of pthread_sigmask: does it hand on the first and third argument as they are to
- * rt_sigprocmask, its first system call, and call nobody before? */
+ * rt_sigprocmask, its first system call, and call nothing before? */
 bool scry_ucontext_is_sigmask(const uint8_t *code, size_t size);
 
 #endif

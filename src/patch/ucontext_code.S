@@ -90,7 +90,7 @@ scry_ucontext_code:
 	mov %rax, SIGMASK(%rdi)
 .endm
 
-/* \ucp is rdi or rsi, and the last to be loaded. r11 is nobody's, as after a system call. */
+/* \ucp is rdi or rsi, and the last to be loaded. r11 is free, as after a system call. */
 .macro load ucp, other, at, otherat
 	fldcw FPENV(\ucp)
 	ldmxcsr MXCSR(\ucp)
@@ -154,7 +154,7 @@ scry_ucontext_\name:
 
 /*
  * pthread_sigmask(how, set, old), sigprocmask: does it change the mask that all have? The function
- * itself reads *set. Of SIGKILL, SIGSTOP and libc's own two signals nothing is said.
+ * itself reads *set. Of SIGKILL, SIGSTOP and libc's own two signals nothing is recorded.
  */
 .macro judge copy
 	cmpb $0, words + UCONTEXT_CHANGED(%rip)

@@ -2,12 +2,12 @@
  * getcontext, setcontext and swapcontext without the system call: the code of patch 'ucontext', as
  * bytes that run at any address, with their data UCONTEXT_TEXT bytes behind their first one.
  *
- * The layout of ucontext_t is glibc's (sysdeps/unix/sysv/linux/x86_64/ucontext_i.sym); who saved a
- * context does not matter to who loads it. What these do not keep is the x87 status word, whose
- * exception flags are then those of the thread, and stay. Each goes on to the function as it was
- * (its copy) where the system call may be needed: as long as `measuring`, when a mask has changed,
- * and for a context whose mask is another, whose floating-point state lies elsewhere, as that of a
- * signal frame, or in which an exception of the x87 unit traps.
+ * The layout of ucontext_t is glibc's (sysdeps/unix/sysv/linux/x86_64/ucontext_i.sym); which thread
+ * saved a context does not matter to the one that loads it. What these do not keep is the x87
+ * status word, whose exception flags are then those of the thread, and stay. Each goes on to the
+ * function as it was (its copy) where the system call may be needed: as long as `measuring`, when a
+ * mask has changed, and for a context whose mask is another, whose floating-point state lies
+ * elsewhere, as that of a signal frame, or in which an exception of the x87 unit traps.
  */
 #ifndef SCRY_PATCH_UCONTEXT_CODE_H
 #define SCRY_PATCH_UCONTEXT_CODE_H

@@ -58,7 +58,8 @@ scry_wrap:
 	mov %rbx, %rsi
 	call *1f(%rip)
 
-	/* The return: rdi as it stands in the slot r8; table r9, thunks r10, the function's bits r11. */
+	/* The return: rdi as it is in the slot r8; table r9, thunks r10, the function's bits r11.
+	 */
 	lea SLOT(%rbx), %r8
 	mov 4f(%rip), %r9
 	mov 5f(%rip), %r10
@@ -133,11 +134,11 @@ scry_wrap:
 	add $64, %edx
 	cmp $64 * SCRY_WRAP_WAYS, %edx
 	jne .Lfree
-	mov %rdi, %rdx			/* none: somebody's who has most likely left */
+	mov %rdi, %rdx			/* none: that of a call that was most likely left */
 .Ltake:
 	mov (%r10, %rdx), %rax
 	cmp $1, %rax
-	je .Lfollow			/* kept by nobody */
+	je .Lfollow			/* not kept */
 	mov $1, %esi
 	lock cmpxchg %rsi, (%r10, %rdx)
 	jne .Lfollow

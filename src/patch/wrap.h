@@ -17,7 +17,7 @@
  * return address; where none is free the return is not followed, and counted.
  *
  * The undo's proof (hook/lasting.c) must see each address that leads into another patch: that of
- * another's thunk stands in homes[], below the number in the top byte.
+ * another's thunk is in homes[], below the number in the top byte.
  *
  * Freestanding but for the last part: patch/wrap.S includes the numbers.
  */

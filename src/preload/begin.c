@@ -1,5 +1,5 @@
 /*
- * Begins when the first of the family's functions is called, or with the constructors: finds what
+ * Begins when the first of the malloc functions is called, or with the constructors: finds what
  * each would be without us, joins the keeper's pool (wire/preload.h), and switches the agent on.
  * Whatever fails, calls go to the originals as if we were not there.
  *
@@ -7,8 +7,8 @@
  * environment is read from /proc. What those call of malloc meanwhile goes to libc's own, as names
  * that all libcs have are looked for only and none of them allocates for one that is found.
  *
- * A filter of system calls may stand already: none is made here but those that the loader and the
- * libc of any program make.
+ * There may be a filter of system calls already: none is made here but those that the loader and
+ * the libc of any program make.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -82,7 +82,8 @@ static int64_t read_file(const char *path, char *to, uint64_t size)
 }
 
 /* Which thread this is, in its own pid namespace: the last number behind NSpid. It is the first of
- * its process, as nobody has begun another before it has called malloc. 0: /proc does not say. */
+ * its process, as no thread has begun another before it has called malloc. 0: /proc does not say.
+ */
 static uint32_t read_tid(void)
 {
 	static const char name[] = "\nNSpid:";
@@ -284,7 +285,7 @@ static int prepare_agent(struct scry_child_buffers *child_buffers, uint32_t tid)
 	return 1;
 }
 
-/* Takes a child buffer as a fork child does, says who we are, and waits to be seen. */
+/* Takes a child buffer as a fork child does, says which process we are, and waits to be seen. */
 static int join(int is_alone)
 {
 	struct scry_control *c;
@@ -304,7 +305,7 @@ static int join(int is_alone)
 
 static void missing(void)
 {
-	__builtin_trap(); /* nobody could have called it without us */
+	__builtin_trap(); /* it could not have been called without us */
 }
 
 static void set_original(struct row *r, void *found)

@@ -31,7 +31,7 @@ struct scry_bpf_image {
  */
 int scry_bpf_check(void);
 
-/* 0; -ENOMEM, or -ENOEXEC: these bytes are no object. */
+/* 0; -ENOMEM, or -ENOEXEC: these bytes are not an object. */
 int scry_bpf_open(struct scry_bpf_image image, struct scry_bpf **ret);
 void scry_bpf_close(struct scry_bpf *b); /* NULL is legal */
 

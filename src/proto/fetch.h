@@ -1,6 +1,7 @@
 /*
  * What a plan names (wire/call_plan.h), fetched from outside of the process, as the agent does it
- * from inside (agent/fetch.c): for those who stop a thread at a function's entry and at its return.
+ * from inside (agent/fetch.c): for callers that stop a thread at a function's entry and at its
+ * return.
  */
 #ifndef SCRY_PROTO_FETCH_H
 #define SCRY_PROTO_FETCH_H

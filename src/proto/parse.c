@@ -558,7 +558,7 @@ static struct scry_type *parse_lens(struct line *l)
 		if (!take_word(l, lenses[i].word))
 			continue;
 		skip(l);
-		if (lenses[i].marks && *l->at != '(') { /* somebody's typedef */
+		if (lenses[i].marks && *l->at != '(') { /* a typedef of the user's */
 			l->at = before;
 			continue;
 		}
@@ -605,7 +605,7 @@ static const char *text_of(struct line *l, const char *last)
 	return text;
 }
 
-/* The line up to its last character that is no space, without what follows its end. */
+/* The line up to its last character that is not a space, without what follows its end. */
 static const char *line_text(struct line *l, const char *begin)
 {
 	const char *text;
@@ -639,7 +639,7 @@ static int parse_typedef(struct line *l, const char *begin)
 
 		if (t.type->kind != SCRY_TYPE_STRUCT || t.type->is_forward)
 			return refuse(l, "what was declared as a struct is not one");
-		*f->type = *t.type; /* who points to it knows it by this address */
+		*f->type = *t.type; /* what points to it knows it by this address */
 		f->completed = p->typedef_count + 1;
 		t.type = f->type;
 	}

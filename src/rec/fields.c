@@ -96,7 +96,7 @@ static const struct scry_field fields_scry_ev_detach[] = {
 };
 static const struct scry_field fields_scry_ev_note[] = {
 	FIELD(scry_ev_note, text_str, "text", STRING),
-	FIELD(scry_ev_note, reserved, "reserved", RESERVED),
+	FIELD(scry_ev_note, is_cost, "is_cost", NUMBER),
 };
 static const struct scry_field fields_scry_ev_totals[] = {
 	FIELD(scry_ev_totals, events, "events", NUMBER),

@@ -23,7 +23,7 @@
 
 struct scry_malloc_pack;
 
-/* -ENOMEM with a sentence. `producer` stands in each chunk's head. */
+/* -ENOMEM with a sentence. `producer` is in each chunk's head. */
 int scry_malloc_pack_new(const struct scry_producer *producer, struct scry_malloc_pack **ret_pack);
 void scry_malloc_pack_free(struct scry_malloc_pack *p); /* NULL is legal */
 

@@ -16,7 +16,7 @@
 /* `len` bytes of whole varints of at most ten bytes; as many into ret_planes. */
 void scry_malloc_planes_split(const uint8_t *column, size_t len, uint8_t *ret_planes);
 
-/* The other way round, of foreign bytes. False: they are no planes. */
+/* The other way round, of foreign bytes. False: they are not planes. */
 bool scry_malloc_planes_join(const uint8_t *planes, size_t len, uint8_t *ret_column);
 
 #endif

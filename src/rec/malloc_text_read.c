@@ -164,7 +164,7 @@ static int read_event(struct text_in *t, uint16_t type)
 	for (size_t i = 0; i < kind->field_count; i++)
 		if (!strcmp(kind->fields[i].name, "pid"))
 			memcpy(payload + kind->fields[i].offset, &t->pid, sizeof(t->pid));
-	/* It stands between the calls before and after it. */
+	/* It is between the calls before and after it. */
 	if (!err)
 		err = write_chunk(t);
 	return err ? err : scry_writer_payload(t->writer, &head, payload, kind->payload_size);

@@ -50,7 +50,7 @@ const char *scry_malloc_function_name(uint32_t function)
 	return function < SCRY_MALLOC_FUNCTIONS ? names[function] : NULL;
 }
 
-/* A word: bytes that would end it, or are no text, as %XX. */
+/* A word: bytes that would end it, or are not text, as %XX. */
 static void put_word(FILE *out, const char *bytes, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {

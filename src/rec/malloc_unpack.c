@@ -25,8 +25,9 @@ struct column {
 
 struct scry_malloc_unpack {
 	struct scry_malloc_blocks blocks;
-	uint64_t *sizes; /* by block, of those that live: bytes asked for << 16 | what more there is
-			  */
+	uint64_t
+		*sizes; /* by block, of blocks that live: bytes asked for << 16 | what more there is
+			 */
 	uint32_t sizes_cap;
 	uint32_t inherited; /* blocks of the parent that are to be given lie from here ... */
 	uint32_t inherited_end;
@@ -289,7 +290,7 @@ static int keep_size(struct scry_malloc_unpack *u, const struct scry_malloc_kind
 	return 0;
 }
 
-/* `has_ref`: the ref stands in its column. */
+/* `has_ref`: the ref is in its column. */
 static int unpack_block(struct scry_malloc_unpack *u, uint32_t *ref,
 			const struct scry_malloc_kind *kind, bool has_ref, uint32_t *ret_block)
 {

@@ -244,13 +244,13 @@ int scry_reader_next_chunk(struct scry_reader *r, const struct scry_chunk **ret_
 	struct scry_chunk chunk;
 	int got;
 
-	/* Which blocks live after a chunk is known to who has read it: none is passed over. */
+	/* Which blocks live after a chunk is known once it was read: none is passed over. */
 	while (r->has_chunk && r->chunk.kind == SCRY_CHUNK_MALLOC &&
 	       (got = reader_next_malloc(r, &passed)))
 		if (got < 0)
 			return got;
 	while (r->has_chunk && r->chunk.kind == SCRY_CHUNK_EVENTS && r->mallocs.count)
-		if (!reader_next_event(r)) /* who ends is freed */
+		if (!reader_next_event(r)) /* one that ends is freed */
 			break;
 	do {
 		if (r->at_end)
@@ -364,7 +364,7 @@ static void reader_mend(struct scry_reader *r, const struct scry_event_kind *kin
 	}
 }
 
-/* Bytes that are said to follow a call's fields, and do not, are left out. */
+/* Bytes that are declared to follow a call's fields, and do not, are left out. */
 static void reader_mend_more(struct scry_reader *r, const struct scry_event *event,
 			     uint32_t *more_bytes, size_t fields)
 {
@@ -395,7 +395,7 @@ static struct scry_event *reader_check(struct scry_reader *r, struct scry_event 
 		event->size = (uint16_t)(sizeof(*event) + kind->payload_size);
 	}
 	if (event->type == SCRY_EVENT_MALLOC)
-		return NULL; /* its block would be anybody's: it comes in packed chunks only */
+		return NULL; /* its block would be unknown: it comes in packed chunks only */
 	if (event->type == SCRY_EVENT_STRING && !reader_define_string(r, event))
 		return NULL;
 	if (event->type == SCRY_EVENT_SITE && !reader_define_site(r, event))

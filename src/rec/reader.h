@@ -11,10 +11,10 @@
  * Packed chunks are yielded as ALLOC and FREE events, or as MALLOC events (their process is in the
  * payload). Their blocks begin and end in order, and numbers are dense. A malloc chunk that is
  * damaged counts as one error and ends what can be read of its process; what is beyond a bound is
- * no error and counted apart. Memory: one chunk (64 MiB at most), the strings (512 MiB at most), 4
- * MiB, and for malloc chunks what rec/malloc_chunks.h says. One pass, forward; read by pread, so
- * the fd's offset does not matter and a file that is still being written may be read. One thread.
- * The fd stays the caller's.
+ * not an error and counted apart. Memory: one chunk (64 MiB at most), the strings (512 MiB at
+ * most), 4 MiB, and for malloc chunks what rec/malloc_chunks.h says. One pass, forward; read by
+ * pread, so the fd's offset does not matter and a file that is still being written may be read. One
+ * thread. The fd stays the caller's.
  */
 #ifndef SCRY_REC_READER_H
 #define SCRY_REC_READER_H
@@ -45,8 +45,9 @@ struct scry_reader_stats {				  /* of what was read until now */
 };
 
 /*
- * Reads the head. 0; -EINVAL when it is no recording, -ENOTSUP when a newer scry wrote it, -ESPIPE
- * when it is no regular file, else -errno; each with a sentence. Free with scry_reader_close.
+ * Reads the head. 0; -EINVAL when it is not a recording, -ENOTSUP when a newer scry wrote it,
+ * -ESPIPE when it is not a regular file, else -errno; each with a sentence. Free with
+ * scry_reader_close.
  */
 int scry_reader_open(int fd, struct scry_reader **ret_reader);
 

@@ -28,7 +28,7 @@
 
 struct scry_writer;
 
-struct scry_producer { /* who made the events of a packed chunk */
+struct scry_producer { /* which thread made the events of a packed chunk */
 	uint32_t pid;
 	uint32_t ring;
 	uint64_t start_ticks; /* of the process */

@@ -98,7 +98,7 @@ static char *file_find(const struct known *k)
 	return NULL;
 }
 
-/* Cuts `text` at the first `separator` that no backslash stands before, and takes such backslashes
+/* Cuts `text` at the first `separator` that has no backslash before it, and takes such backslashes
  * out. What follows, or NULL. */
 static char *cut(char *text, char separator)
 {
@@ -135,7 +135,7 @@ static int take_env(struct scry_malloc_allocator *a, char *rest)
 	return 0;
 }
 
-/* A variable that nobody reads changes nothing, and the comparison would be with itself. */
+/* A variable that is not read changes nothing, and the comparison would be with itself. */
 static int check_env(const struct scry_malloc_allocator *a, const struct known *k)
 {
 	for (unsigned int i = 0; k && i < a->env_count; i++) {

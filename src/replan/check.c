@@ -72,7 +72,7 @@ bool scry_malloc_is_served_by(const struct scry_malloc_serves *s, const char *pa
 	return have >= n && !strcmp(s->path + have - n, resolved);
 }
 
-/* Who serves is looked up once, and again when it runs another program. */
+/* What serves is looked up once, and again when it runs another program. */
 static void look_who(pid_t pid, struct scry_malloc_real *real)
 {
 	if (!real->is_seen || real->serves.exe_inode != scry_malloc_serves_exe(pid))

@@ -13,7 +13,7 @@ struct scry_malloc_real {
 	uint64_t wall_ns;  /* from exec to its end */
 	int status;	   /* of its end, as wait gives it */
 	bool is_seen;	   /* it ran long enough to be looked at: */
-	struct scry_malloc_serves serves; /* who served it last */
+	struct scry_malloc_serves serves; /* what served it last */
 	bool is_served;			  /* and that is the allocator */
 };
 

@@ -1,4 +1,4 @@
-/* See feed.h, and wire/replay.h for the words and why nobody waits for ever. */
+/* See feed.h, and wire/replay.h for the words and why no thread waits for ever. */
 #include "replan/feed_own.h"
 
 #include <errno.h>
@@ -68,8 +68,8 @@ static void curve(struct scry_malloc_feed *f)
 }
 
 /*
- * A stream takes the block over: the tag to wait for, 0 none. WINDOW_FULL when a tag of the slot
- * could be mistaken: one window uses tags of one half of the numbers only.
+ * A stream takes the block over: the tag to wait for, 0 none. BATCH_FULL when a tag of the slot
+ * could be mistaken: one batch uses tags of one half of the numbers only.
  */
 static int take(struct scry_malloc_feed *f, uint32_t stream, struct block *b, uint32_t *ret_tag)
 {
@@ -80,13 +80,13 @@ static int take(struct scry_malloc_feed *f, uint32_t stream, struct block *b, ui
 	if (b->stream == stream)
 		return 0;
 	scry_malloc_feed_crossed(f, b->stream, stream);
-	if (b->window != f->window) {
+	if (b->batch != f->batch) {
 		f->stats.crossed++;
 		return 0;
 	}
 	if (tag % TAG_HALF == 0) {
 		s->tag = (uint16_t)tag;
-		return WINDOW_FULL;
+		return BATCH_FULL;
 	}
 	f->stats.crossed++;
 	f->stats.tags++;
@@ -98,10 +98,10 @@ static int take(struct scry_malloc_feed *f, uint32_t stream, struct block *b, ui
 
 static void has(struct scry_malloc_feed *f, uint32_t stream, struct block *b, uint32_t word)
 {
-	if (b->window != f->window)
+	if (b->batch != f->batch)
 		b->begun = 0; /* that word is not there any more */
 	b->stream = (uint16_t)stream;
-	b->window = f->window;
+	b->batch = f->batch;
 	b->word = word;
 }
 
@@ -173,7 +173,7 @@ static void begun(struct scry_malloc_feed *f, uint32_t stream, uint64_t bytes)
 {
 	uint32_t thread = f->streams[stream].thread;
 
-	if (f->is_first && thread != NOBODY)
+	if (f->is_first && thread != NO_INDEX)
 		f->threads.rows[thread].begun += bytes;
 }
 
@@ -331,7 +331,7 @@ static int act(struct scry_malloc_feed *f, uint32_t stream, const struct scry_ev
 	return op < SCRY_REPLAY_USABLE ? again(f, stream, e, op) : end(f, stream, e, op);
 }
 
-/* A call. 0, WINDOW_FULL or -errno. */
+/* A call. 0, BATCH_FULL or -errno. */
 static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 {
 	bool is_older = e->function == SCRY_MALLOC_OLDER;
@@ -340,7 +340,7 @@ static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 
 	if (f->block_count + f->alive + SPARE_BLOCKS > SCRY_REPLAY_BLOCKS ||
 	    f->epoch_count + PACES > SCRY_REPLAY_EPOCHS)
-		return WINDOW_FULL;
+		return BATCH_FULL;
 	scry_malloc_feed_epoch(f);
 	if (e->function == SCRY_MALLOC_THREAD_END) {
 		scry_malloc_feed_thread_end(f, e->thread);
@@ -358,10 +358,10 @@ static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 		return 0;
 	}
 	if (f->is_building && !is_older)
-		return WINDOW_FULL;
+		return BATCH_FULL;
 	f->is_building = is_older && !f->stats.calls;
 	err = scry_malloc_feed_grow(&f->blocks, &f->block_cap, e->block, sizeof(*f->blocks));
-	if (!err) /* nobody knows who made it */
+	if (!err) /* it is not known which thread made it */
 		err = scry_malloc_feed_stream(f, is_older ? NO_THREAD : e->thread, &stream);
 	if (err)
 		return err;
@@ -381,13 +381,13 @@ static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 	return 0;
 }
 
-static void window_begin(struct scry_malloc_feed *f)
+static void batch_begin(struct scry_malloc_feed *f)
 {
-	f->window++;
+	f->batch++;
 	f->is_building = false;
 	f->spawn_count = 0;
 	scry_malloc_feed_epochs_begin(f);
-	f->stats.windows = f->window;
+	f->stats.batches = f->batch;
 	f->block_count = 0;
 	for (uint32_t i = 0; i < f->stream_count; i++) {
 		struct list *l = &f->streams[i].free;
@@ -403,10 +403,10 @@ static void window_begin(struct scry_malloc_feed *f)
 			f->free.last = l->last;
 		l->first = l->last = 0;
 	}
-	scry_malloc_feed_room(f, 0, 0); /* a window has at least the main thread's end */
+	scry_malloc_feed_room(f, 0, 0); /* a batch has at least the main thread's end */
 }
 
-static void window_end(struct scry_malloc_feed *f)
+static void batch_end(struct scry_malloc_feed *f)
 {
 	for (uint32_t i = 0; i < f->spawn_count; i++)
 		if (f->spawns[i].alive > f->stats.threads_peak)
@@ -420,7 +420,7 @@ static void report_head(struct scry_malloc_feed *f)
 {
 	struct scry_replay_head *head = &f->m->head;
 
-	head->window = f->window;
+	head->batch = f->batch;
 	head->streams = f->stream_count;
 	head->blocks = f->block_count;
 	head->slots = f->stats.slots;
@@ -442,7 +442,7 @@ static void read_time(struct scry_malloc_feed *f)
 	f->stats.span_ns = f->now_us * 1000;
 }
 
-int scry_malloc_feed_window(struct scry_malloc_feed *f)
+int scry_malloc_feed_batch(struct scry_malloc_feed *f)
 {
 	const struct scry_ev_malloc *call;
 	int got = 1, r = 0;
@@ -451,7 +451,7 @@ int scry_malloc_feed_window(struct scry_malloc_feed *f)
 		return 0;
 	f->is_open = false;
 	if (!f->is_whole) {
-		window_begin(f);
+		batch_begin(f);
 		while (r == 0) {
 			if (!f->is_held) {
 				got = f->source->next(f->source, &call);
@@ -461,17 +461,17 @@ int scry_malloc_feed_window(struct scry_malloc_feed *f)
 				read_time(f);
 			}
 			r = add(f, &f->held);
-			f->is_held = r == WINDOW_FULL;
+			f->is_held = r == BATCH_FULL;
 		}
 		if (got < 0 || r < 0)
 			return got < 0 ? got : r;
 		if (r == 0 && f->is_first)
 			scry_malloc_feed_threads_left(f);
-		window_end(f);
-		f->is_open = r == WINDOW_FULL;
+		batch_end(f);
+		f->is_open = r == BATCH_FULL;
 		/* With threads the first pass only learns: how they keep pace is not known in it.
 		 */
-		f->is_whole = !f->is_open && f->window == 1 && !(f->is_first && f->spawn_count);
+		f->is_whole = !f->is_open && f->batch == 1 && !(f->is_first && f->spawn_count);
 		if (!f->is_open && f->is_first)
 			scry_malloc_feed_never_ended(f);
 		if (f->is_first) {
@@ -506,7 +506,7 @@ int scry_malloc_feed_rewind(struct scry_malloc_feed *f)
 	f->streams[0].is_alive = true;
 	f->stream_count = f->alive = f->stats.threads_peak = 1;
 	f->free.first = f->free.last = 0;
-	f->window = f->ended = f->joined = 0;
+	f->batch = f->ended = f->joined = 0;
 	f->has_main = f->is_held = false;
 	f->curve_step = 1;
 	return f->source->rewind(f->source);
@@ -517,7 +517,7 @@ static int memory_new(struct scry_malloc_feed *f)
 	f->fd = memfd_create("scry-replay", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (f->fd < 0 || ftruncate(f->fd, sizeof(*f->m)) ||
 	    fcntl(f->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
-		return scry_fail(-errno, "not enough memory for a replay: %s", strerror(errno));
+		return scry_fail(-errno, "cannot make the memory of a replay: %s", strerror(errno));
 	f->m = mmap(NULL, sizeof(*f->m), PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, 0);
 	if (f->m == MAP_FAILED) {
 		f->m = NULL;

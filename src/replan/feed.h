@@ -1,12 +1,12 @@
 /*
- * Calls of a malloc recording -> windows of words that scry-replay plays (wire/replay.h).
+ * Calls of a malloc recording -> batches of words that scry-replay plays (wire/replay.h).
  *
  * The one pass over the calls gives each block a slot and each thread a stream, and finds where one
- * thread takes a block over from another. A recording that fits into one window (some 15 million
+ * thread takes a block over from another. A recording that fits into one batch (some 15 million
  * calls) is decoded once for all runs, twice with threads; a longer one again for each. Memory: the
- * window's 128 MiB, 40 bytes for each block that lives at once and 8 for each slot.
+ * batch's 128 MiB, 40 bytes for each block that lives at once and 8 for each slot.
  *
- * One thread. Life: new; then for each run rewind, and window until it returns 0; free.
+ * One thread. Life: new; then for each run rewind, and batch until it returns 0; free.
  */
 #ifndef SCRY_REPLAN_FEED_H
 #define SCRY_REPLAN_FEED_H
@@ -42,11 +42,11 @@ struct scry_malloc_feed_stats { /* of what was read in the last run */
 	uint64_t failed;   /* not replayed: got no memory when recorded */
 	uint64_t unknown;  /* not replayed: of blocks that the recording does not know */
 	uint64_t strange;  /* not replayed, or mended: calls that cannot have been */
-	uint64_t older;	   /* blocks older than the recording, made in windows of their own */
+	uint64_t older;	   /* blocks older than the recording, made in batches of their own */
 	uint64_t crossed;  /* ends, reallocs and questions by another thread than had it before */
-	uint64_t tags;	   /* of those, in one window: threads may have to wait */
+	uint64_t tags;	   /* of these, in one batch: threads may have to wait */
 	uint64_t position; /* words */
-	uint32_t windows, slots;
+	uint32_t batches, slots;
 	uint32_t threads, threads_peak;
 	uint64_t live_blocks, live_bytes;   /* at the end */
 	uint64_t peak_bytes, peak_position; /* of live bytes */
@@ -73,7 +73,7 @@ int scry_malloc_feed_new(struct scry_malloc_source *source,
 			 struct scry_malloc_feed **ret_feed);
 void scry_malloc_feed_free(struct scry_malloc_feed *f); /* NULL is legal */
 
-/* Back to the first window. 0 or the source's error. */
+/* Back to the first batch. 0 or the source's error. */
 int scry_malloc_feed_rewind(struct scry_malloc_feed *f);
 
 /*
@@ -84,9 +84,9 @@ int scry_malloc_feed_rewind(struct scry_malloc_feed *f);
  */
 void scry_malloc_feed_work(struct scry_malloc_feed *f, uint64_t work_ns);
 
-/* Makes the next window, its numbers in the head included. 1; 0: there are no more; -errno with a
+/* Makes the next batch, its numbers in the head included. 1; 0: there are no more; -errno with a
  * sentence: the source's, -E2BIG beyond the limits. */
-int scry_malloc_feed_window(struct scry_malloc_feed *f);
+int scry_malloc_feed_batch(struct scry_malloc_feed *f);
 
 struct scry_replay_memory *scry_malloc_feed_memory(struct scry_malloc_feed *f);
 int scry_malloc_feed_fd(const struct scry_malloc_feed *f); /* sealed, close-on-exec; stays its */

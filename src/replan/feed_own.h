@@ -13,18 +13,18 @@
 #include "replan/feed_threads.h"
 #include "replan/feed_touch.h"
 
-#define WINDOW_FULL 1 /* the call belongs to the next window */
+#define BATCH_FULL 1 /* the call belongs to the next batch */
 #define ENDED_LATELY 64u
 #define NO_THREAD UINT32_MAX /* whose the call was does not matter: the main thread's */
 
-struct block {		 /* of the recording */
-	uint32_t slot;	 /* + 1; 0: it does not live */
-	uint32_t window; /* in which somebody had it last */
-	uint32_t word;	 /* there: where a tag goes that publishes it */
-	uint32_t begun;	 /* + 1: the long word by which it got its size; 0: not in this window */
+struct block {		/* of the recording */
+	uint32_t slot;	/* + 1; 0: it does not live */
+	uint32_t batch; /* in which a thread had it last */
+	uint32_t word;	/* there: where a tag goes that publishes it */
+	uint32_t begun; /* + 1: the long word by which it got its size; 0: not in this batch */
 	uint64_t size;
 	uint64_t number; /* of the call by which it got it */
-	uint16_t stream; /* who had it last */
+	uint16_t stream; /* which thread had it last */
 };
 
 struct slot {
@@ -40,11 +40,11 @@ struct list { /* of free slots, + 1; the one freed last first */
 enum pace { PACE_TIME, PACE_BYTES, PACES };
 
 struct stream {
-	uint32_t block, word;  /* where the next word goes; block NONE: not in this window yet */
-	struct list free;      /* those it freed in this window */
+	uint32_t block, word;  /* where the next word goes; block NONE: not in this batch yet */
+	struct list free;      /* those it freed in this batch */
 	uint64_t at_us;	       /* the latest time that it has waited for */
-	uint32_t epoch[PACES]; /* + 1: the last one it has words in; 0: none in this window */
-	uint32_t spawns;       /* words that begin threads, in this window, up to its last word */
+	uint32_t epoch[PACES]; /* + 1: the last one it has words in; 0: none in this batch */
+	uint32_t spawns;       /* words that begin threads, in this batch, up to its last word */
 	uint32_t thread;       /* index */
 	bool is_alive;
 	bool is_coupled;		 /* it keeps pace by bytes too */
@@ -54,7 +54,7 @@ struct stream {
 };
 
 struct epochs {
-	uint32_t number;	/* of the one that runs, in this window */
+	uint32_t number;	/* of the one that runs, in this batch */
 	uint32_t gate, need;	/* the last but one; streams that had words in it, 0: none */
 	uint32_t before, marks; /* the last one, the same */
 	uint32_t active_count;	/* streams with words in this one: */
@@ -76,7 +76,7 @@ struct scry_malloc_feed {
 	size_t block_cap;
 	struct slot *slots;
 	size_t slot_cap;
-	struct list free; /* those of earlier windows: anybody's */
+	struct list free; /* those of earlier batches: any thread's */
 	struct threads threads;
 	uint64_t number;     /* of the call, in the recording */
 	uint64_t begin_ns;   /* time of the first one */
@@ -93,21 +93,21 @@ struct scry_malloc_feed {
 	uint64_t passes;
 	struct stream streams[SCRY_REPLAY_STREAMS];
 	uint32_t stream_count; /* ever used */
-	uint32_t block_count;  /* of words, in this window */
-	uint32_t window, ended, alive;
+	uint32_t block_count;  /* of words, in this batch */
+	uint32_t batch, ended, alive;
 	uint32_t joined;			  /* that have ended and were waited for */
-	struct spawn spawns[SCRY_REPLAY_STREAMS]; /* of this window */
+	struct spawn spawns[SCRY_REPLAY_STREAMS]; /* of this batch */
 	uint32_t spawn_count;
 	uint64_t ended_us[ENDED_LATELY]; /* when those that ended last made their last call */
 	uint32_t alive_max;		 /* threads at once, as the first pass found it; */
 	uint64_t live_peak;		 /* the most bytes that lived */
 	struct epochs epochs[PACES];
-	uint32_t epoch_count; /* of both kinds, in this window */
+	uint32_t epoch_count; /* of both kinds, in this batch */
 	uint64_t epoch_bytes, epoch_calls, epoch_us;
-	bool has_main, is_building; /* stream 0 has its thread; only OLDER in this window */
-	struct scry_ev_malloc held; /* a call that belongs to the next window */
-	bool is_held, is_open;	    /* between window's calls: more may come */
-	bool is_whole;		    /* all is in the one window that stands in memory */
+	bool has_main, is_building; /* stream 0 has its thread; only OLDER in this batch */
+	struct scry_ev_malloc held; /* a call that belongs to the next batch */
+	bool is_held, is_open;	    /* between batch's calls: more may come */
+	bool is_whole;		    /* all is in the one batch that is in memory */
 	bool is_first;		    /* pass */
 	uint64_t curve_step;
 	struct gaps gaps;
@@ -129,13 +129,13 @@ uint32_t scry_malloc_feed_put_long(struct scry_malloc_feed *f, uint32_t stream, 
 void scry_malloc_feed_pace(struct scry_malloc_feed *f, uint32_t stream);
 /* Before each call of the main thread: it has waited for those that ended. */
 void scry_malloc_feed_join(struct scry_malloc_feed *f);
-/* Ends the epochs that are full; a window begins. */
+/* Ends the epochs that are full; a batch begins. */
 void scry_malloc_feed_epoch(struct scry_malloc_feed *f);
 void scry_malloc_feed_epochs_begin(struct scry_malloc_feed *f);
 /* A block that `from` had is `to`'s now. */
 void scry_malloc_feed_crossed(struct scry_malloc_feed *f, uint32_t from, uint32_t to);
 
-/* The stream of a recorded thread. 0, WINDOW_FULL or -errno. */
+/* The stream of a recorded thread. 0, BATCH_FULL or -errno. */
 int scry_malloc_feed_stream(struct scry_malloc_feed *f, uint32_t number, uint32_t *ret_stream);
 /* The call was made: it may be the thread's last. Then: the recording says that it has ended. */
 void scry_malloc_feed_called(struct scry_malloc_feed *f, uint32_t stream);

@@ -96,9 +96,9 @@ static void enter(struct scry_malloc_feed *f, uint32_t stream, enum pace pace)
 }
 
 /*
- * Who begins threads waits for their end. That is not recorded, but that they had ended is: what
- * the main thread did behind that it does behind it again. Else the blocks of a round of threads
- * would lie among those of the next.
+ * A thread that begins others waits for their end. That is not recorded, but that they had ended
+ * is: what the main thread did behind that it does behind it again. Else the blocks of a round of
+ * threads would lie among those of the next.
  */
 void scry_malloc_feed_join(struct scry_malloc_feed *f)
 {
@@ -192,8 +192,8 @@ static uint32_t may_overlap(const struct scry_malloc_feed *f)
 	return count;
 }
 
-/* Who hands few blocks over has no queue that would hold it back: as far as the other threads go it
- * may run ahead by time only. In the first pass nothing is known of anybody. */
+/* A thread that hands few blocks over has no queue that would hold it back: as far as the other
+ * threads go it may run ahead by time only. In the first pass nothing is known of any thread. */
 static bool is_coupled(const struct scry_malloc_feed *f, uint32_t thread)
 {
 	const struct thread *t = &f->threads.rows[thread];
@@ -202,9 +202,9 @@ static bool is_coupled(const struct scry_malloc_feed *f, uint32_t thread)
 }
 
 /*
- * Nor need anybody hold back who only takes. Nor who takes as many as it gives, in a life so short
- * that it could not run far: while it waited it would give its processor to the next, and more
- * threads would be under way at once than in the program.
+ * Nor need a thread hold back that only takes. Nor one that takes as many as it gives, in a life so
+ * short that it could not run far: while it waited it would give its processor to the next, and
+ * more threads would be under way at once than in the program.
  */
 static bool is_unheld(const struct scry_malloc_feed *f, uint32_t thread)
 {
@@ -220,9 +220,9 @@ void scry_malloc_feed_crossed(struct scry_malloc_feed *f, uint32_t from, uint32_
 
 	if (!f->is_first)
 		return;
-	if (gives != NOBODY)
+	if (gives != NO_INDEX)
 		f->threads.rows[gives].gave++;
-	if (takes != NOBODY)
+	if (takes != NO_INDEX)
 		f->threads.rows[takes].took++;
 }
 
@@ -230,13 +230,13 @@ static int stream_begin(struct scry_malloc_feed *f, uint32_t thread, uint32_t *r
 {
 	uint32_t stream = 1;
 
-	/* One whose thread has ended in this window still has its words there. */
+	/* One whose thread has ended in this batch still has its words there. */
 	while (stream < f->stream_count &&
 	       (f->streams[stream].is_alive || f->streams[stream].block != SCRY_REPLAY_NONE))
 		stream++;
 	if (stream == SCRY_REPLAY_STREAMS) {
 		if (f->alive < SCRY_REPLAY_STREAMS)
-			return WINDOW_FULL;
+			return BATCH_FULL;
 		return scry_fail(-E2BIG, "more than %u threads at once; fix: --threads 1",
 				 SCRY_REPLAY_STREAMS);
 	}
@@ -273,7 +273,7 @@ static int thread_of(struct scry_malloc_feed *f, uint32_t number, uint32_t *ret_
 		return scry_fail(-E2BIG, "more than %u threads", THREADS_MAX);
 	if (!index)
 		return scry_no_memory("%u threads", t->count + 1);
-	if (*index == NOBODY) {
+	if (*index == NO_INDEX) {
 		err = scry_malloc_feed_grow(&t->rows, &t->cap, t->count + 1, sizeof(*t->rows));
 		if (err)
 			return err;
@@ -316,9 +316,9 @@ int scry_malloc_feed_stream(struct scry_malloc_feed *f, uint32_t number, uint32_
 }
 
 /*
- * The main thread stays: somebody must begin the threads that come later. That a thread has ended
- * is recorded late, but its stream ends behind its last call: threads that were begun since then
- * were begun after it had ended, or as good as.
+ * The main thread stays: a thread must begin those that come later. That a thread has ended is
+ * recorded late, but its stream ends behind its last call: threads that were begun since then were
+ * begun after it had ended, or as good as.
  */
 static void stream_end(struct scry_malloc_feed *f, uint32_t thread)
 {
@@ -346,7 +346,7 @@ void scry_malloc_feed_called(struct scry_malloc_feed *f, uint32_t stream)
 	uint32_t thread = f->streams[stream].thread;
 	struct thread *t;
 
-	if (thread == NOBODY)
+	if (thread == NO_INDEX)
 		return;
 	t = &f->threads.rows[thread];
 	if (f->is_first) {

@@ -4,7 +4,8 @@
  * A recording says when calls were made, each some 64 calls or 100 us; what lies between two calls
  * of a thread is its work, or that it waited or had no processor. The sum tells them apart: gaps
  * are cut at the length at which all of them together are the CPU time that the program took, as
- * the kernel counted it. Who waited for a block or a place in a queue waits in the replay anyway.
+ * the kernel counted it. A thread that waited for a block or a place in a queue waits in the replay
+ * anyway.
  *
  * The calls themselves lie in the gaps, too, with what recording them took. How much that is
  * follows from how long the threads work in all, which replan/work finds.
@@ -14,7 +15,7 @@
 #define CALL_NS 35    /* unless it is given: its recording (bench/malloc.md) and the allocator */
 #define LEAST_NS 2000 /* a word for less would cost more than it is worth */
 #define DEBT_NS 50000 /* calls that were faster than that */
-#define GAP_MAX_US 1000000u /* in longer ones nobody works without memory */
+#define GAP_MAX_US 1000000u /* in longer ones no thread works without memory */
 
 _Static_assert(GAP_MAX_US *UINT64_C(1000) + LEAST_NS <= SCRY_REPLAY_THINK_MAX, "one word");
 

@@ -12,7 +12,7 @@ struct gaps { /* between calls of one thread, us: the first pass's */
 	uint64_t calls;	  /* in all of them */
 	uint64_t max_us;  /* what is longer is waiting */
 	uint64_t kept_us; /* all, cut at that */
-	uint64_t call_ns; /* of each call: it lies in its gap, but is no work */
+	uint64_t call_ns; /* of each call: it lies in its gap, but is not work */
 };
 
 /* Before each call: what the stream did since its last one becomes a word, once it is long enough.

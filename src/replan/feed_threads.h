@@ -9,7 +9,7 @@
 #include "base/map.h"
 
 #define THREADS_MAX (1u << 24)
-#define NOBODY                                                                            \
+#define NO_INDEX                                                                          \
 	0u /* index of no thread: the main thread's stream before it is known whose it is \
 	    */
 
@@ -22,7 +22,8 @@ struct thread {
 	uint16_t stream; /* + 1: now */
 };
 
-/* Indices go by who calls first, as the recording's numbers may be any; they stay for all passes.
+/* Indices go by which thread calls first, as the recording's numbers may be any; they stay for all
+ * passes.
  */
 struct threads {
 	struct scry_map index; /* of a number */

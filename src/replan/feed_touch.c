@@ -1,12 +1,12 @@
 /*
  * How much of big blocks the program touched: see feed_own.h.
  *
- * Recordings of older builds say it when a block ends (TOUCHED). Else nothing is said: a table of
+ * Recordings of older builds say it when a block ends (TOUCHED). Else nothing is known: a table of
  * 200 MiB of which a program uses six would become 200 in a replay. But what all that were there
- * for a while have resident together is known when the program's memory was looked at:
- * its anonymous memory then, less what else lived. That is asked when one of them ends, and at the
- * end of the first pass of those that never do. What the program had besides malloc's makes it too
- * much, never too little; and more than all it cannot be.
+ * for a while have resident together is known when the program's memory was looked at: its
+ * anonymous memory then, less what else lived. That is asked when one of them ends, and at the end
+ * of the first pass of the threads that never do. What the program had besides malloc's makes it
+ * too much, never too little; and more than all it cannot be.
  */
 #include "replan/feed_own.h"
 
@@ -26,7 +26,7 @@ static void keep_share(struct scry_malloc_feed *f, const struct block *b, uint64
 		scry_map_put(&f->shares, b->number, share);
 }
 
-/* The word of a block of an earlier window is not there any more. */
+/* The word of a block of an earlier batch is not there any more. */
 void scry_malloc_feed_touched(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 {
 	struct block *b = e->block < f->block_cap ? &f->blocks[e->block] : NULL;
@@ -40,7 +40,7 @@ void scry_malloc_feed_touched(struct scry_malloc_feed *f, const struct scry_ev_m
 			: (uint64_t)((double)SHARE_ALL * (double)e->usable / (double)b->size) + 1;
 	if (share > SHARE_ALL)
 		share = SHARE_ALL;
-	if (b->window == f->window)
+	if (b->batch == f->batch)
 		set_share(f, b, share);
 	else
 		keep_share(f, b, share);
@@ -98,7 +98,7 @@ static int64_t share_by_look(const struct scry_malloc_feed *f)
 static void give_share(struct scry_malloc_feed *f, const struct block *b, uint64_t share)
 {
 	keep_share(f, b, share);
-	if (b->begun && b->window == f->window)
+	if (b->begun && b->batch == f->batch)
 		set_share(f, b, share);
 }
 

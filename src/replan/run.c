@@ -108,7 +108,7 @@ static uint64_t sample(struct run *r)
 	return rss;
 }
 
-/* How it died, when nobody ended it. */
+/* How it died, when it was not ended. */
 static int reported_end(struct run *r)
 {
 	char why[sizeof(r->head->why)];
@@ -153,9 +153,9 @@ static int watch(struct run *r)
 	}
 	if (now - r->moved_ns > r->opts->stuck_ns)
 		return scry_fail(
-			-ETIMEDOUT, "%s: the replay has stuck for %llu s at word %llu, window %u",
+			-ETIMEDOUT, "%s: the replay has stuck for %llu s at word %llu, batch %u",
 			r->allocator->label, (unsigned long long)(r->opts->stuck_ns / 1000000000),
-			(unsigned long long)position, r->head->window);
+			(unsigned long long)position, r->head->batch);
 	return 0;
 }
 
@@ -183,7 +183,7 @@ static void prepare(struct run *r)
 {
 	struct scry_replay_head *head = r->head;
 	const struct scry_malloc_run_opts *o = r->opts;
-	uint32_t window = head->window, streams = head->streams, blocks = head->blocks,
+	uint32_t batch = head->batch, streams = head->streams, blocks = head->blocks,
 		 slots = head->slots, is_building = head->is_building;
 
 	memset(head, 0, sizeof(*head));
@@ -199,7 +199,7 @@ static void prepare(struct run *r)
 	head->address_max = o->memory + ADDRESS_MORE;
 	snprintf(head->allocator, sizeof(head->allocator), "%s",
 		 r->allocator->path ? r->allocator->path : "");
-	head->window = window;
+	head->batch = batch;
 	head->streams = streams;
 	head->blocks = blocks;
 	head->slots = slots;
@@ -216,11 +216,11 @@ static int play(struct run *r)
 	r->is_there = true;
 	s->rss_begin = sample(r);
 	while (!err && got > 0) {
-		err = turn(r, SCRY_TURN_WINDOW);
+		err = turn(r, SCRY_TURN_BATCH);
 		if (!err)
 			sample(r);
 		if (!err)
-			got = scry_malloc_feed_window(r->feed);
+			got = scry_malloc_feed_batch(r->feed);
 	}
 	if (err || got < 0)
 		return err ? err : got;
@@ -287,7 +287,7 @@ int scry_malloc_run(struct scry_malloc_feed *feed, const struct scry_malloc_allo
 	memset(ret_result, 0, sizeof(*ret_result));
 	if (err)
 		return err;
-	got = scry_malloc_feed_window(feed);
+	got = scry_malloc_feed_batch(feed);
 	if (got < 0)
 		return got;
 	prepare(&r);

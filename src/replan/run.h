@@ -1,7 +1,7 @@
 /*
- * One replay: a process of scry-replay under one allocator, fed with all windows and watched.
+ * One replay: a process of scry-replay under one allocator, fed with all batches and watched.
  *
- * What is measured: CPU time of its threads while they play windows (waiting for each other left
+ * What is measured: CPU time of its threads while they play batches (waiting for each other left
  * out), minor faults, and its anonymous memory, read from outside every `rss_every_ns` together
  * with the place in the recording. One process at a time: the feed's memory is shared.
  */
@@ -48,7 +48,7 @@ struct scry_malloc_result {
 
 /*
  * 0; -ENOENT when there is no scry-replay; -EINVAL when it refused (another allocator serves, a
- * window that must not be replayed); -ENOBUFS when it took more than the limit of memory;
+ * batch that must not be replayed); -ENOBUFS when it took more than the limit of memory;
  * -ETIMEDOUT when it got stuck; -ECHILD when it died; the feed's errors; each with a sentence.
  */
 int scry_malloc_run(struct scry_malloc_feed *feed, const struct scry_malloc_allocator *allocator,

@@ -69,8 +69,9 @@ static void set_error(struct keeper *k, int err)
 /* --- its processes --------------------------------------------------------------------------- */
 
 /*
- * A child of its own the keeper sends signals by its id: nobody else can reap it, so that the id is
- * the child's until then. The id of a process below may be another's by then: a pidfd pins it.
+ * A child of its own the keeper sends signals by its id: no other process can reap it, so that the
+ * id is the child's until then. The id of a process below may be another's by then: a pidfd pins
+ * it.
  */
 
 /* The command that runs is not the server's, nor is what it leaves to the keeper meanwhile. */
@@ -236,7 +237,7 @@ static void end_command(struct keeper *k)
 	k->command = 0;
 }
 
-/* False: there are no children any more, and so nobody below. (/proc may leave some out.) */
+/* False: there are no children any more, and so none below. (/proc may leave some out.) */
 static bool reap(struct keeper *k)
 {
 	siginfo_t info = {0};
@@ -470,7 +471,7 @@ static _Noreturn void keep(struct keeper *k, pid_t parent)
 {
 	int err;
 
-	/* All are blocked: what a terminal sends to both, who asked passes on as SIGTERM. */
+	/* All are blocked: what a terminal sends to both, the caller passes on as SIGTERM. */
 	sigemptyset(&k->waited);
 	sigaddset(&k->waited, SIGTERM);
 	sigaddset(&k->waited, SIGCHLD);
@@ -491,7 +492,7 @@ static _Noreturn void keep(struct keeper *k, pid_t parent)
 /* --- the guardian --------------------------------------------------------------------------- */
 
 /* What the keeper leaves when it is killed becomes the guardian's, which has nothing else to do: in
- * a session of its own, so that who kills our group does not meet it. */
+ * a session of its own, so that a kill of our group does not reach it. */
 static _Noreturn void guard(struct keeper *k, pid_t parent)
 {
 	siginfo_t ended;

@@ -2,8 +2,8 @@
  * A server under an allocator: started, loaded with work, stopped.
  *
  * A keeper of its own starts it and is the parent of whatever it leaves behind (a subreaper), so
- * that daemons and workers are found and ended, too: at the end, when something fails, and when who
- * asked is interrupted or killed. Its parent is a guardian in a session of its own, the next
+ * that daemons and workers are found and ended, too: at the end, when something fails, and when the
+ * caller is interrupted or killed. Its parent is a guardian in a session of its own, the next
  * subreaper: it kills what is left when the keeper itself is killed (SIGKILL). Only if both are,
  * what has made itself a daemon stays.
  */

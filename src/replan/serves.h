@@ -1,5 +1,5 @@
 /*
- * Who serves malloc in a process that runs: the object to which its loader binds the name, looked
+ * What serves malloc in a process that runs: the object to which its loader binds the name, looked
  * up from outside. What was preloaded is not believed to serve: a program may be static, have a
  * malloc of its own, or have dropped LD_PRELOAD.
  */

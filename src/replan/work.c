@@ -25,7 +25,7 @@ static int calls_take(struct scry_malloc_feed *feed, const struct scry_malloc_al
 	return err;
 }
 
-/* Nobody works for longer than all of it, whatever a recording says. */
+/* No thread works for longer than all of it, whatever a recording says. */
 static uint64_t at_most(uint64_t all_ns, double ns)
 {
 	return ns < (double)all_ns ? (uint64_t)ns : all_ns;

@@ -1,24 +1,25 @@
 /*
- * Is a window one that may be replayed? Goes through it as one thread that plays all streams, each
- * as far as it gets, and keeps for each slot who has it. What it accepts cannot race, hang or end a
- * block twice, whatever the order in which real threads get on: each slot passes from one stream to
- * the next only by a tag, and the streams could go to their ends. See wire/replay.h for the rules.
+ * Is a batch one that may be replayed? Goes through it as one thread that plays all streams, each
+ * as far as it gets, and keeps for each slot which stream has it. What it accepts cannot race, hang
+ * or end a block twice, whatever the order in which real threads get on: each slot passes from one
+ * stream to the next only by a tag, and the streams could go to their ends. See wire/replay.h for
+ * the rules.
  *
- * Time is bounded: every block of words is met once, and waiters are searched only by who
- * publishes on their slot, at most 2^16 times a window.
+ * Time is bounded: every block of words is visited once, and waiters are searched only by a stream
+ * that publishes on their slot, at most 2^16 times a batch.
  */
 #include "replay/replay.h"
 
-#define NOBODY 0xffffu
+#define NO_STREAM 0xffffu
 
 struct slot {
 	uint64_t size;	 /* of the block that lives */
-	uint32_t window; /* in which the rest was last true */
-	uint16_t owner;	 /* stream that had it last in this window; NOBODY: free for all */
+	uint32_t batch;	 /* in which the rest was last true */
+	uint16_t owner;	 /* stream that had it last in this batch; NO_STREAM: free for all */
 	uint16_t tag;	 /* by which the living block is published; 0 none */
-	uint16_t last;	 /* greatest tag published in this window */
+	uint16_t last;	 /* greatest tag published in this batch */
 	uint16_t stale;	 /* tag that it had from before */
-	uint16_t waiter; /* stream + 1, first of those that wait for a tag of it */
+	uint16_t waiter; /* stream + 1, the first one that waits for a tag of it */
 	uint16_t lives;
 };
 
@@ -26,20 +27,20 @@ enum state { ABSENT, READY, RUNS, WAITS_TAG, WAITS_ENDED, WAITS_EPOCH, DONE, END
 
 /* All tables are shared mappings: anonymous memory is the allocator's alone. */
 static struct stream_state {
-	uint32_t block, word; /* where it stands */
+	uint32_t block, word; /* where it is */
 	uint16_t wait_tag;
-	uint16_t next; /* stream + 1: behind it in a list of waiters or of those that can go on */
+	uint16_t next; /* stream + 1: behind it in a list of waiters or of streams that can go on */
 	uint8_t state;
 	uint8_t is_alive; /* it has a thread, since the beginning */
 } * streams;		  /* SCRY_REPLAY_STREAMS */
 
 static struct epoch {
-	uint32_t marks, need; /* of streams; need 0: nobody has said yet */
+	uint32_t marks, need; /* of streams; need 0: not asked for yet */
 	uint32_t waiters;     /* stream + 1 */
 } * epochs;		      /* SCRY_REPLAY_EPOCHS */
 
-static uint8_t *met; /* SCRY_REPLAY_BLOCKS: blocks of words, in this window */
-static uint32_t window;
+static uint8_t *met; /* SCRY_REPLAY_BLOCKS: blocks of words, in this batch */
+static uint32_t batch;
 static uint32_t ready;	   /* stream + 1, those that can go on */
 static uint32_t for_ended; /* stream + 1, those that wait for threads to end */
 static uint32_t ended;	   /* threads, since the beginning */
@@ -56,9 +57,9 @@ static struct slot *slot_of(uint32_t number)
 {
 	struct slot *s = &replay.slots[number];
 
-	if (s->window != window) {
-		s->window = window;
-		s->owner = NOBODY;
+	if (s->batch != batch) {
+		s->batch = batch;
+		s->owner = NO_STREAM;
 		s->last = 0;
 		s->stale = s->lives ? s->tag : 0;
 		s->tag = 0; /* what lives from before needs no tag */
@@ -69,7 +70,7 @@ static struct slot *slot_of(uint32_t number)
 
 static bool bad(uint32_t stream, const char *what)
 {
-	return replay_refuse("window %u, thread %u, word %u of block %u: %s", window, stream,
+	return replay_refuse("batch %u, thread %u, word %u of block %u: %s", batch, stream,
 			     streams[stream].word, streams[stream].block, what);
 }
 
@@ -87,7 +88,7 @@ static int take(uint32_t stream, struct slot *s, uint32_t tag)
 	} else if (s->tag) {
 		bad(stream, "it does not wait for the block's tag");
 		return -1;
-	} else if (s->owner != stream && s->owner != NOBODY) {
+	} else if (s->owner != stream && s->owner != NO_STREAM) {
 		bad(stream, "another thread has its slot");
 		return -1;
 	}
@@ -133,7 +134,7 @@ static bool begin(uint32_t stream, struct slot *s, uint64_t size, uint32_t tag)
 {
 	if (s->lives)
 		return bad(stream, "its slot holds a block already");
-	if (s->owner != stream && s->owner != NOBODY)
+	if (s->owner != stream && s->owner != NO_STREAM)
 		return bad(stream, "the slot is another thread's");
 	s->owner = (uint16_t)stream;
 	return give(stream, s, size, tag);
@@ -144,7 +145,7 @@ static bool spawn(uint32_t stream, uint32_t which)
 	if (!which || which >= replay.streams || streams[which].is_alive)
 		return bad(stream, "it begins a thread that is there");
 	if (streams[which].state != ABSENT)
-		return bad(stream, "it begins a thread again that has ended in this window");
+		return bad(stream, "it begins a thread again that has ended in this batch");
 	streams[which].is_alive = 1;
 	if (replay.first[which] == SCRY_REPLAY_NONE)
 		streams[which].state = DONE;
@@ -184,7 +185,8 @@ static void wake(struct epoch *e)
 	}
 }
 
-/* All who ask for an epoch must ask for the same, so that nobody is looked at in vain. 1, 0, -1 */
+/* All streams that ask for an epoch must ask for the same, so that none is looked at in vain. 1, 0,
+ * -1 */
 static int gate(uint32_t stream, struct epoch *e, uint32_t need)
 {
 	if (!need || (e->need && e->need != need))
@@ -325,14 +327,14 @@ bool replay_check(void)
 	if (head->streams < 1 || head->streams > SCRY_REPLAY_STREAMS ||
 	    head->streams < replay.streams || head->blocks > SCRY_REPLAY_BLOCKS ||
 	    head->slots > SCRY_REPLAY_SLOTS)
-		return replay_refuse("window %u: more than there is room for", head->window);
-	if (head->window != ++window)
-		return replay_refuse("window %u comes after window %u", head->window, window - 1);
+		return replay_refuse("batch %u: more than there is room for", head->batch);
+	if (head->batch != ++batch)
+		return replay_refuse("batch %u comes after batch %u", head->batch, batch - 1);
 	replay.streams = head->streams;
 	__builtin_memset(met, 0, SCRY_REPLAY_BLOCKS);
 	__builtin_memset(epochs, 0, SCRY_REPLAY_EPOCHS * sizeof(*epochs));
 	ready = for_ended = 0;
-	if (window == 1)
+	if (batch == 1)
 		streams[0].is_alive = 1; /* the main thread */
 	for (uint32_t i = 0; i < replay.streams; i++) {
 		replay.first[i] = replay.m->streams[i];

@@ -124,7 +124,7 @@ void *replay_map(size_t bytes)
 	return p;
 }
 
-/* Puts pages into memory now, so that no fault of them is met while time is taken. */
+/* Puts pages into memory now, so that no fault of them occurs while time is taken. */
 static void populate(void *from, size_t bytes, int advice)
 {
 	volatile char *p = from;
@@ -200,13 +200,13 @@ static void measure_timer(void)
 	replay.head->timer_ticks = (uint32_t)least;
 }
 
-static bool window(void)
+static bool batch(void)
 {
 	struct scry_replay_head *head = replay.head;
 	uint32_t slots = head->slots, blocks = head->blocks;
 
 	if (blocks > SCRY_REPLAY_BLOCKS || slots > SCRY_REPLAY_SLOTS)
-		return replay_refuse("window %u: more than there is room for", head->window);
+		return replay_refuse("batch %u: more than there is room for", head->batch);
 	populate(replay.m->words, (size_t)blocks * sizeof(replay.m->words[0]), MADV_POPULATE_READ);
 	if (slots > replay.slots_ready) {
 		char *from = (char *)replay.cells + (replay.slots_ready * 8ull & ~(PAGE - 1ull));
@@ -222,7 +222,7 @@ static bool window(void)
 		head->ns_begin = clock_ns(CLOCK_MONOTONIC);
 	}
 	replay_syscalls_count(!head->is_building);
-	replay_window();
+	replay_batch();
 	replay_syscalls_count(false);
 	if (head->is_building)
 		return true;
@@ -259,13 +259,13 @@ static int serve(void)
 
 		while ((turn = __atomic_load_n(&head->turn, __ATOMIC_ACQUIRE)) == SCRY_TURN_FEEDER)
 			replay_futex_wait(&head->turn, turn);
-		if (turn == SCRY_TURN_WINDOW && !window())
+		if (turn == SCRY_TURN_BATCH && !batch())
 			return REFUSED;
 		if (turn == SCRY_TURN_DRAIN)
 			drain();
 		__atomic_store_n(&head->turn, SCRY_TURN_FEEDER, __ATOMIC_RELEASE);
 		replay_futex_wake(&head->turn);
-		if (turn != SCRY_TURN_WINDOW && turn != SCRY_TURN_DRAIN)
+		if (turn != SCRY_TURN_BATCH && turn != SCRY_TURN_DRAIN)
 			return 0;
 	}
 }

@@ -3,7 +3,7 @@
  *
  * A program of its own, so that nothing but the allocator's memory is anonymous memory of its
  * process: the words, the cells, its tables and the threads' stacks are shared mappings, so RssAnon
- * is the allocator's. Nothing here allocates while a window is replayed, but pthread_create, which
+ * is the allocator's. Nothing here allocates while a batch is replayed, but pthread_create, which
  * takes a few hundred bytes for a thread's vector of thread-local storage, as it did in the program
  * that was recorded.
  */
@@ -43,7 +43,7 @@ struct replay {
 	uint64_t *sizes;		     /* the same, VERIFY only: bytes asked for */
 	uint32_t *epochs;		     /* SCRY_REPLAY_EPOCHS: streams that have marked it */
 	struct slot *slots;		     /* the same: check.c's */
-	uint32_t first[SCRY_REPLAY_STREAMS]; /* blocks of this window, checked */
+	uint32_t first[SCRY_REPLAY_STREAMS]; /* blocks of this batch, checked */
 	uint32_t streams;		     /* in use */
 	uint32_t slots_ready;		     /* cells below are in memory */
 };
@@ -55,7 +55,7 @@ extern struct replay replay;
 /* The null allocator's memory, for each thread that lives. */
 #define REPLAY_NULL_BYTES (UINT64_C(64) << 10)
 
-/* who.c: finds the functions, and who serves them. False: not the one asked for; head->why says
+/* who.c: finds the functions, and what serves them. False: not the one asked for; head->why says
  * who. */
 bool replay_calls_find(struct replay_calls *ret_calls);
 /* From now on head->why says in whose code it crashes. */
@@ -70,13 +70,13 @@ void replay_null_give(uint32_t piece);
 /* In the thread, before its first call. */
 void replay_null_begin(uint32_t piece);
 
-/* check.c: goes through the window. False, and head->why, for one that must not be replayed. */
+/* check.c: goes through the batch. False, and head->why, for one that must not be replayed. */
 bool replay_check(void);
 void replay_check_init(void);
 
-/* threads.c: replays the window that was checked, in the main thread and the others. */
+/* threads.c: replays the batch that was checked, in the main thread and the others. */
 void replay_threads_init(void);
-void replay_window(void);
+void replay_batch(void);
 
 /* work.c: replays the words of a stream from `block` on. What it did is added to the head. */
 struct stream {
@@ -98,7 +98,7 @@ void verify_again(struct stream *l, uint32_t slot, void *p, uint64_t size);
 void verify_end(struct stream *l, uint32_t slot, const void *p);
 void verify_usable(struct stream *l, uint32_t slot, size_t usable);
 
-/* syscalls.c: COUNTED. Before the first window; then around each. */
+/* syscalls.c: COUNTED. Before the first batch; then around each. */
 void replay_syscalls_init(void);
 void replay_syscalls_count(bool on);
 

@@ -1,5 +1,5 @@
 /*
- * How often the allocator asks the kernel, in a replay of its own that nobody times.
+ * How often the allocator asks the kernel, in a replay of its own that is not timed.
  *
  * A filter hands those system calls to a listener, which is one more thread of this process: it
  * counts them and lets them go on. It was begun before the filter, which is the others' only, so it
@@ -28,8 +28,8 @@ static const int numbers[SCRY_REPLAY_SYSCALLS] = {
 	[SCRY_REPLAY_FUTEX] = SYS_futex,
 };
 
-static uint32_t listener; /* futex: file descriptor + 1, NOBODY: there is none */
-#define NOBODY UINT32_MAX
+static uint32_t listener; /* futex: file descriptor + 1, NO_LISTENER: there is none */
+#define NO_LISTENER UINT32_MAX
 static uint32_t is_counting;
 
 static void count(int number)
@@ -47,7 +47,7 @@ static void *listen(void *arg)
 
 	while (!(fd = __atomic_load_n(&listener, __ATOMIC_ACQUIRE)))
 		replay_futex_wait(&listener, 0);
-	while (fd != NOBODY) {
+	while (fd != NO_LISTENER) {
 		memset(&call, 0, sizeof(call));
 		if (ioctl((int)fd - 1, SECCOMP_IOCTL_NOTIF_RECV, &call)) {
 			if (errno == EINTR || errno == ENOENT)
@@ -64,7 +64,7 @@ static void *listen(void *arg)
 
 /*
  * The calls by number. Of futex only those on words of one process: locks are, while the replay's
- * own waits, and those of who begins and joins threads, are shared ones.
+ * own waits, and those of the thread that begins and joins others, are shared ones.
  */
 static int filter(void)
 {
@@ -112,7 +112,7 @@ void replay_syscalls_init(void)
 	if (!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		fd = filter();
 	replay.head->has_syscalls = fd >= 0;
-	__atomic_store_n(&listener, fd >= 0 ? (uint32_t)fd + 1 : NOBODY, __ATOMIC_RELEASE);
+	__atomic_store_n(&listener, fd >= 0 ? (uint32_t)fd + 1 : NO_LISTENER, __ATOMIC_RELEASE);
 	replay_futex_wake(&listener);
 }
 

@@ -1,9 +1,10 @@
 /*
  * The threads of a replay. The main thread plays stream 0; the others are begun by the word of the
- * thread that made the call before their first, and end as recorded. All end a window together.
+ * thread that made the call before their first, and end as recorded. All end a batch together.
  *
- * A thread is really gone (its caches and arenas handed back) when it was joined; who begins one
- * joins first those that had ended by then, so that never more live at once than were recorded.
+ * A thread is really gone (its caches and arenas handed back) when it was joined; a thread that
+ * begins one first joins those that had ended by then, so that never more live at once than were
+ * recorded.
  */
 #include "replay/replay.h"
 
@@ -18,7 +19,7 @@ struct thread {
 	struct stream stream;
 	pthread_t id;
 	uint32_t next_ended; /* stream + 1 */
-	uint32_t window;     /* the one it is to begin in */
+	uint32_t batch;	     /* the one it is to begin in */
 	uint32_t piece;	     /* of the null allocator */
 };
 
@@ -29,10 +30,10 @@ static uint32_t ended_list;  /* stream + 1; to be joined */
 static uint32_t ended_count; /* since the beginning */
 static uint32_t begun;	     /* threads, the main one left out */
 static uint32_t main_ended;
-static uint32_t running; /* threads that have not ended this window, the main one left out */
-static uint32_t window;	 /* futex: the one that may be played */
+static uint32_t running; /* threads that have not ended this batch, the main one left out */
+static uint32_t batch;	 /* futex: the one that may be played */
 
-/* The stream's words of this window. True: the thread ends. */
+/* The stream's words of this batch. True: the thread ends. */
 static bool play(struct thread *t)
 {
 	struct scry_replay_head *head = replay.head;
@@ -61,7 +62,7 @@ static bool play(struct thread *t)
 	return is_end;
 }
 
-static void leave_window(void)
+static void leave_batch(void)
 {
 	if (__atomic_sub_fetch(&running, 1, __ATOMIC_ACQ_REL) == 0)
 		replay_futex_wake(&running);
@@ -70,22 +71,22 @@ static void leave_window(void)
 static void *body(void *arg)
 {
 	struct thread *t = arg;
-	uint32_t now = t->window;
+	uint32_t now = t->batch;
 
 	if (replay.head->is_null)
 		replay_null_begin(t->piece);
 	while (!play(t)) {
-		leave_window();
-		while (__atomic_load_n(&window, __ATOMIC_ACQUIRE) == now)
-			replay_futex_wait(&window, now);
-		now = __atomic_load_n(&window, __ATOMIC_ACQUIRE);
+		leave_batch();
+		while (__atomic_load_n(&batch, __ATOMIC_ACQUIRE) == now)
+			replay_futex_wait(&batch, now);
+		now = __atomic_load_n(&batch, __ATOMIC_ACQUIRE);
 	}
 	t->next_ended = __atomic_load_n(&ended_list, __ATOMIC_RELAXED);
 	while (!__atomic_compare_exchange_n(&ended_list, &t->next_ended, t->stream.number + 1,
 					    false, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
 		;
 	__atomic_fetch_add(&ended_count, 1, __ATOMIC_RELEASE);
-	leave_window();
+	leave_batch();
 	return NULL;
 }
 
@@ -119,7 +120,7 @@ void replay_join(struct stream *l, uint32_t ended)
 	pthread_mutex_unlock(&begin_lock);
 }
 
-/* Putting it into memory is no cost of a thread's. */
+/* Putting it into memory is not a cost of a thread's. */
 static void take_piece(struct stream *by, struct thread *t)
 {
 	uint64_t begin = replay_thread_ns();
@@ -136,7 +137,7 @@ void replay_spawn(struct stream *by, uint32_t stream, uint32_t ended)
 	replay_join(by, ended);
 	pthread_mutex_lock(&begin_lock);
 	t->stream = (struct stream){.number = stream, .left = 1 + stream % 16};
-	t->window = window;
+	t->batch = batch;
 	if (replay.head->is_null)
 		take_piece(by, t);
 	begun++;
@@ -166,7 +167,7 @@ void replay_threads_init(void)
  * has much to do then that no call shows. What beginning one takes by itself is found without an
  * allocator, as the rest of what the replay takes.
  */
-void replay_window(void)
+void replay_batch(void)
 {
 	struct scry_replay_head *head = replay.head;
 	uint64_t begin, spent, waited = head->wait_ns;
@@ -174,10 +175,10 @@ void replay_window(void)
 
 	__builtin_memset(replay.epochs, 0, SCRY_REPLAY_EPOCHS * sizeof(*replay.epochs));
 	begin = replay_process_ns();
-	/* Who has begun and not ended sleeps in body(). */
+	/* A thread that has begun and not ended sleeps in body(). */
 	__atomic_store_n(&running, begun - (ended_count - main_ended), __ATOMIC_RELAXED);
-	__atomic_fetch_add(&window, 1, __ATOMIC_RELEASE);
-	replay_futex_wake(&window);
+	__atomic_fetch_add(&batch, 1, __ATOMIC_RELEASE);
+	replay_futex_wake(&batch);
 	if (play(&threads[0])) {
 		main_ended = 1;
 		__atomic_fetch_add(&ended_count, 1, __ATOMIC_RELEASE);

@@ -1,6 +1,7 @@
 /*
  * Is what the allocator gives right? Aligned, zeroed where asked, kept by realloc, big enough, and
- * nobody else's: each block is filled with a pattern of its own, which must be there at its end.
+ * not in another block: each block is filled with a pattern of its own, which must be there at its
+ * end.
  *
  * Of a huge block the first FILL bytes are filled and the last page's worth, not what lies between:
  * a program may ask for more than the machine has.

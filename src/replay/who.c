@@ -1,10 +1,10 @@
 /*
- * Which functions serve, and who they belong to.
+ * Which functions serve, and what they belong to.
  *
  * The allocator was chosen by LD_PRELOAD, so the ordinary symbols lead to it. That is not believed:
  * malloc, calloc, realloc and free must all lie in the file that was asked for (device and inode).
- * Of the others, one that lies elsewhere would hand out memory that the allocator does not know:
- * it is made of posix_memalign, or of malloc where there is none.
+ * Of the others, one that lies elsewhere would hand out memory that the allocator does not know: it
+ * is made of posix_memalign, or of malloc where there is none.
  */
 #include "replay/replay.h"
 
@@ -55,11 +55,11 @@ struct row {
 	const char *symbol;
 	size_t offset; /* in struct replay_calls */
 	void *instead; /* NULL: must be the allocator's own */
-	size_t like;   /* or, with `instead` NULL: offset of the one that stands in */
+	size_t like;   /* or, with `instead` NULL: offset of the one that replaces it */
 };
 #define AT(field) offsetof(struct replay_calls, field)
 #define MUST SIZE_MAX
-/* What stands in comes before what it stands in for. */
+/* A replacement comes before what it replaces. */
 static const struct row rows[] = {
 	{"malloc", AT(malloc), NULL, MUST},
 	{"calloc", AT(calloc), NULL, MUST},
@@ -165,8 +165,9 @@ void replay_crash_reports(void)
 /*
  * The null allocator gives each thread the same memory again and again, so that what the replay
  * itself does costs the same, touching included, and nothing is looked for. Bigger blocks are
- * touched there round and round (work.c): no page is met for the first time, as that would be taken
- * off every allocator. It is no anonymous memory, and as many pieces are in use as threads live.
+ * touched there round and round (work.c): no page is touched for the first time, as that would be
+ * taken off every allocator. It is not anonymous memory, and as many pieces are in use as threads
+ * live.
  */
 static __thread char *scratch __attribute__((tls_model("local-exec")));
 static char *pieces; /* SCRY_REPLAY_STREAMS */

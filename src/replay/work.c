@@ -3,7 +3,7 @@
  *
  * Made four times from one text, for the three modes and for a thread that has no other stream to
  * wait for, so that a timed replay has no trace of the others. Nothing is checked here:
- * replay/check.c has been through the window before.
+ * replay/check.c has been through the batch before.
  */
 #include "replay/replay.h"
 
@@ -17,7 +17,7 @@
 #define SPIN_TICKS 4000u /* of waiting before the processor is given away */
 #define SLEEP_AFTER 200u /* times it was given away */
 #define SLEEP_NS 50000
-#define STEP_TICKS 4000u /* of looking at the clock twice: for the rest somebody else ran */
+#define STEP_TICKS 4000u /* of looking at the clock twice: for the rest another thread ran */
 #define LONG_NS 50000u	 /* of thinking: there two readings of the CPU time are little */
 
 #define BEAT_TICKS (UINT64_C(1) << 20)
@@ -104,7 +104,7 @@ static __attribute__((noinline)) void gate(struct stream *l, const uint32_t *mar
 	wait_over(l, &w);
 }
 
-/* Words that take long are no standstill: who watches sees only every 512th. */
+/* Words that take long are not a standstill: the watching thread sees only every 512th. */
 static void beat(void)
 {
 	__atomic_fetch_add(&replay.head->beats, 1, __ATOMIC_RELAXED);

@@ -47,7 +47,7 @@ struct process {
 	struct scry_samples *samples;
 	struct program *program;
 	uint32_t listings;		   /* of samples, when the map was filled */
-	uint32_t strangers[STRANGERS_MAX]; /* who have asked */
+	uint32_t strangers[STRANGERS_MAX]; /* that have asked */
 	size_t stranger_count;
 	bool is_outdated; /* the list: a thread has ended, or one is new */
 	bool has_hushed;  /* one that may become a thread of the VM's, and does not ask again */
@@ -174,7 +174,7 @@ static int load(struct program *p)
 		err = scry_bpf_map_entries(p->bpf, "ring", NATIVE_RING);
 	if (!err)
 		err = scry_bpf_load(p->bpf);
-	if (!err) /* first: who gives samples is known by then */
+	if (!err) /* first: which threads give samples is known by then */
 		err = scry_bpf_ring(p->bpf, "news", give, p);
 	if (!err)
 		err = scry_bpf_ring(p->bpf, "ring", give, p);

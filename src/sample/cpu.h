@@ -1,12 +1,13 @@
 /*
- * Processor time of sampled threads: how much it is, the kernel counts; who used it, the looks say.
+ * Processor time of sampled threads: how much it is, the kernel counts; which thread used it, the
+ * looks say.
  *
  * What a thread has run is shared out among the stacks with which it was seen running, by the time
  * that those looks stand for. None of it goes to a stack with which it was seen waiting, or only
- * ready to run: who has been woken is so with the stack of the call that made it wait. A thread
- * that was seen running or ready N times has run for up to (1 + 1/sqrt(N))^2 of what these looks
- * stand for by chance; what is beyond that, or of a thread that was never seen running, is
- * nobody's: it is unknown.
+ * ready to run: a thread that was woken is seen with the stack of the call that made it wait. A
+ * thread that was seen running or ready N times has run for up to (1 + 1/sqrt(N))^2 of what these
+ * looks stand for by chance; what is beyond that, or of a thread that was never seen running, is no
+ * thread's: it is unknown.
  */
 #ifndef SCRY_SAMPLE_CPU_H
 #define SCRY_SAMPLE_CPU_H
@@ -18,7 +19,7 @@
 #include "wire/payload.h"
 
 struct scry_samples_cpu_thread {
-	uint64_t began_ns;  /* what its task had run when it was met */
+	uint64_t began_ns;  /* what its task had run when it was first seen */
 	uint64_t ran_ns;    /* since then */
 	uint64_t seen_ns;   /* what the looks at which it was running stand for */
 	uint64_t ready_ns;  /* the same, running or made to wait for a processor */
@@ -31,7 +32,7 @@ struct scry_samples_cpu {
 	size_t count, room;
 	struct scry_map ran;  /* tid -> what it had run when it was left */
 	uint64_t began_ticks; /* the kernel's, since boot */
-	bool has_begun;	      /* the first list is read: who comes now was born, or is another's */
+	bool has_begun; /* the first list is read: a thread that comes now is new, or another's */
 };
 
 void scry_samples_cpu_init(struct scry_samples_cpu *c);

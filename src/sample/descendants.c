@@ -13,13 +13,13 @@
 #include "sys/tracee.h"
 
 #define SCAN_NS 2000000u     /* between two looks for new processes */
-#define SETTLED_NS 20000000u /* between two looks at one that is no Ruby, or boots */
+#define SETTLED_NS 20000000u /* between two looks at one that is not a Ruby, or boots */
 #define YOUNG_NS 1000000000u /* an image whose libraries may not be there yet */
 #define LINGER_NS 100000000u /* after the last one ended: a daemon may just be on its way */
 #define MEMBERS_MAX 1024u
 #define ORIGINS_MAX 64u
 
-struct candidate {	       /* a relative's own: it is no Ruby that can be sampled, yet */
+struct candidate {	       /* a relative's own: it is not a Ruby that can be sampled, yet */
 	uint64_t unidentified; /* samples that came of it */
 	bool is_settled;       /* this image is none */
 	bool is_fork;	       /* a Ruby's child, which has run no program */
@@ -415,7 +415,7 @@ static int end_member(struct scry_descendants *k, struct scry_sampler *m)
 											    m->why);
 }
 
-/* One that ended has reported more since the clock was read: once it is closed nobody counts that.
+/* One that ended has reported more since the clock was read: once it is closed that is not counted.
  */
 static int take_late(struct scry_descendants *k)
 {

@@ -55,8 +55,8 @@ int scry_descendants_look(struct scry_descendants *k, uint64_t slot);
 /* Is there one, or may one come of what is there? */
 bool scry_descendants_lives(const struct scry_descendants *k);
 
-/* Writes what is known of those that were not ended yet; with `sums`, which are of all, in those of
- * the first. 0 or -errno. */
+/* Writes what is known of programs that were not ended yet; with `sums`, which are of all, in those
+ * of the first. 0 or -errno. */
 int scry_descendants_end(struct scry_descendants *k, const char *why,
 			 const struct scry_ev_sampling *sums);
 
@@ -65,7 +65,7 @@ struct scry_descendants_sums {
 	size_t unseen;	       /* fork children that ended before they could be */
 	uint64_t unseen_ns;    /* what those have run, by their clocks; 0 without */
 	bool is_other_program; /* the first became one, and is not watched on */
-	/* of those that live till the end: looks that were made, and that were not, as scry was
+	/* of programs that live till the end: looks that were made, and that were not, as scry was
 	 * late */
 	uint64_t looks, late;
 };

@@ -7,7 +7,7 @@
  * of 632 in 3.4.
  *
  * The kernel takes the instruction that it displaces from the file. So where memory is not as the
- * file is (another hook stands there) no breakpoint may be put.
+ * file is (another hook is there) no breakpoint may be put.
  */
 #include "sample/iseq_events.h"
 
@@ -25,14 +25,14 @@
 #define MANY 200	   /* records at once: the ring may have been full */
 #define COMPARED_MAX 5000u /* about 10 us each */
 
-SCRY_BPF_OBJECT(iseq_births);
+SCRY_BPF_OBJECT(iseq_events);
 
 struct scry_iseq_events_program {
 	struct scry_iseq_events_all *all;
 	struct scry_bpf *bpf;
 	struct scry_iseq_event_layout layout;
 	uint64_t lost;
-	uint64_t lost_before, unread_before; /* in the sums of those that were ended */
+	uint64_t lost_before, unread_before; /* in the sums of programs that were ended */
 };
 
 static uint64_t now_ns(void)
@@ -137,7 +137,7 @@ static void free_program(struct scry_iseq_events_program *of)
 
 static int load(struct scry_iseq_events_program *of)
 {
-	int err = scry_bpf_open(SCRY_BPF(iseq_births), &of->bpf);
+	int err = scry_bpf_open(SCRY_BPF(iseq_events), &of->bpf);
 
 	if (!err)
 		err = scry_bpf_constant(of->bpf, "scry_iseq_event_layout", &of->layout,

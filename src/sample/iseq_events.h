@@ -1,6 +1,6 @@
 /*
  * Names of a Ruby's code from the moment at which it comes into being: a uprobe in the kernel
- * (bpf/iseq_births) fills a table (vm/ruby_iseq_log).
+ * (bpf/iseq_events) fills a table (vm/ruby_iseq_log).
  *
  * The kernel puts a breakpoint over one byte of the process's code, in a page of its own, and takes
  * it out when the probe is closed or this process ends, however. Other processes with the same
@@ -37,7 +37,7 @@ struct scry_iseq_events { /* of one process */
 
 /*
  * On, for the process of `ruby`, which stays the caller's, as `all`; `p` must not be moved. 0;
- * -EPERM: the kernel does not let us; -ENOTSUP: this Ruby has no such place, or other code stands
+ * -EPERM: the kernel does not let us; -ENOTSUP: this Ruby has no such place, or other code is
  * there; else -errno; with a sentence.
  */
 int scry_iseq_events_open(struct scry_iseq_events *p, struct scry_iseq_events_all *all,

@@ -121,8 +121,9 @@ void scry_samples_pause_end(struct scry_samples_pause *p)
 }
 
 /*
- * Who was on a processor stops there. Who was not is put on one first: it was made to wait by
- * others, and goes on with what it did; or what it had waited for had come, and it has not begun.
+ * A thread that was on a processor stops there. One that was not is put on one first: it was made
+ * to wait by others, and goes on with what it did; or what it had waited for had come, and it has
+ * not begun.
  */
 static bool had_waited(const struct scry_pause_task *t)
 {

@@ -30,7 +30,8 @@ void scry_samples_pause_close(struct scry_samples_pause *p); /* NULL is legal */
  * to stand for; 0: not now, it is kept for the next; -ESRCH, -ENOMEM.
  */
 int scry_samples_pause_begin(struct scry_samples_pause *p, uint64_t *stands_ns);
-/* Was all read while no thread ran? 1; 0: once more, it is held; 2: it had to be let go; or -errno.
+/* Was all read while no thread ran? 1; 0: once more, it is held; 2: it had to be released; or
+ * -errno.
  */
 int scry_samples_pause_holds(struct scry_samples_pause *p, uint64_t stands_ns);
 /* Lets go, and counts. */

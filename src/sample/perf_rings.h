@@ -24,10 +24,10 @@ struct scry_perf_rings;
 struct scry_perf_rings *scry_perf_rings_new(int cpus, size_t sample_time);
 void scry_perf_rings_free(struct scry_perf_rings *p); /* NULL is legal */
 
-/* When a ring is so full, who waits is woken: of an event's attributes. */
+/* When a ring is so full, the thread that waits is woken: of an event's attributes. */
 uint32_t scry_perf_rings_watermark(void);
-/* An event of processor `cpu` writes into its ring from now on. `fd` stays the caller's, who keeps
- * the first one of each processor open. 0; -EPERM: no memory may be locked; -errno. */
+/* An event of processor `cpu` writes into its ring from now on. `fd` stays the caller's, which
+ * keeps the first one of each processor open. 0; -EPERM: no memory may be locked; -errno. */
 int scry_perf_rings_join(struct scry_perf_rings *p, int fd, int cpu);
 
 /* Waits till there is much to read, at most so long. */

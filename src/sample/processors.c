@@ -21,8 +21,8 @@
  * Processor time cannot be sampled at random moments, as the kernel has one period for a clock. So
  * the period is such that it is in step with no rhythm: one over the rate, and more by the eighth
  * power of the golden section (2.1 %). Of all numbers its multiples come least near to whole ones:
- * work that repeats with the rate, or with a simple multiple or part of it, is met evenly at all
- * its moments.
+ * work that repeats with the rate, or with a simple multiple or part of it, is sampled evenly at
+ * all its moments.
  */
 uint64_t scry_processors_period(uint64_t rate)
 {

@@ -31,7 +31,8 @@ void scry_processors_done(struct scry_processors *p);
 /*
  * To be called each few ms. Work that repeats by itself, and has nothing to do with the rate, may
  * come in step with a clock for as long as a program runs, so that the same few moments of it are
- * met again and again: now and then the period is made another one, within a quarter, by chance.
+ * sampled again and again: now and then the period is made another one, within a quarter, by
+ * chance.
  */
 void scry_processors_sway(struct scry_processors *p);
 

@@ -19,10 +19,11 @@ enum scry_walk_verdict scry_record_take(struct scry_walk *w, const struct scry_r
 
 /*
  * Names are read a moment after the sample, and code may be dead by then, its texts' memory
- * others'. Sure are names that were reported at its birth, those known before the sample, or when
- * no collection was counted meanwhile, or of frames that still stand; the walk, and `named`, end
- * where one is not. The next sample with that code finds it known, as what has died is on no stack.
- * Returns how many frames have gone; *ret_is_new: of those left one has another name.
+ * others'. Sure are names that were reported when it came into being, those known before the
+ * sample, or when no collection was counted meanwhile, or of frames that are still there; the walk,
+ * and `named`, end where one is not. The next sample with that code finds it known, as what has
+ * died is on no stack. Returns how many frames have gone; *ret_is_new: of the rest one has another
+ * name.
  */
 size_t scry_record_keep_sure(struct scry_walk *w, const struct scry_ruby *ruby,
 			     struct scry_symbols *symbols, struct scry_named_frame *named,

@@ -1,6 +1,6 @@
 /*
  * The sums of a sampler: a row for each thread, stack and state; and what of them is known at the
- * end only, which is who has run for how long (sample/cpu).
+ * end only, which is what thread has run for how long (sample/cpu).
  */
 #ifndef SCRY_SAMPLE_ROWS_H
 #define SCRY_SAMPLE_ROWS_H

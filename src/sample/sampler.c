@@ -123,7 +123,7 @@ static int open_native(struct scry_sampler *p)
 }
 
 /*
- * Who reads stacks reads names within microseconds, and the program needs not be touched. By eBPF
+ * What reads stacks reads names within microseconds, and the program needs not be touched. By eBPF
  * they come some milliseconds later. Where the probe was not asked for and cannot be, memory alone
  * is asked.
  */

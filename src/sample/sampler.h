@@ -15,7 +15,7 @@
 
 enum scry_sampling_names { SCRY_NAMES_AUTO, SCRY_NAMES_READ, SCRY_NAMES_PROBE };
 
-/* What all processes of a run share; the caller's, who fills it in. */
+/* What all processes of a run share; the caller's, which fills it in. */
 struct scry_sampling {
 	struct scry_writer *writer;
 	struct scry_clock *clock; /* NULL: all is read */
@@ -26,7 +26,7 @@ struct scry_sampling {
 	bool is_lenient; /* what native frames or a probe cannot be had for is sampled without */
 	uint64_t began_ns, slot_ns; /* began: 0 before the first look */
 	uint32_t rate;
-	struct scry_samples_native_sums native_sums; /* of those that were ended */
+	struct scry_samples_native_sums native_sums; /* of programs that were ended */
 	uint64_t spared, late;			     /* looks of theirs left out: sample/pause */
 };
 

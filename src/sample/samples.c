@@ -18,7 +18,7 @@
  */
 #define CHECK_NS 2000000u
 #define OWED_TICKS 8  /* of a thread's clock */
-#define RESTS_SURE 2u /* ticks: who is in the VM's queue by then, or is not */
+#define RESTS_SURE 2u /* ticks: whether a thread is in the VM's queue by then */
 
 static uint64_t now_ns(clockid_t clock)
 {
@@ -142,7 +142,7 @@ static const char *newest_name(const struct scry_samples *s)
 }
 
 /*
- * Of a thread that stands still only the newest frame could not be named: code of a JIT has pushed
+ * Of a thread that does not run only the newest frame could not be named: code of a JIT has pushed
  * it and not said where it is in its method. It is left out, as one on its way in.
  */
 static bool drop_unplaced(struct scry_samples *s, size_t unnamed)
@@ -286,7 +286,8 @@ static bool may_collect(const struct scry_samples_thread *t)
 	       (t->state == SCRY_STATE_CPU || t->state == SCRY_STATE_RUNNABLE);
 }
 
-/* Who collects: the one thread that runs meanwhile, or of several the one that has the lock. */
+/* Which thread collects: the one thread that runs meanwhile, or of several the one that has the
+ * lock. */
 static void take_collector(struct scry_samples *s)
 {
 	size_t may = 0, who = s->count;
@@ -383,7 +384,7 @@ static void look_at(struct scry_samples *s, struct scry_samples_thread *t)
 	s->is_doubtful |= t->verdict > SCRY_WALK_REPAIRED;
 }
 
-/* While the collector is at work: is it this thread that collects? Then it is said so. */
+/* While the collector is at work: is it this thread that collects? Then that is its state. */
 static void name_collector(struct scry_samples *s, size_t i, struct scry_samples_thread *sample)
 {
 	for (size_t k = 0; k < s->count; k++)

@@ -2,17 +2,16 @@
  * The sampler of a Ruby's stacks, from outside: at each tick every Ruby thread of every ractor, its
  * stack and its state; the sums as SAMPLES events.
  *
- * Nothing is stopped (but see pause.h), no lock is taken, nothing is written into the
- * process. A thread that has not run since the tick before costs a look at a page that the kernel
- * shares (sys/task.h), or else one small read; its sample is that of the tick before.
+ * Nothing is stopped (but see pause.h), no lock is taken, nothing is written into the process. A
+ * thread that has not run since the tick before costs a look at a page that the kernel shares
+ * (sys/task.h), or else one small read; its sample is that of the tick before.
  *
  * A collection of garbage is one more frame, "(garbage collection)", at the place of the line whose
  * allocation, or call, caused it.
  *
  * With a clock (`clock_ns`), what runs is not read: it gives itself, in records of
- * bpf/stacks.bpf.c, at each clock_ns of a processor. Ticks then count the threads that
- * wait, and of those that run or are ready what their clocks have not reported: they were only
- * ready.
+ * bpf/stacks.bpf.c, at each clock_ns of a processor. Ticks then count the threads that wait, and of
+ * threads that run or are ready what their clocks have not reported: they were only ready.
  */
 #ifndef SCRY_SAMPLE_SAMPLES_H
 #define SCRY_SAMPLE_SAMPLES_H
@@ -62,7 +61,7 @@ struct scry_samples {
 	struct scry_named_frame *named;
 	uint32_t gc_name, unknown_name; /* of frames that say so, in symbols.names */
 	struct scry_samples_thread *threads;
-	struct scry_ruby_thread *list; /* of the same size: for the question who waits */
+	struct scry_ruby_thread *list; /* of the same size: for the question which thread waits */
 	bool *waits;
 	size_t count, room;
 	uint32_t numbers;	      /* THREAD events written */
@@ -71,7 +70,7 @@ struct scry_samples {
 	struct scry_samples_cpu cpu;
 	size_t row_count, row_room;
 	struct scry_intern keys;	 /* {thread, stack, state} -> row + 1 */
-	uint64_t listed_ns;		 /* when the list of threads was read, or found to stand */
+	uint64_t listed_ns;		 /* when the list of threads was read, or found unchanged */
 	uint64_t named_ns;		 /* when names of threads were looked at */
 	struct scry_ruby_thread *listed; /* as it was read; owned */
 	size_t listed_count;

@@ -18,8 +18,8 @@
 #include "vm/ruby_symbol.h"
 #include "vm/ruby_walk.h"
 
-#define IMAGES_MAX (1u << 20)
-#define ASK_NS 5000000u	      /* between two questions whether an image is a Ruby */
+#define INSTANCES_MAX (1u << 20)
+#define ASK_NS 5000000u	      /* between two questions whether an instance is a Ruby */
 #define ASK_TIMES 20u	      /* and so many times what one takes */
 #define YOUNG_NS 2000000000u  /* whose libraries may not be there yet, or whose VM boots */
 #define TLS_BYTES (16u << 10) /* below the thread register: where static TLS lies */
@@ -31,7 +31,7 @@
 
 enum state { ASKING, FINDING, KNOWN, REFUSED };
 
-struct image {
+struct instance {
 	uint32_t number, at; /* at: its place in map `rubies` */
 	pid_t pid;
 	enum state state;
@@ -47,7 +47,7 @@ struct image {
 struct scry_syscall_lines {
 	struct scry_writer *writer;
 	struct scry_bpf *bpf;
-	struct image **images;
+	struct instance **instances;
 	size_t count, room;
 	struct scry_map by_number; /* -> place + 1 */
 	struct scry_walk walk;
@@ -68,9 +68,9 @@ struct scry_syscall_lines *scry_syscall_lines_new(struct scry_writer *writer, st
 	l->writer = writer;
 	l->bpf = bpf;
 	l->named = calloc(SCRY_WALK_FRAMES_MAX, sizeof(*l->named));
-	scry_map_init(&l->by_number, IMAGES_MAX);
+	scry_map_init(&l->by_number, INSTANCES_MAX);
 	scry_stacks_init(&l->stacks, SCRY_STACKS_MAX);
-	scry_intern_init(&l->names, IMAGES_MAX, NAMES_BYTES);
+	scry_intern_init(&l->names, INSTANCES_MAX, NAMES_BYTES);
 	if (!l->named || scry_walk_init(&l->walk) < 0) {
 		free(l->named);
 		free(l);
@@ -79,7 +79,7 @@ struct scry_syscall_lines *scry_syscall_lines_new(struct scry_writer *writer, st
 	return l;
 }
 
-static void free_image(struct image *i)
+static void free_instance(struct instance *i)
 {
 	if (i->ruby)
 		scry_symbols_done(&i->symbols);
@@ -92,8 +92,8 @@ void scry_syscall_lines_free(struct scry_syscall_lines *l)
 	if (!l)
 		return;
 	for (size_t i = 0; i < l->count; i++)
-		free_image(l->images[i]);
-	free(l->images);
+		free_instance(l->instances[i]);
+	free(l->instances);
 	scry_map_done(&l->by_number);
 	scry_walk_done(&l->walk);
 	scry_stacks_done(&l->stacks);
@@ -102,14 +102,14 @@ void scry_syscall_lines_free(struct scry_syscall_lines *l)
 	free(l);
 }
 
-static struct image *find(const struct scry_syscall_lines *l, uint32_t number)
+static struct instance *find(const struct scry_syscall_lines *l, uint32_t number)
 {
 	uint64_t at;
 
-	return scry_map_get(&l->by_number, number, &at) ? l->images[at - 1] : NULL;
+	return scry_map_get(&l->by_number, number, &at) ? l->instances[at - 1] : NULL;
 }
 
-static void refuse(struct scry_syscall_lines *l, struct image *i, const char *why)
+static void refuse(struct scry_syscall_lines *l, struct instance *i, const char *why)
 {
 	i->state = REFUSED;
 	snprintf(l->note, sizeof(l->note), "no lines of the Ruby in process %d: %s", (int)i->pid,
@@ -117,7 +117,7 @@ static void refuse(struct scry_syscall_lines *l, struct image *i, const char *wh
 	scry_error_clear();
 }
 
-static int keep_ruby(struct image *i, struct scry_ruby *ruby)
+static int keep_ruby(struct instance *i, struct scry_ruby *ruby)
 {
 	i->ruby = ruby;
 	i->is_ruby = true;
@@ -126,10 +126,10 @@ static int keep_ruby(struct image *i, struct scry_ruby *ruby)
 
 /* --- what it is ------------------------------------------------------------------------------ */
 
-static void find_out(struct scry_syscall_lines *l, struct image *i);
+static void find_out(struct scry_syscall_lines *l, struct instance *i);
 
 /* A fork has what its parent has, where it has it. */
-static void be_like(struct scry_syscall_lines *l, struct image *i, const struct image *parent)
+static void be_like(struct scry_syscall_lines *l, struct instance *i, const struct instance *parent)
 {
 	struct scry_ruby *ruby = NULL;
 
@@ -155,16 +155,16 @@ static void be_like(struct scry_syscall_lines *l, struct image *i, const struct 
 void scry_syscall_lines_add(struct scry_syscall_lines *l, uint32_t number, pid_t pid,
 			    uint32_t parent)
 {
-	const struct image *of = parent ? find(l, parent) : NULL;
-	struct image *i, **more;
+	const struct instance *of = parent ? find(l, parent) : NULL;
+	struct instance *i, **more;
 
 	if (!number || find(l, number))
 		return;
 	if (l->count == l->room) {
-		more = reallocarray(l->images, l->room ? 2 * l->room : 64, sizeof(*more));
+		more = reallocarray(l->instances, l->room ? 2 * l->room : 64, sizeof(*more));
 		if (!more)
 			return;
-		l->images = more;
+		l->instances = more;
 		l->room = l->room ? 2 * l->room : 64;
 	}
 	i = calloc(1, sizeof(*i));
@@ -172,15 +172,15 @@ void scry_syscall_lines_add(struct scry_syscall_lines *l, uint32_t number, pid_t
 		free(i);
 		return;
 	}
-	*i = (struct image){.number = number, .pid = pid, .since_ns = scry_walk_now_ns()};
-	l->images[l->count++] = i;
+	*i = (struct instance){.number = number, .pid = pid, .since_ns = scry_walk_now_ns()};
+	l->instances[l->count++] = i;
 	if (of)
 		be_like(l, i, of);
 }
 
 void scry_syscall_lines_ended(struct scry_syscall_lines *l, uint32_t number)
 {
-	struct image *i = find(l, number);
+	struct instance *i = find(l, number);
 
 	if (i)
 		i->has_ended = true;
@@ -230,7 +230,7 @@ static uint64_t context_of(const struct scry_ruby *ruby, pid_t tid)
 	return ec;
 }
 
-static void know(struct scry_syscall_lines *l, struct image *i, int64_t ec);
+static void know(struct scry_syscall_lines *l, struct instance *i, int64_t ec);
 
 /* A control block among the words at `base`; 0: there is none. */
 static uint64_t control_block(const struct scry_mem *mem, uint64_t base)
@@ -269,7 +269,7 @@ static int64_t ask_threads(const struct scry_ruby *ruby)
 
 /* Another process of the same Ruby has shown where: then most likely there. Else its own threads
  * do, if not now then by the register of one that makes a call. */
-static void find_out(struct scry_syscall_lines *l, struct image *i)
+static void find_out(struct scry_syscall_lines *l, struct instance *i)
 {
 	const struct scry_bpf_layout layout = scry_sample_layout(i->ruby);
 	int64_t at = 0;
@@ -284,7 +284,7 @@ static void find_out(struct scry_syscall_lines *l, struct image *i)
 		know(l, i, at);
 }
 
-static void ask(struct scry_syscall_lines *l, struct image *i, uint64_t now)
+static void ask(struct scry_syscall_lines *l, struct instance *i, uint64_t now)
 {
 	struct scry_ruby *ruby = NULL;
 	uint64_t took;
@@ -327,14 +327,14 @@ void scry_syscall_lines_turn(struct scry_syscall_lines *l, bool settles)
 	const uint64_t now = scry_walk_now_ns();
 
 	for (size_t at = 0; at < l->count;) {
-		struct image *i = l->images[at];
+		struct instance *i = l->instances[at];
 
 		if (i->has_ended && settles) {
 			scry_map_remove(&l->by_number, i->number, NULL);
-			l->images[at] = l->images[--l->count];
+			l->instances[at] = l->instances[--l->count];
 			if (at < l->count)
-				scry_map_put(&l->by_number, l->images[at]->number, at + 1);
-			free_image(i);
+				scry_map_put(&l->by_number, l->instances[at]->number, at + 1);
+			free_instance(i);
 			continue;
 		}
 		if (i->state == ASKING && !i->has_ended)
@@ -356,7 +356,7 @@ static uint32_t place_of(struct scry_syscall_lines *l, const struct scry_syscall
 	return l->ruby_count++;
 }
 
-static void know(struct scry_syscall_lines *l, struct image *i, int64_t ec)
+static void know(struct scry_syscall_lines *l, struct instance *i, int64_t ec)
 {
 	struct scry_syscalls_ruby r;
 
@@ -374,7 +374,7 @@ static void know(struct scry_syscall_lines *l, struct image *i, int64_t ec)
 
 void scry_syscall_lines_see(struct scry_syscall_lines *l, const struct scry_syscalls_stack *r)
 {
-	struct image *i = find(l, r->head.key.image);
+	struct instance *i = find(l, r->head.key.instance);
 	uint64_t ec;
 	int64_t at;
 
@@ -394,14 +394,14 @@ void scry_syscall_lines_see(struct scry_syscall_lines *l, const struct scry_sysc
 
 /* --- records --------------------------------------------------------------------------------- */
 
-static bool is_dead(const struct image *i, const struct scry_symbol *symbol, uint64_t taken_ns,
+static bool is_dead(const struct instance *i, const struct scry_symbol *symbol, uint64_t taken_ns,
 		    const struct scry_walk *w)
 {
 	/* named after the copy was made, and not there any more: its words may be others' */
 	return symbol->made_ns >= taken_ns && scry_walk_alive(w, i->ruby) < w->count;
 }
 
-static uint32_t name_of(struct scry_syscall_lines *l, const struct image *i, uint32_t name)
+static uint32_t name_of(struct scry_syscall_lines *l, const struct instance *i, uint32_t name)
 {
 	const char *text = scry_symbols_text(&i->symbols, name);
 	uint32_t id = 0;
@@ -418,7 +418,7 @@ static bool is_line(const struct scry_named_frame *f, const struct scry_symbol *
 
 /* The newest line and its callers; a C method has its caller's line, and is left out. 0: the newest
  * has no name, or it may be another's by now. */
-static uint32_t intern_stack(struct scry_syscall_lines *l, struct image *i, uint64_t taken_ns)
+static uint32_t intern_stack(struct scry_syscall_lines *l, struct instance *i, uint64_t taken_ns)
 {
 	uint32_t parent = 0;
 
@@ -452,7 +452,7 @@ static uint32_t intern_stack(struct scry_syscall_lines *l, struct image *i, uint
 
 /* A thread that begins has no context there yet, others never have; but where none has, it is
  * elsewhere. */
-static void look_for_misses(struct scry_syscall_lines *l, struct image *i,
+static void look_for_misses(struct scry_syscall_lines *l, struct instance *i,
 			    const struct scry_syscalls_lines *r)
 {
 	i->is_sure |= r->frames_size != 0;
@@ -465,7 +465,7 @@ static void look_for_misses(struct scry_syscall_lines *l, struct image *i,
 
 uint32_t scry_syscall_lines_stack(struct scry_syscall_lines *l, const struct scry_syscalls_lines *r)
 {
-	struct image *i = find(l, r->head.key.image);
+	struct instance *i = find(l, r->head.key.instance);
 	const struct scry_walk_copy copy = {
 		.ec = r->ec,
 		.stack = r->stack,
@@ -494,9 +494,9 @@ uint32_t scry_syscall_lines_stack(struct scry_syscall_lines *l, const struct scr
 	return scry_stacks_write(&l->stacks, intern_stack(l, i, r->time_ns), &l->names, l->writer);
 }
 
-bool scry_syscall_lines_is_ruby(const struct scry_syscall_lines *l, uint32_t image)
+bool scry_syscall_lines_is_ruby(const struct scry_syscall_lines *l, uint32_t instance)
 {
-	const struct image *i = find(l, image);
+	const struct instance *i = find(l, instance);
 
 	return i && i->is_ruby;
 }

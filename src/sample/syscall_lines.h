@@ -1,6 +1,6 @@
 /*
- * Lines of Ruby that make system calls: what of a watch's images is a Ruby, where its threads have
- * their frames, and what a record of them means.
+ * Lines of Ruby that make system calls: what of a watch's instances is a Ruby, where its threads
+ * have their frames, and what a record of them means.
  *
  * A thread is not looked for: the kernel's side finds the execution context of the one that makes
  * the call by its thread register. How far from it that word lies is found by looking for the
@@ -30,22 +30,22 @@ struct scry_syscall_lines;
 struct scry_syscall_lines *scry_syscall_lines_new(struct scry_writer *writer, struct scry_bpf *bpf);
 void scry_syscall_lines_free(struct scry_syscall_lines *l); /* NULL is legal */
 
-/* A new image; `parent` as in syscall_programs.h. One that has ended. */
-void scry_syscall_lines_add(struct scry_syscall_lines *l, uint32_t image, pid_t pid,
+/* A new instance; `parent` as in syscall_programs.h. One that has ended. */
+void scry_syscall_lines_add(struct scry_syscall_lines *l, uint32_t instance, pid_t pid,
 			    uint32_t parent);
-void scry_syscall_lines_ended(struct scry_syscall_lines *l, uint32_t image);
-/* Asks of those that are not known yet whether they are Rubies; `settles`: lets go of what has
+void scry_syscall_lines_ended(struct scry_syscall_lines *l, uint32_t instance);
+/* Asks of processes that are not known yet whether they are Rubies; `settles`: lets go of what has
  * ended, as no more records of it come. */
 void scry_syscall_lines_turn(struct scry_syscall_lines *l, bool settles);
 
-/* A thread of this image was seen, by a native stack. */
+/* A thread of this instance was seen, by a native stack. */
 void scry_syscall_lines_see(struct scry_syscall_lines *l, const struct scry_syscalls_stack *record);
 /* The STACK id of the newest line of a record, with its callers. 0: not known. */
 uint32_t scry_syscall_lines_stack(struct scry_syscall_lines *l,
 				  const struct scry_syscalls_lines *record);
 
-/* Is this image's a Ruby? */
-bool scry_syscall_lines_is_ruby(const struct scry_syscall_lines *l, uint32_t image);
+/* Is this instance's a Ruby? */
+bool scry_syscall_lines_is_ruby(const struct scry_syscall_lines *l, uint32_t instance);
 /* Why a Ruby has no lines, the last such one; NULL. */
 const char *scry_syscall_lines_note(const struct scry_syscall_lines *l);
 

@@ -2,9 +2,9 @@
  * See syscall_perf.h.
  *
  * A clock that threads inherit has to be opened for each processor, and writes into that one's
- * ring, which all threads share (sample/perf_rings). The clocks do not sway as those of
- * processors do: another period begins anew, and who runs for a moment only would never see its
- * end, nor would the threads that have inherited it.
+ * ring, which all threads share (sample/perf_rings). The clocks do not sway as those of processors
+ * do: another period begins anew, and a thread that runs for a moment only would never see its end,
+ * nor would the threads that have inherited it.
  */
 #include "sample/syscall_perf.h"
 
@@ -77,10 +77,10 @@ struct scry_syscall_perf {
 	size_t fd_count, fd_room;
 	struct thread *threads;
 	size_t thread_count, thread_room;
-	struct scry_map by_tid;	 /* -> place in `threads` */
-	struct scry_map images;	 /* of members, by pid */
-	struct scry_map running; /* how many threads a member has, by pid */
-	uint32_t next_image;
+	struct scry_map by_tid;	   /* -> place in `threads` */
+	struct scry_map instances; /* of members, by pid */
+	struct scry_map running;   /* how many threads a member has, by pid */
+	uint32_t next_instance;
 	uint64_t looked_ns;
 	struct scry_syscall_tick tick;
 };
@@ -226,10 +226,10 @@ int scry_syscall_perf_open(const struct scry_syscall_perf_opts *opts,
 		return scry_no_memory("clocks");
 	p->opts = *opts;
 	p->cpus = cpus < CPUS_MAX ? (int)cpus : CPUS_MAX;
-	p->next_image = opts->first_image;
+	p->next_instance = opts->first_instance;
 	p->rings = scry_perf_rings_new(p->cpus, offsetof(struct sample, time));
 	scry_map_init(&p->by_tid, TASKS_MAX);
-	scry_map_init(&p->images, SCRY_SYSCALLS_TASKS);
+	scry_map_init(&p->instances, SCRY_SYSCALLS_TASKS);
 	scry_map_init(&p->running, SCRY_SYSCALLS_TASKS);
 	attr = clock_of(p, true);
 	fd = p->rings ? open_clock(&attr, 0, -1) : -ENOMEM; /* of ourselves: may it be at all? */
@@ -263,12 +263,12 @@ void scry_syscall_perf_close(struct scry_syscall_perf *p)
 	free(p->fds);
 	free(p->threads);
 	scry_map_done(&p->by_tid);
-	scry_map_done(&p->images);
+	scry_map_done(&p->instances);
 	scry_map_done(&p->running);
 	free(p);
 }
 
-/* --- who there is ---------------------------------------------------------------------------- */
+/* --- what there is ---------------------------------------------------------------------------- */
 
 static struct thread *find(const struct scry_syscall_perf *p, uint32_t tid)
 {
@@ -277,11 +277,11 @@ static struct thread *find(const struct scry_syscall_perf *p, uint32_t tid)
 	return scry_map_get(&p->by_tid, tid, &at) ? &p->threads[at] : NULL;
 }
 
-static uint32_t image_of(const struct scry_syscall_perf *p, uint32_t pid)
+static uint32_t instance_of(const struct scry_syscall_perf *p, uint32_t pid)
 {
-	uint64_t image;
+	uint64_t instance;
 
-	return scry_map_get(&p->images, pid, &image) ? (uint32_t)image : 0;
+	return scry_map_get(&p->instances, pid, &instance) ? (uint32_t)instance : 0;
 }
 
 static struct thread *add_thread(struct scry_syscall_perf *p, uint32_t pid, uint32_t tid)
@@ -323,7 +323,7 @@ static uint64_t remove_thread(struct scry_syscall_perf *p, const struct thread *
 
 static void forget(struct scry_syscall_perf *p, uint32_t pid)
 {
-	scry_map_remove(&p->images, pid, NULL);
+	scry_map_remove(&p->instances, pid, NULL);
 	scry_map_remove(&p->running, pid, NULL);
 }
 
@@ -334,7 +334,7 @@ static void end_thread(struct scry_syscall_perf *p, const struct thread *t)
 	struct scry_syscalls_record r = {.kind = SCRY_SYSCALLS_ENDED,
 					 .pid = t->pid,
 					 .tid = t->tid,
-					 .image = image_of(p, t->pid)};
+					 .instance = instance_of(p, t->pid)};
 
 	memcpy(r.name, t->name, sizeof(t->name));
 	r.is_last = remove_thread(p, t) == 0;
@@ -348,7 +348,7 @@ static void end_process(struct scry_syscall_perf *p, uint32_t pid)
 	const struct scry_syscalls_record r = {.kind = SCRY_SYSCALLS_ENDED,
 					       .pid = pid,
 					       .tid = pid,
-					       .image = image_of(p, pid),
+					       .instance = instance_of(p, pid),
 					       .is_last = 1};
 
 	for (size_t i = p->thread_count; i-- > 0;)
@@ -375,13 +375,13 @@ static void close_fds(struct scry_syscall_perf *p, struct thread *t)
 static void on_fork(struct scry_syscall_perf *p, const struct born *r)
 {
 	struct scry_syscalls_record record = {
-		.kind = SCRY_SYSCALLS_FORKED, .pid = r->pid, .other = image_of(p, r->parent)};
+		.kind = SCRY_SYSCALLS_FORKED, .pid = r->pid, .other = instance_of(p, r->parent)};
 	const struct thread *parent = find(p, r->parent_tid);
 	struct thread *t = find(p, r->tid);
 	char name[sizeof(t->name)] = "";
 	uint64_t member;
 
-	if (!scry_map_get(&p->images, r->parent, &member) || !r->pid || !r->tid)
+	if (!scry_map_get(&p->instances, r->parent, &member) || !r->pid || !r->tid)
 		return;
 	if (t && t->fds && t->pid == r->pid) /* it was found before this was read: not twice */
 		close_fds(p, t);
@@ -394,8 +394,8 @@ static void on_fork(struct scry_syscall_perf *p, const struct born *r)
 	if (parent)
 		memcpy(name, parent->name, sizeof(name));
 	if (r->pid != r->parent) {
-		record.image = record.other ? p->next_image++ : 0;
-		if (scry_map_put(&p->images, r->pid, record.image) < 0) {
+		record.instance = record.other ? p->next_instance++ : 0;
+		if (scry_map_put(&p->instances, r->pid, record.instance) < 0) {
 			p->sums.lost++;
 			return;
 		}
@@ -411,24 +411,25 @@ static void on_fork(struct scry_syscall_perf *p, const struct born *r)
 static void on_exec(struct scry_syscall_perf *p, uint32_t pid)
 {
 	struct scry_syscalls_record record = {
-		.kind = SCRY_SYSCALLS_EXECED, .pid = pid, .other = image_of(p, pid)};
+		.kind = SCRY_SYSCALLS_EXECED, .pid = pid, .other = instance_of(p, pid)};
 
 	for (size_t i = p->thread_count; i-- > 0;)
 		if (p->threads[i].pid == pid && p->threads[i].tid != pid)
 			remove_thread(p, &p->threads[i]);
 	if (!find(p, pid))
 		add_thread(p, pid, pid);
-	record.image = p->next_image++;
-	scry_map_put(&p->images, pid, record.image);
+	record.instance = p->next_instance++;
+	scry_map_put(&p->instances, pid, record.instance);
 	p->opts.news(p->opts.arg, &record);
 }
 
 static void on_comm(struct scry_syscall_perf *p, const struct comm *r)
 {
 	struct thread *t;
-	uint64_t image;
+	uint64_t instance;
 
-	if (r->header.misc & PERF_RECORD_MISC_COMM_EXEC && scry_map_get(&p->images, r->pid, &image))
+	if (r->header.misc & PERF_RECORD_MISC_COMM_EXEC &&
+	    scry_map_get(&p->instances, r->pid, &instance))
 		on_exec(p, r->pid);
 	t = find(p, r->tid);
 	if (t)
@@ -459,9 +460,9 @@ static void on_sample(struct scry_syscall_perf *p, const struct sample *r)
 	struct scry_syscall_tick *t = &p->tick;
 	struct scry_syscalls_stack *s = &t->stack;
 	const struct thread *thread = find(p, r->tid);
-	const uint32_t image = image_of(p, r->pid);
+	const uint32_t instance = instance_of(p, r->pid);
 
-	if (!image || (thread && thread->pid != r->pid))
+	if (!instance || (thread && thread->pid != r->pid))
 		return;
 	p->sums.ticks++;
 	if ((r->header.misc & PERF_RECORD_MISC_CPUMODE_MASK) != PERF_RECORD_MISC_KERNEL ||
@@ -476,9 +477,9 @@ static void on_sample(struct scry_syscall_perf *p, const struct sample *r)
 		.kind = SCRY_SYSCALLS_STACK,
 		.pid = r->pid,
 		.tid = r->tid,
-		.image = image,
+		.instance = instance,
 		.weight = 1,
-		.key = {.tid = r->tid, .image = image, .ip = regs[IP]},
+		.key = {.tid = r->tid, .instance = instance, .ip = regs[IP]},
 	};
 	s->sp = regs[SP];
 	s->bp = regs[BP];
@@ -530,7 +531,7 @@ static void look_for_ends(struct scry_syscall_perf *p)
 	if (now - p->looked_ns < LOOK_NS)
 		return;
 	p->looked_ns = now;
-	while (count < GONE_AT_ONCE && scry_map_next(&p->images, &cursor, &slot))
+	while (count < GONE_AT_ONCE && scry_map_next(&p->instances, &cursor, &slot))
 		if (!scry_proc_task_count((pid_t)slot.key))
 			gone[count++] = (uint32_t)slot.key;
 	for (size_t i = 0; i < count; i++)
@@ -554,7 +555,7 @@ void scry_syscall_perf_wait(struct scry_syscall_perf *p, uint64_t limit_ns)
 	scry_perf_rings_wait(p->rings, limit_ns);
 }
 
-/* --- who is watched -------------------------------------------------------------------------- */
+/* --- what is watched -------------------------------------------------------------------------- */
 
 /* One that was started by a thread that has its clock has one as well, and was reported. */
 static int add_listed(struct scry_syscall_perf *p, pid_t pid, pid_t tid, bool from_exec)
@@ -581,10 +582,10 @@ static int add_listed(struct scry_syscall_perf *p, pid_t pid, pid_t tid, bool fr
 	return err;
 }
 
-int scry_syscall_perf_add(struct scry_syscall_perf *p, pid_t pid, uint32_t image)
+int scry_syscall_perf_add(struct scry_syscall_perf *p, pid_t pid, uint32_t instance)
 {
 	size_t before = 0;
-	int err = scry_map_put(&p->images, (uint32_t)pid, image);
+	int err = scry_map_put(&p->instances, (uint32_t)pid, instance);
 
 	if (err)
 		return scry_fail(err, "more than %u processes", SCRY_SYSCALLS_TASKS);
@@ -594,7 +595,7 @@ int scry_syscall_perf_add(struct scry_syscall_perf *p, pid_t pid, uint32_t image
 
 		err = count < 0 ? (int)count : scry_syscall_perf_take(p, true);
 		for (ssize_t i = 0; i < count && !err; i++)
-			err = add_listed(p, pid, tids[i], image == 0);
+			err = add_listed(p, pid, tids[i], instance == 0);
 		free(tids);
 		if (p->thread_count == before) /* no new ones */
 			break;
@@ -607,9 +608,9 @@ int scry_syscall_perf_add(struct scry_syscall_perf *p, pid_t pid, uint32_t image
 
 bool scry_syscall_perf_has(const struct scry_syscall_perf *p, pid_t pid)
 {
-	uint64_t image;
+	uint64_t instance;
 
-	return scry_map_get(&p->images, (uint32_t)pid, &image);
+	return scry_map_get(&p->instances, (uint32_t)pid, &instance);
 }
 
 static bool is_end_of(const struct perf_event_header *r, uint64_t pid)
@@ -622,9 +623,9 @@ static bool is_end_of(const struct perf_event_header *r, uint64_t pid)
 	       (r->type == PERF_RECORD_EXIT && born->pid == pid && born->tid == pid);
 }
 
-bool scry_syscall_perf_runs(struct scry_syscall_perf *p, pid_t pid, uint32_t image)
+bool scry_syscall_perf_runs(struct scry_syscall_perf *p, pid_t pid, uint32_t instance)
 {
-	return image && image_of(p, (uint32_t)pid) == image &&
+	return instance && instance_of(p, (uint32_t)pid) == instance &&
 	       scry_perf_rings_read(p->rings) == 0 &&
 	       !scry_perf_rings_has(p->rings, is_end_of, (uint64_t)pid) &&
 	       scry_proc_task_count(pid) > 0;

@@ -32,7 +32,7 @@ struct scry_syscall_tick { /* that fell in the kernel */
 struct scry_syscall_perf_opts {
 	uint64_t period_ns;
 	bool follows; /* children too */
-	uint32_t first_image;
+	uint32_t first_instance;
 	/* Called by take, in the order of time: FORKED, EXECED, ENDED; ticks. */
 	void (*news)(void *arg, const struct scry_syscalls_record *record);
 	void (*tick)(void *arg, struct scry_syscall_tick *tick);
@@ -53,12 +53,12 @@ int scry_syscall_perf_open(const struct scry_syscall_perf_opts *opts,
 			   struct scry_syscall_perf **ret);
 void scry_syscall_perf_close(struct scry_syscall_perf *p); /* NULL is legal */
 
-/* All threads of `pid`, and those that they start; `image` 0: from its next exec on. 0 or -errno
+/* All threads of `pid`, and those that they start; `instance` 0: from its next exec on. 0 or -errno
  * with a sentence. */
-int scry_syscall_perf_add(struct scry_syscall_perf *p, pid_t pid, uint32_t image);
+int scry_syscall_perf_add(struct scry_syscall_perf *p, pid_t pid, uint32_t instance);
 
-/* Does `pid` run that image, now? Is it watched, as far as was reported? */
-bool scry_syscall_perf_runs(struct scry_syscall_perf *p, pid_t pid, uint32_t image);
+/* Does `pid` run that instance, now? Is it watched, as far as was reported? */
+bool scry_syscall_perf_runs(struct scry_syscall_perf *p, pid_t pid, uint32_t instance);
 bool scry_syscall_perf_has(const struct scry_syscall_perf *p, pid_t pid);
 
 /* Waits till there is much to take, at most `limit_ns`. Takes all but the very newest; `is_last`:

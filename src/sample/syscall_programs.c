@@ -18,18 +18,18 @@
 #include "sys/unwinder.h"
 #include "wire/unwind.h"
 
-#define IMAGES_MAX (1u << 20)
+#define INSTANCES_MAX (1u << 20)
 #define CODES_MAX (1u << 16)
 #define FRAMES_MAX 64u
 #define AGAIN_NS 5000000u     /* after a look that did not show what was asked for */
 #define AGAIN_TIMES 10u	      /* and after so many times what it took, as it may take long */
 #define MAPS_MAX (256u << 20) /* bytes of lists of mappings: their paths may be long */
-#define RETIRED 32u	      /* programs of images that have ended, kept for what others need */
+#define RETIRED 32u	      /* programs of instances that have ended, kept for what others need */
 #define SYSCALL_BYTES 2u      /* of the instruction: also of int 0x80 and sysenter */
 
-struct program { /* what is mapped in a process: of one image, and of forks of it */
+struct program { /* what is mapped in a process: of one instance, and of forks of it */
 	pid_t pid;
-	uint32_t image;
+	uint32_t instance;
 	unsigned int users;
 	uint64_t seen_ns, again_ns; /* the last look; none before */
 	struct scry_modules *native;
@@ -41,14 +41,14 @@ struct program { /* what is mapped in a process: of one image, and of forks of i
 };
 
 /* Of what is known of a place's number. */
-enum { IMAGE, PLACE, CALLER, KEY };
+enum { INSTANCE, PLACE, CALLER, KEY };
 
-struct image {
+struct instance {
 	uint32_t number, parent;
 	pid_t pid;
 	struct program *program; /* NULL: it was not looked at, or has ended */
 	bool has_ended, was_seen, is_reported;
-	/* who it is */
+	/* which program it is */
 	uid_t uid;
 	uint64_t start_ticks, since_ns;
 	uint32_t exe_str, threads;
@@ -56,18 +56,18 @@ struct image {
 
 struct scry_syscall_programs {
 	struct scry_writer *writer;
-	bool (*still)(void *arg, pid_t pid, uint32_t image);
+	bool (*still)(void *arg, pid_t pid, uint32_t instance);
 	void *arg;
-	struct image *images;
+	struct instance *instances;
 	size_t count, room, programs, unseen;
-	size_t settled; /* images before it have no program */
+	size_t settled; /* instances before it have no program */
 	size_t bytes;	/* of all programs' */
 	struct scry_map by_number;
 	struct program *retired[RETIRED];
 	size_t retired_next;
 	struct scry_modules *own;   /* ours; made when it is asked */
 	struct scry_code_name name; /* the last one: its module is ours */
-	struct scry_intern codes;   /* image, place, caller -> place in `numbers` + 1 */
+	struct scry_intern codes;   /* instance, place, caller -> place in `numbers` + 1 */
 	struct scry_syscall_number *numbers;
 	size_t number_room;
 };
@@ -82,7 +82,7 @@ static uint64_t now_ns(void)
 
 struct scry_syscall_programs *
 scry_syscall_programs_new(struct scry_writer *writer,
-			  bool (*still)(void *arg, pid_t pid, uint32_t image), void *arg)
+			  bool (*still)(void *arg, pid_t pid, uint32_t instance), void *arg)
 {
 	struct scry_syscall_programs *p = calloc(1, sizeof(*p));
 
@@ -91,7 +91,7 @@ scry_syscall_programs_new(struct scry_writer *writer,
 	p->writer = writer;
 	p->still = still;
 	p->arg = arg;
-	scry_map_init(&p->by_number, IMAGES_MAX);
+	scry_map_init(&p->by_number, INSTANCES_MAX);
 	scry_intern_init(&p->codes, CODES_MAX, CODES_MAX * 32u);
 	return p;
 }
@@ -114,11 +114,11 @@ void scry_syscall_programs_free(struct scry_syscall_programs *p)
 	if (!p)
 		return;
 	for (size_t i = 0; i < p->count; i++)
-		release(p, p->images[i].program);
+		release(p, p->instances[i].program);
 	for (size_t i = 0; i < RETIRED; i++)
 		release(p, p->retired[i]);
 	scry_modules_free(p->own);
-	free(p->images);
+	free(p->instances);
 	free(p->name.module);
 	scry_map_done(&p->by_number);
 	scry_intern_done(&p->codes);
@@ -126,11 +126,11 @@ void scry_syscall_programs_free(struct scry_syscall_programs *p)
 	free(p);
 }
 
-static struct image *find(const struct scry_syscall_programs *p, uint32_t number)
+static struct instance *find(const struct scry_syscall_programs *p, uint32_t number)
 {
 	uint64_t at;
 
-	return scry_map_get(&p->by_number, number, &at) ? &p->images[at] : NULL;
+	return scry_map_get(&p->by_number, number, &at) ? &p->instances[at] : NULL;
 }
 
 static void weigh(struct scry_syscall_programs *p, struct program *g)
@@ -141,24 +141,24 @@ static void weigh(struct scry_syscall_programs *p, struct program *g)
 }
 
 /* What is mapped there now. NULL: it is not there any more, or there are too many. */
-static struct program *look(struct scry_syscall_programs *p, pid_t pid, uint32_t image)
+static struct program *look(struct scry_syscall_programs *p, pid_t pid, uint32_t instance)
 {
 	struct program *g = NULL;
 
 	if (p->programs < SCRY_SYSCALL_PROGRAMS_MAX && p->bytes < MAPS_MAX &&
-	    p->still(p->arg, pid, image))
+	    p->still(p->arg, pid, instance))
 		g = calloc(1, sizeof(*g));
 	if (!g)
 		return NULL;
 	p->programs++;
-	*g = (struct program){.pid = pid, .image = image, .users = 1, .seen_ns = now_ns()};
+	*g = (struct program){.pid = pid, .instance = instance, .users = 1, .seen_ns = now_ns()};
 	scry_intern_init(&g->numbers, SCRY_NATIVE_STACKS_MAX, 64u << 20);
 	g->native = scry_modules_new(pid);
 	if (g->native) {
 		weigh(p, g);
 		g->stacks = scry_native_stacks_new(g->native);
 	}
-	if (g->stacks && scry_modules_maps(g->native)->count && p->still(p->arg, pid, image))
+	if (g->stacks && scry_modules_maps(g->native)->count && p->still(p->arg, pid, instance))
 		return g;
 	release(p, g);
 	return NULL;
@@ -172,8 +172,8 @@ static uint32_t string(struct scry_syscall_programs *p, const char *text)
 	return id;
 }
 
-/* Who it is, while it is that. */
-static void see_process(struct scry_syscall_programs *p, struct image *i)
+/* Which program it is, while it is that. */
+static void see_process(struct scry_syscall_programs *p, struct instance *i)
 {
 	struct scry_proc proc;
 
@@ -190,7 +190,7 @@ static void see_process(struct scry_syscall_programs *p, struct image *i)
 }
 
 /* A process is reported once, as what it was last. */
-static void report(struct scry_syscall_programs *p, struct image *i)
+static void report(struct scry_syscall_programs *p, struct instance *i)
 {
 	const struct scry_ev_process process = {.pid = (uint32_t)i->pid,
 						.uid = i->uid,
@@ -211,12 +211,12 @@ static void report(struct scry_syscall_programs *p, struct image *i)
 void scry_syscall_programs_report(struct scry_syscall_programs *p)
 {
 	for (size_t at = 0; at < p->count; at++)
-		report(p, &p->images[at]);
+		report(p, &p->instances[at]);
 }
 
 void scry_syscall_programs_replaced(struct scry_syscall_programs *p, uint32_t old)
 {
-	struct image *i = find(p, old);
+	struct instance *i = find(p, old);
 
 	if (!i)
 		return;
@@ -227,25 +227,25 @@ void scry_syscall_programs_replaced(struct scry_syscall_programs *p, uint32_t ol
 void scry_syscall_programs_add(struct scry_syscall_programs *p, uint32_t number, pid_t pid,
 			       uint32_t parent)
 {
-	const struct image *of;
-	struct image *more, *i;
+	const struct instance *of;
+	struct instance *more, *i;
 
 	if (!number || find(p, number))
 		return;
 	if (p->count == p->room) {
 		size_t room = p->room ? 2 * p->room : 64;
 
-		more = reallocarray(p->images, room, sizeof(*more));
+		more = reallocarray(p->instances, room, sizeof(*more));
 		if (!more)
 			return;
-		p->images = more;
+		p->instances = more;
 		p->room = room;
 	}
 	of = parent ? find(p, parent) : NULL;
 	if (scry_map_put(&p->by_number, number, p->count) < 0)
 		return;
-	i = &p->images[p->count++];
-	*i = (struct image){.number = number, .parent = parent, .pid = pid};
+	i = &p->instances[p->count++];
+	*i = (struct instance){.number = number, .parent = parent, .pid = pid};
 	if (of && of->program) {
 		i->program = of->program;
 		i->program->users++;
@@ -260,13 +260,13 @@ void scry_syscall_programs_add(struct scry_syscall_programs *p, uint32_t number,
 
 void scry_syscall_programs_ended(struct scry_syscall_programs *p, uint32_t number)
 {
-	struct image *i = find(p, number);
+	struct instance *i = find(p, number);
 
 	if (i)
 		i->has_ended = true;
 }
 
-static void retire(struct scry_syscall_programs *p, struct image *i)
+static void retire(struct scry_syscall_programs *p, struct instance *i)
 {
 	struct program **at = &p->retired[p->retired_next++ % RETIRED];
 
@@ -280,7 +280,7 @@ void scry_syscall_programs_settle(struct scry_syscall_programs *p)
 	bool is_first = true;
 
 	for (size_t at = p->settled; at < p->count; at++) {
-		struct image *i = &p->images[at];
+		struct instance *i = &p->instances[at];
 
 		if (i->has_ended && i->program)
 			retire(p, i);
@@ -303,13 +303,13 @@ static void see(struct scry_syscall_programs *p, struct program *g)
 }
 
 /* What was mapped since, or unmapped: a fork's own is not the parent's. */
-static void look_again(struct scry_syscall_programs *p, struct image *i)
+static void look_again(struct scry_syscall_programs *p, struct instance *i)
 {
 	struct program *g = i->program;
 
 	if ((now_ns() < g->again_ns && g->is_vain) || !p->still(p->arg, i->pid, i->number))
 		return;
-	if (g->image == i->number) {
+	if (g->instance == i->number) {
 		see(p, g);
 		return;
 	}
@@ -347,7 +347,7 @@ static bool agrees(const struct scry_modules *n, const struct scry_syscalls_plac
 }
 
 /* By what its own process has mapped. */
-static bool name_there(struct scry_syscall_programs *p, struct image *i,
+static bool name_there(struct scry_syscall_programs *p, struct instance *i,
 		       const struct scry_syscalls_place *r)
 {
 	const uint64_t ip = r->head.key.ip;
@@ -395,7 +395,7 @@ static bool name_elsewhere(struct scry_syscall_programs *p, const struct scry_sy
 		if (p->retired[i] && name_by(p, p->retired[i]->native, r))
 			return true;
 	for (size_t i = p->settled; i < p->count; i++)
-		if (p->images[i].program && name_by(p, p->images[i].program->native, r))
+		if (p->instances[i].program && name_by(p, p->instances[i].program->native, r))
 			return true;
 	return false;
 }
@@ -403,7 +403,7 @@ static bool name_elsewhere(struct scry_syscall_programs *p, const struct scry_sy
 void scry_syscall_programs_name(struct scry_syscall_programs *p,
 				const struct scry_syscalls_place *r, struct scry_syscall_place *ret)
 {
-	struct image *i = find(p, r->head.key.image);
+	struct instance *i = find(p, r->head.key.instance);
 	const uint64_t ip = r->head.key.ip;
 
 	free(p->name.module);
@@ -411,7 +411,7 @@ void scry_syscall_programs_name(struct scry_syscall_programs *p,
 	*ret = (struct scry_syscall_place){.module = "[not looked at]",
 					   .offset = ip - SYSCALL_BYTES};
 	if ((i && name_there(p, i, r)) || name_elsewhere(p, r)) {
-		/* a symbol may begin within the instruction, if somebody wants to mislead */
+		/* a symbol may begin within the instruction, if a program wants to mislead */
 		const bool has_symbol = p->name.symbol && p->name.offset >= SYSCALL_BYTES;
 
 		*ret = (struct scry_syscall_place){p->name.module,
@@ -444,7 +444,7 @@ struct walked {
 static void walk(struct scry_syscall_programs *p, struct program *g,
 		 const struct scry_syscalls_stack *r, struct walked *ret)
 {
-	const bool is_there = p->still(p->arg, g->pid, g->image);
+	const bool is_there = p->still(p->arg, g->pid, g->instance);
 	const struct scry_mem copy = {.fd = -1, .image = r, .image_read = read_copy};
 	const struct user_regs_struct regs = {
 		.rip = r->head.key.ip, .rsp = r->sp, .rbp = r->bp, .rbx = r->bx};
@@ -472,8 +472,8 @@ static void walk(struct scry_syscall_programs *p, struct program *g,
 
 /*
  * How many frames behind the innermost only hand the call's number on (sys/syscall_number), in the
- * object that the call is in: from glibc 2.41 on three functions of its own stand between write()
- * and its system call, and where callers are shown they would take the room of the program's.
+ * object that the call is in: from glibc 2.41 on three functions of its own are between write() and
+ * its system call, and where callers are shown they would take the room of the program's.
  */
 static size_t handing_on(struct program *g, const struct walked *w)
 {
@@ -514,7 +514,7 @@ uint32_t scry_syscall_programs_stack(struct scry_syscall_programs *p,
 				     const struct scry_syscalls_stack *r)
 {
 	static struct walked w;
-	struct image *i = find(p, r->head.key.image);
+	struct instance *i = find(p, r->head.key.instance);
 	struct program *g;
 	uint32_t number = 0, known;
 	size_t less;
@@ -579,8 +579,8 @@ static struct scry_syscall_number with_word(struct scry_syscall_number n,
 struct scry_syscall_number scry_syscall_programs_number(struct scry_syscall_programs *p,
 							const struct scry_syscalls_stack *r)
 {
-	struct image *i = find(p, r->head.key.image);
-	uint64_t key[KEY] = {r->head.key.image, r->head.key.ip, 0};
+	struct instance *i = find(p, r->head.key.instance);
+	uint64_t key[KEY] = {r->head.key.instance, r->head.key.ip, 0};
 	struct scry_syscall_number n = {.code = SCRY_SYSCALL_CODE_UNREAD}, *more;
 	const uint32_t count = p->codes.count;
 	bool by_caller;
@@ -589,7 +589,7 @@ struct scry_syscall_number scry_syscall_programs_number(struct scry_syscall_prog
 	if (r->size >= sizeof(key[CALLER]) && r->size <= sizeof(r->bytes))
 		memcpy(&key[CALLER], r->bytes, sizeof(key[CALLER])); /* or anything else */
 	for (int with = 0; with < 2; with++) {
-		const uint64_t of[KEY] = {key[IMAGE], key[PLACE], with ? key[CALLER] : 0};
+		const uint64_t of[KEY] = {key[INSTANCE], key[PLACE], with ? key[CALLER] : 0};
 
 		id = scry_intern_find(&p->codes, (const char *)of, sizeof(of));
 		if (id)

@@ -28,7 +28,7 @@ struct site {
 };
 
 struct row {
-	uint32_t site, thread; /* both places + 1; thread 0: of those beyond the limit */
+	uint32_t site, thread; /* both places + 1; thread 0: of rows beyond the limit */
 	struct scry_syscalls_sum sum;
 	uint64_t timed, total_ns, max_ns;
 };
@@ -42,7 +42,7 @@ struct scry_syscall_sums {
 	struct row *rows;
 	size_t site_room, thread_room, row_room;
 	uint64_t line_samples, calls, lost;
-	struct scry_map ended_tids; /* image << 32 | tid */
+	struct scry_map ended_tids; /* instance << 32 | tid */
 	struct scry_map stacks;	    /* site << 32 | stack -> count */
 	struct scry_map lines;	    /* the same; stack 0: of a Ruby, and without one */
 	struct scry_map paths;	    /* site << 32 | text -> count */
@@ -110,15 +110,16 @@ static uint32_t place_of(struct scry_intern *in, const void *key, size_t key_siz
 	return id;
 }
 
-static uint32_t thread_of(struct scry_syscall_sums *s, uint32_t tid, uint32_t image, uint32_t pid)
+static uint32_t thread_of(struct scry_syscall_sums *s, uint32_t tid, uint32_t instance,
+			  uint32_t pid)
 {
-	const uint32_t key[2] = {tid, image};
+	const uint32_t key[2] = {tid, instance};
 	uint32_t id = place_of(&s->by_thread, key, sizeof(key), &s->threads, &s->thread_room,
 			       sizeof(*s->threads));
 
 	if (id && !s->threads[id - 1].tid)
 		s->threads[id - 1] =
-			(struct scry_syscall_thread){.tid = tid, .image = image, .pid = pid};
+			(struct scry_syscall_thread){.tid = tid, .instance = instance, .pid = pid};
 	return id;
 }
 
@@ -165,7 +166,7 @@ static void write_site(struct scry_syscall_sums *s, const struct site *site,
 	const struct scry_ev_syscall_site ev = {
 		.site = site->number,
 		.pid = site->pid,
-		.image = site->key.image,
+		.image = site->key.instance,
 		.number = site->key.number,
 		.abi = site->key.abi,
 		.name_str = call_name(s, &site->key),
@@ -187,7 +188,7 @@ uint32_t scry_syscall_sums_place(struct scry_syscall_sums *s, const struct scry_
 	uint32_t id;
 
 	if (key.tid && r->head.pid)
-		thread_of(s, key.tid, key.image, r->head.pid);
+		thread_of(s, key.tid, key.instance, r->head.pid);
 	key.tid = 0;
 	id = place_of(&s->by_key, &key, sizeof(key), &s->sites, &s->site_room, sizeof(*s->sites));
 	if (!id)
@@ -220,7 +221,7 @@ uint32_t scry_syscall_sums_site(struct scry_syscall_sums *s, const struct scry_s
 				uint32_t pid)
 {
 	const struct scry_syscalls_place r = {
-		.head = {.pid = pid, .image = key->image, .key = *key}};
+		.head = {.pid = pid, .instance = key->instance, .key = *key}};
 
 	return scry_syscall_sums_place(s, &r);
 }
@@ -289,20 +290,20 @@ void scry_syscall_sums_path(struct scry_syscall_sums *s, uint32_t site, const ch
 
 void scry_syscall_sums_ended(struct scry_syscall_sums *s, const struct scry_syscalls_record *r)
 {
-	uint32_t id = thread_of(s, r->tid, r->image, r->pid);
+	uint32_t id = thread_of(s, r->tid, r->instance, r->pid);
 
 	if (id) {
 		s->threads[id - 1].has_ended = true;
 		memcpy(s->threads[id - 1].name, r->name, sizeof(r->name));
 		s->threads[id - 1].name[sizeof(r->name) - 1] = 0;
 	}
-	scry_map_put(&s->ended_tids, (uint64_t)r->image << 32 | r->tid, 1);
+	scry_map_put(&s->ended_tids, (uint64_t)r->instance << 32 | r->tid, 1);
 }
 
-void scry_syscall_sums_replaced(struct scry_syscall_sums *s, uint32_t image)
+void scry_syscall_sums_replaced(struct scry_syscall_sums *s, uint32_t instance)
 {
-	if (image)
-		scry_map_put(&s->ended_tids, (uint64_t)image << 32, 1);
+	if (instance)
+		scry_map_put(&s->ended_tids, (uint64_t)instance << 32, 1);
 }
 
 size_t scry_syscall_sums_waiting(const struct scry_syscall_sums *s)
@@ -365,7 +366,7 @@ static bool take_one(struct scry_syscall_sums *s, const struct scry_syscalls_sum
 		     const struct scry_syscalls_times *times)
 {
 	const struct scry_syscalls_key *key = &sum->key;
-	uint32_t thread = thread_of(s, key->tid, key->image, 0);
+	uint32_t thread = thread_of(s, key->tid, key->instance, 0);
 	uint32_t ids[2] = {scry_syscall_sums_site(s, key, thread ? s->threads[thread - 1].pid : 0),
 			   thread};
 	uint32_t at = ids[0] ? place_of(&s->by_row, ids, sizeof(ids), &s->rows, &s->row_room,
@@ -401,8 +402,8 @@ static bool has_ended(const struct scry_syscall_sums *s, const struct scry_sysca
 {
 	uint64_t one;
 
-	return scry_map_get(&s->ended_tids, (uint64_t)key->image << 32 | key->tid, &one) ||
-	       scry_map_get(&s->ended_tids, (uint64_t)key->image << 32, &one);
+	return scry_map_get(&s->ended_tids, (uint64_t)key->instance << 32 | key->tid, &one) ||
+	       scry_map_get(&s->ended_tids, (uint64_t)key->instance << 32, &one);
 }
 
 struct batch { /* of what the kernel has summed */

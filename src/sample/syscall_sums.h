@@ -18,8 +18,8 @@ struct scry_syscall_sums *scry_syscall_sums_new(struct scry_writer *writer,
 						struct scry_syscall_programs *programs);
 void scry_syscall_sums_free(struct scry_syscall_sums *s); /* NULL is legal */
 
-/* The number of a place's site, written as SYSCALL_SITE when it is new: its image is there now. Of
- * a key alone it is named without a file. pid 0: not known. 0: no memory. */
+/* The number of a place's site, written as SYSCALL_SITE when it is new: its instance is there now.
+ * Of a key alone it is named without a file. pid 0: not known. 0: no memory. */
 uint32_t scry_syscall_sums_place(struct scry_syscall_sums *s,
 				 const struct scry_syscalls_place *record);
 uint32_t scry_syscall_sums_site(struct scry_syscall_sums *s, const struct scry_syscalls_key *key,
@@ -43,13 +43,13 @@ void scry_syscall_sums_path(struct scry_syscall_sums *s, uint32_t site, const ch
 
 /* A thread has ended: SCRY_SYSCALLS_ENDED. Its sums can be taken from the kernel. How many wait. */
 void scry_syscall_sums_ended(struct scry_syscall_sums *s, const struct scry_syscalls_record *r);
-/* All threads of this image have. */
-void scry_syscall_sums_replaced(struct scry_syscall_sums *s, uint32_t image);
+/* All threads of this instance have. */
+void scry_syscall_sums_replaced(struct scry_syscall_sums *s, uint32_t instance);
 size_t scry_syscall_sums_waiting(const struct scry_syscall_sums *s);
 
 /* Asks for the names of threads that live, as far as is known. */
 struct scry_syscall_thread {
-	uint32_t tid, image, pid;
+	uint32_t tid, instance, pid;
 	char name[16]; /* "": not known */
 	bool has_ended;
 };
@@ -59,7 +59,7 @@ void scry_syscall_sums_names(struct scry_syscall_sums *s, scry_syscall_sums_name
 /* One tick, in a call of the thread of `key`. False: there was no room. */
 bool scry_syscall_sums_tick(struct scry_syscall_sums *s, const struct scry_syscalls_key *key);
 
-/* Takes the sums of those that have ended out of the kernel's map; or of all. `is_timed`: it is
+/* Takes the sums of threads that have ended out of the kernel's map; or of all. `is_timed`: it is
  * `timed`, not `sums`. How many slots of it were in use. */
 size_t scry_syscall_sums_take(struct scry_syscall_sums *s, int map, bool is_timed, bool all);
 /* How many calls those have that were taken. */

@@ -25,7 +25,7 @@
 #include "sys/proc.h"
 #include "sys/task.h"
 
-#define OWN_IMAGES 65536u /* numbers below are given by us, others by the kernel's side */
+#define OWN_INSTANCES 65536u /* numbers below are given by us, others by the kernel's side */
 #define YOUNG_NS 100000000u
 #define YOUNG_WAIT_NS 1000000u
 #define TURN_MAX_NS 50000000u
@@ -49,8 +49,8 @@ struct scry_syscalls_watch {
 	struct scry_syscall_lines *lines;
 	struct scry_syscall_sums *sums;
 	struct scry_processors processors; /* how their clocks go */
-	struct scry_map members;	   /* pid -> image: those that are counted, and live */
-	uint32_t images;
+	struct scry_map members;	   /* pid -> instance: those that are counted, and live */
+	uint32_t instances;
 	uint32_t first_pid;
 	bool is_from_exec;
 	uint64_t children;	   /* that were there already, and are not watched */
@@ -84,15 +84,15 @@ uint64_t scry_syscalls_cost_ns(void)
 
 /* --- what comes ------------------------------------------------------------------------------ */
 
-static bool still(void *arg, pid_t pid, uint32_t image)
+static bool still(void *arg, pid_t pid, uint32_t instance)
 {
 	struct scry_syscalls_watch *w = arg;
 	const uint32_t key = (uint32_t)pid;
 	struct scry_syscalls_member m;
 
 	if (w->perf)
-		return scry_syscall_perf_runs(w->perf, pid, image);
-	return scry_bpf_get(w->bpf, "tree", &key, &m) == 0 && m.image == image;
+		return scry_syscall_perf_runs(w->perf, pid, instance);
+	return scry_bpf_get(w->bpf, "tree", &key, &m) == 0 && m.instance == instance;
 }
 
 static void name_thread(void *arg, struct scry_syscall_thread *t)
@@ -100,23 +100,24 @@ static void name_thread(void *arg, struct scry_syscall_thread *t)
 	char name[sizeof(t->name)];
 
 	scry_task_name((pid_t)t->pid, (pid_t)t->tid, name, sizeof(name));
-	if (still(arg, (pid_t)t->pid, t->image))
+	if (still(arg, (pid_t)t->pid, t->instance))
 		memcpy(t->name, name, sizeof(name));
 }
 
-static void add_image(struct scry_syscalls_watch *w, uint32_t image, pid_t pid, uint32_t parent)
+static void add_instance(struct scry_syscalls_watch *w, uint32_t instance, pid_t pid,
+			 uint32_t parent)
 {
-	scry_syscall_programs_add(w->programs, image, pid, parent);
-	scry_syscall_lines_add(w->lines, image, pid, parent);
+	scry_syscall_programs_add(w->programs, instance, pid, parent);
+	scry_syscall_lines_add(w->lines, instance, pid, parent);
 }
 
-static void ended(struct scry_syscalls_watch *w, uint32_t image)
+static void ended(struct scry_syscalls_watch *w, uint32_t instance)
 {
-	scry_syscall_programs_ended(w->programs, image);
-	scry_syscall_lines_ended(w->lines, image);
+	scry_syscall_programs_ended(w->programs, instance);
+	scry_syscall_lines_ended(w->lines, instance);
 }
 
-/* By exec: all threads of the old image are gone. */
+/* By exec: all threads of the old instance are gone. */
 static void replaced(struct scry_syscalls_watch *w, const struct scry_syscalls_record *r)
 {
 	scry_syscall_sums_replaced(w->sums, r->other);
@@ -124,22 +125,22 @@ static void replaced(struct scry_syscalls_watch *w, const struct scry_syscalls_r
 	scry_syscall_lines_ended(w->lines, r->other);
 }
 
-/* The places of an image are reported before its end is, but in another ring. */
+/* The places of an instance are reported before its end is, but in another ring. */
 static void on_news(struct scry_syscalls_watch *w, const struct scry_syscalls_record *r)
 {
 	if (r->kind == SCRY_SYSCALLS_ENDED) {
 		scry_syscall_sums_ended(w->sums, r);
 		if (!r->is_last)
 			return;
-		ended(w, r->image);
+		ended(w, r->instance);
 		scry_map_remove(&w->members, r->pid, NULL);
 		return;
 	}
 	w->youngest_ns = clock_ns(CLOCK_MONOTONIC);
-	scry_map_put(&w->members, r->pid, r->image);
+	scry_map_put(&w->members, r->pid, r->instance);
 	if (r->kind == SCRY_SYSCALLS_EXECED)
 		replaced(w, r);
-	add_image(w, r->image, (pid_t)r->pid, r->kind == SCRY_SYSCALLS_FORKED ? r->other : 0);
+	add_instance(w, r->instance, (pid_t)r->pid, r->kind == SCRY_SYSCALLS_FORKED ? r->other : 0);
 }
 
 static int give_news(void *arg, void *record, size_t size)
@@ -166,7 +167,7 @@ static int give_place(void *arg, void *record, size_t size)
 
 	if (size < sizeof(*r))
 		return -EPROTO;
-	add_image(w, r->image, (pid_t)r->pid, r->other);
+	add_instance(w, r->instance, (pid_t)r->pid, r->other);
 	site = r->kind == SCRY_SYSCALLS_PLACE && size >= sizeof(struct scry_syscalls_place)
 		       ? scry_syscall_sums_place(w->sums, record)
 		       : scry_syscall_sums_site(w->sums, &r->key, r->pid);
@@ -177,7 +178,7 @@ static int give_place(void *arg, void *record, size_t size)
 				       &((const struct scry_syscalls_stack *)record)->file);
 		scry_syscall_sums_stack(
 			w->sums, site, scry_syscall_programs_stack(w->programs, record), r->weight);
-		if (scry_syscall_lines_is_ruby(w->lines, r->image))
+		if (scry_syscall_lines_is_ruby(w->lines, r->instance))
 			scry_syscall_sums_ruby(w->sums, site, r->weight);
 		scry_syscall_lines_see(w->lines, record);
 	} else if (r->kind == SCRY_SYSCALLS_LINES && size >= sizeof(struct scry_syscalls_lines)) {
@@ -204,7 +205,7 @@ static void tick_of_perf(void *arg, struct scry_syscall_tick *t)
 	struct scry_syscall_number n = {.code = SCRY_SYSCALL_CODE_32};
 
 	if (!t->is_compat) {
-		add_image(w, key->image, (pid_t)t->stack.head.pid, 0);
+		add_instance(w, key->instance, (pid_t)t->stack.head.pid, 0);
 		n = scry_syscall_programs_number(w->programs, &t->stack);
 	}
 	if (!t->is_sure && n.code < SCRY_SYSCALL_CODE_64)
@@ -242,7 +243,7 @@ static int load(struct scry_syscalls_watch *w)
 		.stack_every_ns =
 			(uint32_t)(1000000000u / STACKS_A_SECOND * (uint32_t)(cpus > 0 ? cpus : 1)),
 	};
-	const uint32_t zero = 0, first = OWN_IMAGES;
+	const uint32_t zero = 0, first = OWN_INSTANCES;
 	int err = scry_bpf_open(SCRY_BPF(syscalls), &w->bpf);
 
 	if (!err)
@@ -252,7 +253,7 @@ static int load(struct scry_syscalls_watch *w)
 	if (!err)
 		err = scry_bpf_load(w->bpf);
 	if (!err)
-		err = scry_bpf_set(w->bpf, "images", &zero, &first);
+		err = scry_bpf_set(w->bpf, "instances", &zero, &first);
 	if (!err) /* first: what there is, is known when places are reported */
 		err = scry_bpf_ring(w->bpf, "news", give_news, w);
 	if (!err)
@@ -264,13 +265,13 @@ static int load(struct scry_syscalls_watch *w)
 	return err;
 }
 
-/* What eBPF lacks is said; and, where that does not go either, what perf does. */
+/* A note says what eBPF lacks; and, where that does not go either, what perf does. */
 static int load_perf(struct scry_syscalls_watch *w)
 {
 	const struct scry_syscall_perf_opts opts = {
 		.period_ns = scry_processors_period(w->opts.rate),
 		.follows = w->opts.follows,
-		.first_image = OWN_IMAGES,
+		.first_instance = OWN_INSTANCES,
 		.news = news_of_perf,
 		.tick = tick_of_perf,
 		.arg = w,
@@ -350,7 +351,7 @@ static int pass_filter(struct scry_syscalls_watch *w, uint32_t pid)
 static int report_kernel(struct scry_syscalls_watch *w, uint32_t pid,
 			 const struct scry_syscalls_member *m)
 {
-	int err = w->images < OWN_IMAGES ? scry_bpf_set(w->bpf, "tree", &pid, m) : -ENOSPC;
+	int err = w->instances < OWN_INSTANCES ? scry_bpf_set(w->bpf, "tree", &pid, m) : -ENOSPC;
 
 	if (!err)
 		err = pass_filter(w, pid);
@@ -361,18 +362,18 @@ static int report_kernel(struct scry_syscalls_watch *w, uint32_t pid,
 
 int scry_syscalls_watch_add(struct scry_syscalls_watch *w, pid_t pid, bool from_exec)
 {
-	const struct scry_syscalls_member m = {.image = from_exec ? 0 : ++w->images};
+	const struct scry_syscalls_member m = {.instance = from_exec ? 0 : ++w->instances};
 	const uint32_t key = (uint32_t)pid;
-	int err =
-		w->perf ? scry_syscall_perf_add(w->perf, pid, m.image) : report_kernel(w, key, &m);
+	int err = w->perf ? scry_syscall_perf_add(w->perf, pid, m.instance)
+			  : report_kernel(w, key, &m);
 
 	if (err)
 		return err;
 	w->is_from_exec |= from_exec;
 	if (!w->first_pid)
 		w->first_pid = key;
-	scry_map_put(&w->members, key, m.image);
-	add_image(w, m.image, pid, 0);
+	scry_map_put(&w->members, key, m.instance);
+	add_instance(w, m.instance, pid, 0);
 	return 0;
 }
 
@@ -478,7 +479,7 @@ static int take(struct scry_syscalls_watch *w, bool all)
 	return 0;
 }
 
-/* Ends may have been lost: who is in the kernel's map no more has ended. */
+/* Ends may have been lost: a thread that is no longer in the kernel's map has ended. */
 static void prune(struct scry_syscalls_watch *w)
 {
 	struct scry_map_slot slot, gone[GONE_AT_ONCE];
@@ -512,7 +513,7 @@ static bool is_time_to_take(struct scry_syscalls_watch *w)
 	return true;
 }
 
-/* Nobody is woken for news. */
+/* No reader is woken for news. */
 static int turn_perf(struct scry_syscalls_watch *w, uint64_t limit_ns)
 {
 	const uint64_t most = w->opts.follows ? YOUNG_WAIT_NS * 2 : limit_ns;

@@ -83,7 +83,8 @@ static void open_task(struct scry_samples *s, struct scry_samples_thread *t)
 {
 	t->tid = t->ruby.tid ? t->ruby.tid : t->tid;
 	scry_task_open(&t->task, s->ruby->pid, t->ruby.tid);
-	if (!s->pause && t->ruby.tid) /* held, the hold says who has run; 0 would be scry itself */
+	if (!s->pause &&
+	    t->ruby.tid) /* held, the hold says which threads have run; 0 would be scry itself */
 		scry_task_watch(&t->task);
 	scry_task_read(&t->task, &t->now);
 }

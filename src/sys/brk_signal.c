@@ -1,6 +1,7 @@
 /*
  * See brk_signal.h. The kernel sends the signal only where the owner of the descriptor may send it
- * (sigio_perm in fs/fcntl.c), and says nothing where he may not: only who surely may asks for it.
+ * (sigio_perm in fs/fcntl.c), and says nothing where he may not: only a process that surely may
+ * asks for it.
  */
 #include "sys/brk_signal.h"
 
@@ -89,7 +90,7 @@ int scry_brk_signal_open(pid_t tid, uint64_t address)
 	return err;
 }
 
-/* Disabled first: a descriptor that somebody else has too, as a child of ours for a moment, keeps
+/* Disabled first: a descriptor that another process has too, as a child of ours for a moment, keeps
  * the breakpoint. */
 void scry_brk_signal_close(int fd)
 {

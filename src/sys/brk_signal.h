@@ -1,5 +1,5 @@
 /*
- * A signal for a thread when its loader says that its list has changed (r_brk), so that who waits
+ * A signal for a thread when its loader says that its list has changed (r_brk), so that what waits
  * for just that need not stop it at each system call of the loader.
  *
  * An execution breakpoint of perf (perf_event_open(2)) in the thread's debug registers sends it
@@ -16,10 +16,9 @@
 #define SCRY_BRK_SIGNAL 23 /* SIGURG */
 
 /*
- * For `tid`, which is traced by us and stands still in its start: at most two signals, whose
- * siginfo has the descriptor in si_fd. That, to be closed by scry_brk_signal_close, greater than 0;
- * or -errno without a sentence: not here (no debug registers, not permitted, the signal is
- * blocked).
+ * For `tid`, which is traced by us and stopped in its start: at most two signals, whose siginfo has
+ * the descriptor in si_fd. That, to be closed by scry_brk_signal_close, greater than 0; or -errno
+ * without a sentence: not here (no debug registers, not permitted, the signal is blocked).
  */
 int scry_brk_signal_open(pid_t tid, uint64_t address);
 /* None is sent from then on; one may be on its way. */

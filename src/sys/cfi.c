@@ -340,7 +340,7 @@ static int advance(struct compiler *c, uint64_t factored, const struct run *run)
 
 	if (run && by > 0)
 		r = end_row(c, run);
-	if (by < 0 || (uint64_t)by >= run->end - c->pc) /* of what is behind the end nobody asks */
+	if (by < 0 || (uint64_t)by >= run->end - c->pc) /* nothing asks of what is behind the end */
 		c->pc = run->end;
 	else
 		c->pc += (uint64_t)by;

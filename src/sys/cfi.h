@@ -19,7 +19,7 @@ struct scry_cfi {
 	uint64_t base;		      /* link-time address of pc 0 */
 	struct scry_unwind_rows rows; /* owned */
 	size_t functions;	      /* FDEs that are in it */
-	size_t unknown;		      /* of those, with rows that no rule can say */
+	size_t unknown;		      /* of these, with rows that no rule can say */
 	size_t bad;		      /* FDEs that make no sense */
 };
 

@@ -25,7 +25,7 @@ static uint64_t number_in(const char *group, const char *name)
 	return value;
 }
 
-/* Pages of files, which are given back before anybody is ended. */
+/* Pages of files, which are given back before any process is ended. */
 static uint64_t files_in(const char *group, const char *prefix)
 {
 	char path[PATH_MAX + 16], line[128], name[64];
@@ -91,7 +91,7 @@ static bool has_word(const char *list, const char *word)
 	return false;
 }
 
-/* Where the hierarchy is mounted, and which group lies there: of us, who read it. */
+/* Where the hierarchy is mounted, and which group lies there: of us, as we read it. */
 static bool find_mount(int version, char *ret_mount, char *ret_root)
 {
 	char line[2 * PATH_MAX], type[32], options[512];

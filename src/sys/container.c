@@ -11,7 +11,7 @@
 
 #define FIRST_PID_NS 0xeffffffcu /* linux/proc_ns.h, PROC_PID_INIT_INO */
 
-/* Marks of docker, podman and Kubernetes; and a root that may not trace is no machine's. */
+/* Marks of docker, podman and Kubernetes; and a root that may not trace is not a machine's. */
 static bool is_container(void)
 {
 	return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 ||

@@ -15,8 +15,8 @@ enum scry_container_need {
 	SCRY_CONTAINER_FILES,	  /* a folder that may be written to */
 };
 
-/* "; in a container: docker run --cap-add ..., in Kubernetes ...", to stand behind a fix. "" where
- * nothing says that this is one: no mark of its makers', and root has its rights. */
+/* "; in a container: docker run --cap-add ..., in Kubernetes ...", to come behind a fix. "" where
+ * nothing says that this is one: no mark of what made it, and root has its rights. */
 const char *scry_container_fix(enum scry_container_need need);
 
 /* The inode of our pid namespace; 0 where it is the machine's. */

@@ -28,11 +28,12 @@
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-static const struct scry_core_part *part_at(const struct scry_core *core, uint64_t addr)
+static const struct scry_core_segment *segment_at(const struct scry_core *core, uint64_t addr)
 {
-	const size_t low = scry_bisect(core->part_count, i, core->parts[i].end <= addr);
+	const size_t low = scry_bisect(core->segment_count, i, core->segments[i].end <= addr);
 
-	return low < core->part_count && core->parts[low].start <= addr ? &core->parts[low] : NULL;
+	return low < core->segment_count && core->segments[low].start <= addr ? &core->segments[low]
+									      : NULL;
 }
 
 static int read_at(int fd, uint64_t offset, char *buf, size_t size)
@@ -52,7 +53,7 @@ static int read_at(int fd, uint64_t offset, char *buf, size_t size)
 }
 
 /* What was not dumped, from the file that was mapped there. A file that is shorter than its mapping
- * ends in zeros up to the page's end; those bytes are no answer here. */
+ * ends in zeros up to the page's end; those bytes are not an answer here. */
 static int read_file(const struct scry_core *core, uint64_t addr, char *buf, size_t size)
 {
 	const struct scry_map_entry *m = scry_maps_at(&core->maps, addr);
@@ -69,7 +70,7 @@ static int read_core(const void *image, uint64_t addr, void *buf, size_t size)
 	char *to = buf;
 
 	while (size) {
-		const struct scry_core_part *p = part_at(core, addr);
+		const struct scry_core_segment *p = segment_at(core, addr);
 		size_t n = size;
 		int err;
 
@@ -143,7 +144,7 @@ int scry_core_elf(const struct scry_core *core, const struct scry_map_entry *m,
 	return open_regular(file->path, ret);
 }
 
-/* Sections are no part of what is loaded: strip(1) takes them away. */
+/* Sections are not part of what is loaded: strip(1) takes them away. */
 static void forget_sections(char *page)
 {
 	Elf64_Ehdr head;
@@ -157,7 +158,7 @@ static void forget_sections(char *page)
 /* Is the page that the process had at `addr` that of the file? */
 static enum scry_core_check check_file(const struct scry_core *core, uint64_t addr, int fd)
 {
-	const struct scry_core_part *p = part_at(core, addr);
+	const struct scry_core_segment *p = segment_at(core, addr);
 	char theirs[PAGE], ours[PAGE] = {0};
 	ssize_t n;
 
@@ -250,7 +251,7 @@ static void settle_code(struct scry_core *core)
 {
 	for (size_t i = 0; i < core->maps.count; i++) {
 		struct scry_map_entry *m = &core->maps.entries[i];
-		const struct scry_core_part *p = part_at(core, m->start);
+		const struct scry_core_segment *p = segment_at(core, m->start);
 		const struct scry_core_file *file = scry_core_file(core, m);
 		const Elf64_Phdr *h;
 
@@ -265,43 +266,43 @@ static void settle_code(struct scry_core *core)
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
-static int compare_parts(const void *a, const void *b)
+static int compare_segments(const void *a, const void *b)
 {
-	const struct scry_core_part *x = a, *y = b;
+	const struct scry_core_segment *x = a, *y = b;
 
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-static void add_part(struct scry_core *core, const GElf_Phdr *p)
+static void add_segment(struct scry_core *core, const GElf_Phdr *p)
 {
-	struct scry_core_part part = {.start = p->p_vaddr,
-				      .filed = p->p_filesz,
-				      .offset = p->p_offset,
-				      .flags = p->p_flags};
+	struct scry_core_segment segment = {.start = p->p_vaddr,
+					    .filed = p->p_filesz,
+					    .offset = p->p_offset,
+					    .flags = p->p_flags};
 	uint64_t size = p->p_memsz > p->p_filesz ? p->p_memsz : p->p_filesz;
 
 	if (!size || p->p_vaddr >= ADDRESS_END || size > ADDRESS_END - p->p_vaddr ||
 	    p->p_offset >= ADDRESS_END)
 		return;
-	part.end = part.start + size;
-	if (part.offset > core->size)
-		part.filed = 0;
-	else if (part.filed > core->size - part.offset)
-		part.filed = core->size - part.offset;
-	core->cut += p->p_filesz - part.filed;
-	part.is_cut = part.filed != p->p_filesz;
-	core->parts[core->part_count++] = part;
+	segment.end = segment.start + size;
+	if (segment.offset > core->size)
+		segment.filed = 0;
+	else if (segment.filed > core->size - segment.offset)
+		segment.filed = core->size - segment.offset;
+	core->cut += p->p_filesz - segment.filed;
+	segment.is_cut = segment.filed != p->p_filesz;
+	core->segments[core->segment_count++] = segment;
 }
 
-static void sort_parts(struct scry_core *core)
+static void sort_segments(struct scry_core *core)
 {
 	size_t n = 0;
 
-	qsort(core->parts, core->part_count, sizeof(*core->parts), compare_parts);
-	for (size_t i = 0; i < core->part_count; i++)
-		if (!n || core->parts[i].start >= core->parts[n - 1].end)
-			core->parts[n++] = core->parts[i];
-	core->part_count = n;
+	qsort(core->segments, core->segment_count, sizeof(*core->segments), compare_segments);
+	for (size_t i = 0; i < core->segment_count; i++)
+		if (!n || core->segments[i].start >= core->segments[n - 1].end)
+			core->segments[n++] = core->segments[i];
+	core->segment_count = n;
 }
 
 static int read_tables(struct scry_core *core, Elf *elf, struct scry_core_names *names)
@@ -317,8 +318,8 @@ static int read_tables(struct scry_core *core, Elf *elf, struct scry_core_names 
 				 "the core has %zu segments, more than the %u that scry looks "
 				 "through",
 				 count, SCRY_MAPS_MAX);
-	core->parts = calloc(count + 1, sizeof(*core->parts));
-	if (!core->parts)
+	core->segments = calloc(count + 1, sizeof(*core->segments));
+	if (!core->segments)
 		return -ENOMEM;
 	for (size_t i = 0; i < count && !err; i++) {
 		GElf_Phdr p;
@@ -327,7 +328,7 @@ static int read_tables(struct scry_core *core, Elf *elf, struct scry_core_names 
 		if (!gelf_getphdr(elf, (int)i, &p))
 			continue;
 		if (p.p_type == PT_LOAD)
-			add_part(core, &p);
+			add_segment(core, &p);
 		if (p.p_type != PT_NOTE || p.p_offset >= core->size)
 			continue;
 		if (p.p_filesz > core->size - p.p_offset)
@@ -343,20 +344,20 @@ static int read_tables(struct scry_core *core, Elf *elf, struct scry_core_names 
 		if (data)
 			err = scry_core_notes(core, data, names);
 	}
-	sort_parts(core);
+	sort_segments(core);
 	return err;
 }
 
 /* gcore leaves out what it does not dump: code and constants of files. */
 static int add_undumped(struct scry_core *core, const struct scry_core_names *names)
 {
-	size_t known = core->part_count, at = 0;
-	struct scry_core_part *more =
-		reallocarray(core->parts, 2 * known + names->count + 1, sizeof(*more));
+	size_t known = core->segment_count, at = 0;
+	struct scry_core_segment *more =
+		reallocarray(core->segments, 2 * known + names->count + 1, sizeof(*more));
 
 	if (!more)
 		return -ENOMEM;
-	core->parts = more;
+	core->segments = more;
 	for (size_t i = 0; i < names->count; i++) {
 		uint64_t start = names->rows[i].start, end = names->rows[i].end;
 
@@ -366,12 +367,12 @@ static int add_undumped(struct scry_core *core, const struct scry_core_names *na
 			uint64_t stop = j < known && more[j].start < end ? more[j].start : end;
 
 			if (start < stop)
-				more[core->part_count++] = (struct scry_core_part){
+				more[core->segment_count++] = (struct scry_core_segment){
 					.start = start, .end = stop, .flags = PF_R | PF_X};
 			start = j < known && more[j].end < end ? more[j].end : end;
 		}
 	}
-	sort_parts(core);
+	sort_segments(core);
 	return 0;
 }
 
@@ -386,10 +387,10 @@ static void put_mapping(struct scry_buf *buf, const struct scry_map_entry *m)
 	scry_buf_printf(buf, "\n");
 }
 
-/* The mapping that begins at `start` in a part: up to where NT_FILE says that a file begins or
+/* The mapping that begins at `start` in a segment: up to where NT_FILE says that a file begins or
  * ends.
  */
-static struct scry_map_entry cut(const struct scry_core_part *p, uint64_t start,
+static struct scry_map_entry cut(const struct scry_core_segment *p, uint64_t start,
 				 const struct scry_core_named *row, struct scry_intern *paths)
 {
 	struct scry_map_entry m = {.start = start,
@@ -420,8 +421,8 @@ static int make_maps(struct scry_core *core, const struct scry_core_names *names
 	size_t at = 0;
 
 	scry_intern_init(&paths, FILES_MAX, FILES_MAX * PAGE);
-	for (size_t i = 0; i < core->part_count; i++) {
-		const struct scry_core_part *p = &core->parts[i];
+	for (size_t i = 0; i < core->segment_count; i++) {
+		const struct scry_core_segment *p = &core->segments[i];
 
 		for (uint64_t start = p->start; start < p->end;) {
 			struct scry_map_entry m;
@@ -500,11 +501,11 @@ static int open_core(struct scry_core *core, const char *path, const char *progr
 		settle_code(core);
 	if (err == -ENOMEM)
 		scry_no_memory("the core '%s'", path);
-	if (!err && (!core->part_count || !core->thread_count))
+	if (!err && (!core->segment_count || !core->thread_count))
 		err = scry_fail(-ENODATA,
 				"the core '%s' has no %s: it was cut off at %" PRIu64
 				" bytes; fix: look at ulimit -c and the disk's room",
-				path, core->part_count ? "threads" : "memory", core->size);
+				path, core->segment_count ? "threads" : "memory", core->size);
 	return err;
 }
 
@@ -534,7 +535,7 @@ void scry_core_close(struct scry_core *core)
 	}
 	free(core->files);
 	free(core->threads);
-	free(core->parts);
+	free(core->segments);
 	scry_maps_done(&core->maps);
 	if (core->fd >= 0)
 		close(core->fd);

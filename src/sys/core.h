@@ -28,7 +28,7 @@ enum scry_core_check {
 	SCRY_CORE_SAME,	     /* the file's first page is the core's */
 	SCRY_CORE_UNCHECKED, /* the core has no first page of it */
 	SCRY_CORE_OTHER,     /* the file was replaced since: nothing is taken from it */
-	SCRY_CORE_GONE,	     /* it cannot be opened, or is no ELF file */
+	SCRY_CORE_GONE,	     /* it cannot be opened, or is not an ELF file */
 };
 
 struct scry_core_file { /* that the process had mapped as code */
@@ -37,7 +37,7 @@ struct scry_core_file { /* that the process had mapped as code */
 	struct scry_elf *elf; /* SAME, UNCHECKED; owned */
 };
 
-struct scry_core_part { /* [start, end); the first `filed` bytes are in the core */
+struct scry_core_segment { /* [start, end); the first `filed` bytes are in the core */
 	uint64_t start, end, filed, offset;
 	uint32_t flags; /* PF_R, PF_W, PF_X */
 	bool is_cut;	/* more of it was dumped than the core has */
@@ -52,8 +52,8 @@ struct scry_core {
 	int signal;			  /* that ended it; 0: none did, or not known */
 	struct scry_core_thread *threads; /* the one that got the signal first */
 	size_t thread_count;
-	struct scry_core_part *parts; /* ascending */
-	size_t part_count;
+	struct scry_core_segment *segments; /* ascending */
+	size_t segment_count;
 	struct scry_maps maps; /* an inode is the number of a file, from 1 */
 	struct scry_core_file *files;
 	size_t file_count;

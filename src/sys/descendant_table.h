@@ -1,7 +1,7 @@
 /*
- * The descendants of what is watched: processes that came of it, from when somebody has seen them
+ * The descendants of what is watched: processes that came of it, from when they were first seen
  * until they are taken up (members, which are the caller's) or end. One table for all that follow
- * children; who feeds it gives his own guarantee:
+ * children; what feeds it gives its own guarantee:
  *
  *   ..._scan  finds new processes by their numbers, which the kernel gives in one row: one is a
  *             descendant when its parent is. Some milliseconds late; what has ended by then is not
@@ -81,7 +81,7 @@ void scry_descendant_table_forget(struct scry_descendant_table *k, pid_t pid);
 void scry_descendant_table_begin(struct scry_descendant_table *k);
 /* New ones. The first time: all that are there, and theirs. */
 void scry_descendant_table_scan(struct scry_descendant_table *k);
-/* Does what is due: who has gone, who runs another program, `look`. */
+/* Does what is due: one that has gone, or runs another program, `look`. */
 void scry_descendant_table_turn(struct scry_descendant_table *k, uint64_t now_ns);
 
 /* Does what is due to that row, now, a look among it. It may be gone then. */

@@ -2,8 +2,8 @@
  * PT_DYNAMIC of a file and its tables.
  *
  * Addresses in the file's PT_DYNAMIC are link-time addresses (in memory glibc has added the base to
- * some of them, musl to none, so memory is not asked). The trick: how many symbols there are is
- * said nowhere but in the hash tables; the GNU one is walked to its last chain.
+ * some of them, musl to none, so memory is not asked). The trick: only the hash tables say how many
+ * symbols there are; the GNU one is walked to its last chain.
  */
 #include "sys/dynamic.h"
 
@@ -19,7 +19,7 @@
 #define SYMBOLS_MAX (16u << 20)
 #define VERSION_HIDDEN 0x8000u
 
-/* Wants of tags what stands behind them. */
+/* Wants of tags what is behind them. */
 struct tags {
 	uint64_t value[DT_RELRENT + 1];
 	uint64_t gnu_hash, versym, verdef, verneed, verdefs, verneeds, flags_1;

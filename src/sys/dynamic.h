@@ -66,8 +66,8 @@ Elf64_Rela scry_dynamic_rela(const struct scry_dynamic *d, size_t table, size_t 
 const char *scry_dynamic_string(const struct scry_dynamic *d, uint64_t offset);
 
 /* Definitions called `name`, one of each version, in the table's order: by the GNU hash where the
- * file has one, so who is not in it, whom the loader would not find, is left out. `*cursor` is 0 at
- * first. False: no more. */
+ * file has one, so a symbol that is not in it, which the loader would not find, is left out.
+ * `*cursor` is 0 at first. False: no more. */
 bool scry_dynamic_named(const struct scry_dynamic *d, const char *name, size_t *cursor,
 			struct scry_dynsym *ret);
 

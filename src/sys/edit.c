@@ -214,7 +214,7 @@ static int apply_entry(struct scry_edit *e, struct scry_journal_entry *j)
 
 /*
  * Entries of TEXT that follow one another in a page are written together: one copy by the kernel,
- * as for a single one. Between them lies code, which nobody else writes while all are stopped;
+ * as for a single one. Between them lies code, which nothing else writes while all are stopped;
  * slots have data between them and go one by one.
  */
 struct span {
@@ -460,7 +460,7 @@ const struct scry_journal_entry *scry_edit_under(const struct scry_edit *e, uint
 	return NULL;
 }
 
-/* The entry that it was put over; NULL: none that stands. A journal may be forged: so many are
+/* The entry that it was put over; NULL: none that is left. A journal may be forged: so many are
  * looked at, and no more. */
 static const struct scry_journal_entry *under(const struct scry_edit *e,
 					      const struct scry_journal_entry *j, struct seen *seen)
@@ -486,7 +486,7 @@ static bool is_explained(const struct scry_edit *e, const struct scry_maps *maps
 	return false;
 }
 
-/* Stands another one over it, from entry `from` on? */
+/* Is another one over it, from entry `from` on? */
 static bool is_covered(const struct scry_edit *e, const struct scry_journal_entry *j, size_t from)
 {
 	bool is = false;
@@ -506,8 +506,8 @@ static bool has_over(const struct scry_edit *e, size_t from)
 	return has;
 }
 
-/* Do our bytes stand there: all, or those behind the first one? Of that the kernel writes the
- * file's when a uprobe goes that somebody had put over a jump of ours. */
+/* Are our bytes there: all, or those behind the first one? Of that the kernel writes the file's
+ * when a uprobe goes that was put over a jump of ours. */
 static bool is_ours(const struct scry_journal_entry *j, const unsigned char *now)
 {
 	return !memcmp(now, j->new_, j->size) ||
@@ -558,7 +558,7 @@ static void undo_entry(struct scry_edit *e, const struct scry_maps *maps,
 	j->state = SCRY_EDIT_UNDONE;
 }
 
-/* The same downwards from e->entries[s->first]: only where all stand as we left them. */
+/* The same downwards from e->entries[s->first]: only where all are as we left them. */
 static size_t undo_span(struct scry_edit *e, const struct scry_maps *maps, struct span *s, size_t n,
 			struct seen *seen, struct scry_undo_report *report)
 {
@@ -678,7 +678,7 @@ int scry_edit_switch(struct scry_edit *e, size_t entry, bool on)
 	return scry_edit_poke(e->mem->fd, j->address, &want, 1);
 }
 
-/* What stands where an entry was applied. */
+/* What is where an entry was applied. */
 enum standing { STANDS_NONE, STANDS_OLD, STANDS_TORN, STANDS_NEW };
 
 /* Torn: others wrote over a part of it, as the kernel does for a uprobe. The rest is ours where it
@@ -731,7 +731,7 @@ int scry_edit_compact(struct scry_edit *e, size_t from)
 			e->entries[kept++] = e->entries[i];
 	if (kept == e->count)
 		return 0;
-	/* Ascending, and whole pages at a time: what is not written yet still stands further up. */
+	/* Ascending, and whole pages at a time: what is not written yet is still further up. */
 	r = write_entries(e, from, kept - from);
 	return r < 0 ? r : write_count(e, kept);
 }

@@ -19,7 +19,7 @@
 
 struct scry_elf;
 
-#define SCRY_SYMBOL_LENGTH_MAX 16384u /* bytes; what is longer is no name */
+#define SCRY_SYMBOL_LENGTH_MAX 16384u /* bytes; what is longer is not a name */
 
 struct scry_sym {
 	uint64_t value; /* link-time address (add the bias), or TLS offset when type is STT_TLS */
@@ -32,7 +32,7 @@ struct scry_sym {
 
 /* Opens the file behind mapping `m` of process `pid`. 0 or -errno with a sentence. */
 int scry_elf_open_mapped(pid_t pid, const struct scry_map_entry *m, struct scry_elf **ret);
-/* Is it the vDSO of a 64-bit program? It is no file (sys/elf_memory). */
+/* Is it the vDSO of a 64-bit program? It is not a file (sys/elf_memory). */
 bool scry_elf_is_vdso(const struct scry_map_entry *m);
 /* Opens a file by path (tests, scry itself). */
 int scry_elf_open_path(const char *path, struct scry_elf **ret);
@@ -71,7 +71,7 @@ bool scry_elf_has_debug_info(struct scry_elf *elf);
 /* The file itself, for readers of what is not read here (debug information). Owned by the elf. */
 int scry_elf_fd(const struct scry_elf *elf);
 /* How many bytes may be read of it, by the blocks that it takes up on its disk: a file of gigabytes
- * that is all hole costs nobody but us. */
+ * that is all hole costs only us. */
 uint64_t scry_elf_room(const struct scry_elf *elf);
 
 /* Bytes of the file as they are mapped at link-time address `addr`: 0 or -EFAULT. For comparing

@@ -12,7 +12,7 @@
 #define BYTES_MAX (256ull << 20)
 #define KNOWN 8u
 
-/* What was digested lately. Who may not write a file cannot set its ctime back. */
+/* What was digested lately. A user who may not write a file cannot set its ctime back. */
 static struct known {
 	struct stat st;
 	uint8_t digest[SCRY_DIGEST_BYTES];

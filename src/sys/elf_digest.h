@@ -1,6 +1,6 @@
 /*
  * What an object is: a digest of what its file puts into memory. A build-id says as much only of
- * files whose maker is trusted: any user can write any.
+ * files whose author is trusted: any user can write any.
  */
 #ifndef SCRY_SYS_ELF_DIGEST_H
 #define SCRY_SYS_ELF_DIGEST_H

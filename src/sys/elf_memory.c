@@ -21,7 +21,7 @@
 struct copy {
 	const struct scry_mem *mem;
 	uint64_t bias;
-	uint64_t kept; /* bytes of `fd` that are no holes, at most */
+	uint64_t kept; /* bytes of `fd` that are not holes, at most */
 	uint64_t end;  /* of what was read, in the file */
 	int fd;
 	Elf64_Ehdr head;
@@ -172,7 +172,9 @@ static int copy_object(struct copy *c)
 	if (err == -EFBIG)
 		return scry_fail(err, "copies of ELF objects take up %llu MiB: no more are made",
 				 SCRY_ELF_MEMORY_KEPT_MAX >> 20);
-	return err ? scry_fail(err, "not enough memory for a copy of an ELF object") : 0;
+	if (err == -ENOMEM)
+		return scry_no_memory("a copy of an ELF object");
+	return err ? scry_fail(err, "cannot copy an ELF object: %s", strerror(-err)) : 0;
 }
 
 int scry_elf_open_memory(struct scry_elf_copies *copies, uint64_t header, struct scry_elf **ret,
@@ -186,7 +188,7 @@ int scry_elf_open_memory(struct scry_elf_copies *copies, uint64_t header, struct
 		return err;
 	c.fd = memfd_create("scry-elf", MFD_CLOEXEC);
 	if (c.fd < 0)
-		return scry_fail(-errno, "not enough memory for a copy of an ELF object");
+		return scry_fail(-errno, "cannot make a file in memory: %s", strerror(errno));
 	err = copy_object(&c);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", c.fd);
 	if (!err)

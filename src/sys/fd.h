@@ -11,7 +11,7 @@
  */
 int scry_fd_name(pid_t pid, int fd, char *buf, size_t size);
 
-/* We may have as many as is allowed: for who holds some of each thread or process. */
+/* We may have as many as is allowed: for callers that hold some of each thread or process. */
 void scry_fd_raise_limit(void);
 
 #endif

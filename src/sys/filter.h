@@ -4,14 +4,14 @@
  *   [{+|-}][SYMBOL][@LIBRARY]...     malloc+free-@libc.so*
  *
  * A chain of rules. A symbol begins unmarked; a rule that matches it marks it (+) or unmarks it
- * (-); what is marked at the end is taken. The first sign may be left out; a first - stands behind
- * a rule that takes all. A part that is left out matches all.
+ * (-); what is marked at the end is taken. The first sign may be left out; a first - comes behind a
+ * rule that takes all. A part that is left out matches all.
  *
  * Both parts are globs that match the whole name, or, between slashes, extended regular expressions
  * (/x/@/y/ or, shorter, /x@y/) that match any part of it. A C++ or Rust name is matched as it is,
  * demangled, and demangled without its parameters: std::*, ns::Class::method. LIBRARY is matched
  * with the soname and the last part of the path; MAIN is the program itself ([M]AIN a library of
- * that name); what begins with a slash, and is no regular expression, is a glob for the path.
+ * that name); what begins with a slash, and is not a regular expression, is a glob for the path.
  *
  * Beyond ltrace: within brackets, within slashes, before a slash of a path, and doubled (libstdc++)
  * a sign is a sign of the name. So is, in a library, a dash before a digit, and one with ".so"

@@ -7,7 +7,7 @@
  * (doc/AGENT.md).
  *
  * It counts turns of its own, half a second each, not time: a process that was stopped, or had no
- * processor, is no one that waits.
+ * processor, is not one that waits.
  */
 #ifndef SCRY_SYS_GUARD_H
 #define SCRY_SYS_GUARD_H
@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Looks on the calling thread from now on, once a process. Without a thread to spare nobody does.
+/* Looks on the calling thread from now on, once a process. Without a thread to spare none does.
  */
 void scry_guard_start(void);
 

@@ -2,11 +2,12 @@
  * See hurry.h. A lender makes the loan itself: it asks for a lock (FUTEX_LOCK_PI) whose word says
  * that the borrower has it. Whoever asks may be kept in the kernel for as long as a borrower that
  * ends takes to clean up its robust futexes, deaf even to SIGKILL; that may be for ever, where
- * those lie in memory that nobody serves. So it is never the thread that holds others, nobody waits
- * for a lender without end, and one that does not come back is the last: no more is lent.
+ * those lie in memory that no process serves. So it is never the thread that holds others, no
+ * thread waits for a lender without end, and one that does not come back is the last: no more is
+ * lent.
  *
  * To recall is to set the word free and to interrupt the wait. The kernel begins it again, and then
- * the lock is the lender's; nobody else knows of it. To pass a loan on is to write the next
+ * the lock is the lender's; no other thread knows of it. To pass a loan on is to write the next
  * borrower into the word instead; the wait for the one before ends before that for the next begins.
  */
 #include "sys/hurry.h"
@@ -170,7 +171,7 @@ static void join(struct lender *l, const struct timespec *end)
 {
 	const struct sched_param none = {0};
 
-	/* Its borrower, let go of already, keeps it from the processor: no more, then. */
+	/* Its borrower, released already, keeps it from the processor: no more, then. */
 	if (!is_back(l))
 		pthread_setschedparam(l->thread, SCHED_OTHER, &none);
 	if (pthread_timedjoin_np(l->thread, NULL, end) == 0) {
@@ -230,7 +231,8 @@ void scry_hurry_end(struct scry_hurry *h)
 
 	if (h->is_on)
 		end_lenders();
-	/* Who has the priority by RLIMIT_RTPRIO alone may not take the reset on fork off. */
+	/* A process that has the priority by RLIMIT_RTPRIO alone may not take the reset on fork
+	 * off. */
 	if (h->is_on && sched_setscheduler(0, h->policy, &none) < 0)
 		sched_setscheduler(0, h->policy | SCHED_RESET_ON_FORK, &none);
 	h->is_on = false;

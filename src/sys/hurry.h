@@ -10,8 +10,8 @@
  * our word, by its time (a second), or as this process is stopped or killed.
  *
  * But a lender must run once more for that, and a borrower that runs for ever with its priority
- * gives way to nobody (the kernel takes turns only among threads that have SCHED_RR themselves). So
- * there are never more loans than leave a processor free for lenders: see scry_hurry_most.
+ * gives way to no thread (the kernel takes turns only among threads that have SCHED_RR themselves).
+ * So there are never more loans than leave a processor free for lenders: see scry_hurry_most.
  *
  * Without the right to a real-time priority it takes what it takes.
  */
@@ -35,9 +35,9 @@ struct scry_hurry {
 size_t scry_hurry_most(void);
 
 /* Of the whole process there is one at a time: begun within another it is without effect. Up to
- * `lenders` threads are started (scry_hurry_most), before anybody of `pid` is held; none where a
- * limit (RLIMIT_RTTIME) would end it for what it runs by a loan. Who hurries for longer than
- * `longest_ns` by some seconds is killed (sys/guard.h). */
+ * `lenders` threads are started (scry_hurry_most), before any thread of `pid` is held; none where a
+ * limit (RLIMIT_RTTIME) would end it for what it runs by a loan. A process that hurries for longer
+ * than `longest_ns` by some seconds is killed (sys/guard.h). */
 void scry_hurry_begin(struct scry_hurry *h, pid_t pid, size_t lenders, uint64_t longest_ns);
 /* Ends all loans. Legal when it never began, and twice. */
 void scry_hurry_end(struct scry_hurry *h);
@@ -51,7 +51,7 @@ void scry_hurry_recall(pid_t tid);
 /* The loan of `from`, if it has one, goes on to `to`, which has none: quicker than to recall it and
  * to lend anew, as its lender only begins its wait again. */
 void scry_hurry_pass(pid_t from, pid_t to);
-/* Waits, SCRY_HURRY_NAPS at most, until what was recalled has ended: before a thread is let go,
+/* Waits, SCRY_HURRY_NAPS at most, until what was recalled has ended: before a thread is released,
  * which could keep its own lender from the processor. */
 void scry_hurry_settle(void);
 

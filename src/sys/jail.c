@@ -10,9 +10,9 @@
  *                                                                   watches        exec
  *
  * Each step makes the next one its own sibling (CLONE_PARENT) and ends, so that the stub is our
- * child. What stands in the target's pid namespace can be traced by the target's own root: so
- * nothing goes there that has a right over us, which is what the fresh user namespace is for.
- * Numbers of processes differ between these namespaces: the kernel itself says who speaks, by the
+ * child. What is in the target's pid namespace can be traced by the target's own root: so nothing
+ * goes there that has a right over us, which is what the fresh user namespace is for. Numbers of
+ * processes differ between these namespaces: the kernel itself says which process speaks, by the
  * credentials of a message. After the first fork only system calls run.
  */
 #include "sys/jail.h"
@@ -42,7 +42,7 @@
 
 #define GROUPS_MAX 1024
 #define JAILS_MAX 8
-#define KIN_MAX 16
+#define ANCESTORS_MAX 16
 #define TICK_NS 20000000
 #define LATER_MS 1000	 /* the child's own limits come first, and say what it was */
 #define NUMBERS_MAX 4000 /* processes and threads that a jail may have made, dead ones too */
@@ -298,8 +298,8 @@ static void become_user(const struct cell *c)
 
 /*
  * Those of the target that are not ours, all at once: the kernel asks for rights over each before
- * it enters any. An ordinary user who may not enter the pid namespace of a process of his own goes
- * without.
+ * it enters any. For an ordinary user who may not enter the pid namespace of a process of their own
+ * it goes without.
  */
 static void join_target(struct cell *c)
 {
@@ -423,7 +423,7 @@ static void kill_child(const struct cell *c, pid_t child)
 	kill(child, SIGKILL);
 }
 
-/* The number that a process made now gets: so many have been made. The end of that one is no news,
+/* The number that a process made now gets: so many have been made. The end of that one is not news,
  * and whether the child has ended is looked at after each. */
 static pid_t next_number(const sigset_t *news)
 {
@@ -512,7 +512,7 @@ static _Noreturn void be_first(struct cell *c)
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	set_files(c);
 	offer_memory();
-	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* it is a copy of scry: nobody looks into it */
+	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* it is a copy of scry: it is not looked into */
 	become_user(c);
 	join_target(c);
 	be_alone(c);
@@ -528,7 +528,9 @@ static _Noreturn void be_first(struct cell *c)
 /* --- scry's side -------------------------------------------------------------------------------
  */
 
-/* 1: *ret, and who says it, by our numbers; 0: nothing until `end_ms`; -EPIPE: nobody is there. */
+/* 1: *ret, and which process says it, by our numbers; 0: nothing until `end_ms`; -EPIPE: no process
+ * is there.
+ */
 static int hear(int fd, uint64_t end_ms, struct message *ret, pid_t *ret_from)
 {
 	union {
@@ -722,7 +724,7 @@ bool scry_jail_has(pid_t pid)
 {
 	struct scry_proc_stat stat;
 
-	for (int i = 0; i < KIN_MAX && pid > 1; i++) {
+	for (int i = 0; i < ANCESTORS_MAX && pid > 1; i++) {
 		for (size_t k = 0; k < JAILS_MAX; k++)
 			if (standing[k] == pid)
 				return true;

@@ -10,8 +10,8 @@
  * target's user and groups, without capabilities, new privileges, inherited descriptors, or a
  * controlling terminal, below a filter of system calls (jail_filter.c). The stub's end ends all of
  * them: it comes with scry's own, with scry_jail_end, or by a kill. Where no namespaces may be made
- * the filter, the limits and the stub stand alone; that is done only when the target lives in our
- * own namespaces, so that its program gets nothing that it does not have.
+ * the filter, the limits and the stub are all there is; that is done only when the target lives in
+ * our own namespaces, so that its program gets nothing that it does not have.
  *
  * Traps: in a pid namespace of its own the stub's getppid() is 0, and pid 1 ignores SIGALRM and
  * SIGXCPU: limits bind the child, and the stub looks at the clock.
@@ -54,7 +54,7 @@ int scry_jail_wait(struct scry_jail *jail, uint64_t end_ms, int *ret_status);
 /* Kills and reaps all of them. One that is zeroed is legal. */
 void scry_jail_end(struct scry_jail *jail);
 
-/* Is it a child of a jail that stands, or a process that such a child has forked? */
+/* Is it a child of a jail that is open, or a process that such a child has forked? */
 bool scry_jail_has(pid_t pid);
 
 /* jail_filter.c: from now on this thread, and whom it makes, may only make the system calls that a

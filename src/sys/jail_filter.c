@@ -130,7 +130,7 @@ static const uint16_t allowed[] = {
 	SYS_sched_get_priority_max,
 	SYS_sched_get_priority_min,
 	SYS_getcpu,
-	/* who and when it is */
+	/* which process and when it is */
 	SYS_getpid,
 	SYS_getppid,
 	SYS_gettid,
@@ -168,14 +168,14 @@ struct rule {
 };
 
 #define WRITES ((uint32_t)(O_ACCMODE | O_CREAT | O_TRUNC | (O_TMPFILE & ~O_DIRECTORY)))
-#define NEW_WORLDS                                                                     \
+#define NEW_NAMESPACES                                                                 \
 	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | \
 	 CLONE_NEWPID | CLONE_NEWNET | CLONE_PARENT | CLONE_PTRACE)
 
 static const struct rule rules[] = {
 	{SYS_open, 1, NO_BITS, EACCES, 1, {WRITES}},
 	{SYS_openat, 2, NO_BITS, EACCES, 1, {WRITES}},
-	{SYS_clone, 0, NO_BITS, EPERM, 1, {NEW_WORLDS}},
+	{SYS_clone, 0, NO_BITS, EPERM, 1, {NEW_NAMESPACES}},
 	{SYS_execveat, 4, ONE_OF, EPERM, 1, {AT_EMPTY_PATH}}, /* how it is begun */
 	{SYS_prlimit64, 0, ONE_OF, EPERM, 1, {0}},
 	{SYS_fcntl,

@@ -175,7 +175,8 @@ static int read_debug(const struct reading *r, uint64_t at, struct debug *ret)
 	return err;
 }
 
-/* The name at `addr`, as an offset into names: pointers are made when the buffer stands still. */
+/* The name at `addr`, as an offset into names: pointers are made when the buffer no longer moves.
+ */
 static int read_name(struct reading *r, uint64_t addr, size_t *ret)
 {
 	char text[4096];
@@ -205,7 +206,7 @@ static int add_object(struct reading *r, const struct scry_object *object)
 	return 0;
 }
 
-/* One namespace's chain. 0; -EAGAIN: it was changed under our hands or is no chain; -ENOMEM. */
+/* One namespace's chain. 0; -EAGAIN: it was changed under our hands or is not a chain; -ENOMEM. */
 static int read_chain(struct reading *r, uint64_t at, uint32_t space)
 {
 	uint64_t from = 0, once;
@@ -314,9 +315,9 @@ static bool read_span(const struct scry_mem *mem, uint64_t at, uint64_t bias, ui
 }
 
 /*
- * The file's mapping at `addr`, and the range of those that are this object's: by its headers. Any
- * of its segments may begin in the first page of its file, and the same file may be mapped beside
- * it. Where headers are not in memory, neighbours of ascending offset.
+ * The file's mapping at `addr`, and the range of mappings that are this object's: by its headers.
+ * Any of its segments may begin in the first page of its file, and the same file may be mapped
+ * beside it. Where headers are not in memory, neighbours of ascending offset.
  */
 static void find_mapping(const struct reading *r, uint64_t addr, struct scry_object *object)
 {
@@ -383,8 +384,9 @@ static int read_static(struct reading *r, const struct program *p)
 }
 
 /*
- * A loader that was started itself: its headers are no program's, its symbol leads to the list. Or
- * a static program: its C library has a list too once it has called dlopen, else it is alone there.
+ * A loader that was started itself: its headers are not a program's, its symbol leads to the list.
+ * Or a static program: its C library has a list too once it has called dlopen, else it is alone
+ * there.
  */
 static int read_without_loader(struct reading *r, const struct program *p, uint64_t at)
 {

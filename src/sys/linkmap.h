@@ -107,9 +107,9 @@ bool scry_linkmap_is_repeated(const struct scry_linkmap *lm, size_t i);
 bool scry_linkmap_is_named(const struct scry_object *object, const char *text);
 
 /*
- * What stands at r_brk (glibc: _dl_debug_state; an empty function): *ret_code gets 16 bytes.
- * Returns how many of them may be overwritten: `ret`, with endbr64 before it or not, and the no-ops
- * after it; 0 when it is something else; or -errno.
+ * What is at r_brk (glibc: _dl_debug_state; an empty function): *ret_code gets 16 bytes. Returns
+ * how many of them may be overwritten: `ret`, with endbr64 before it or not, and the no-ops after
+ * it; 0 when it is something else; or -errno.
  */
 ssize_t scry_linkmap_brk_code(const struct scry_linkmap *lm, const struct scry_mem *mem,
 			      uint8_t ret_code[16]);

@@ -54,8 +54,8 @@ struct scry_mem_span {
 void scry_mem_gather(const struct scry_mem *mem, struct scry_mem_span *spans, size_t count);
 
 /* Is it still there, by whose memory all was read so far? Of an image always. 0, or -ESRCH with a
- * sentence: the process has ended, or executes another program. For who is about to show what he
- * has read: a word that is not there any more looks like one that never was. */
+ * sentence: the process has ended, or executes another program. For a caller that is about to show
+ * what it has read: a word that is not there any more looks like one that never was. */
 int scry_mem_check_alive(const struct scry_mem *mem);
 
 /* One little-endian word. Same returns as scry_mem_read; *ret untouched on failure. */

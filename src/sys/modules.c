@@ -166,7 +166,7 @@ uint64_t scry_modules_hash(const struct scry_modules *t)
 	return hash;
 }
 
-/* Code without a file (a JIT's) is met again and again. */
+/* Code without a file (a JIT's) is found again and again. */
 bool scry_modules_missed(struct scry_modules *t)
 {
 	uint64_t hash;
@@ -254,9 +254,9 @@ static void free_module(struct scry_module *f)
 }
 
 /*
- * Files that were read for a program are given to the next: who starts one after the other starts
- * the same libraries. Their names are read and sorted once. Each is asked of memory all the same
- * whether it is what is mapped (fits). In one thread.
+ * Files that were read for a program are given to the next: a user who starts one after the other
+ * starts the same libraries. Their names are read and sorted once. Each is asked of memory all the
+ * same whether it is what is mapped (fits). In one thread.
  */
 static struct kept {
 	struct scry_module *module; /* NULL: free */

@@ -1,6 +1,6 @@
 /*
  * The modules of a process or a core: ELF objects that it has mapped, and for code at an address
- * its object, unwind rules, function and name. One table for all who ask about one process.
+ * its object, unwind rules, function and name. One table for all that ask about one process.
  *
  * A module is what is mapped. Its file is used where memory has the file's notes (the build-id is
  * one), else a copy made out of memory (sys/elf_memory): so for a file that was replaced, deleted
@@ -30,7 +30,7 @@ struct scry_modules *scry_modules_new(pid_t pid);
 /* The same of a process or a core. */
 struct scry_modules *scry_modules_of(const struct scry_space *space);
 void scry_modules_free(struct scry_modules *t); /* NULL is legal */
-/* The same for one more, who frees it, too. */
+/* The same for one more, which frees it, too. */
 struct scry_modules *scry_modules_share(struct scry_modules *t);
 
 /* What was mapped at the newest look; entries are as long as that. */
@@ -42,7 +42,7 @@ bool scry_modules_is_fork(const struct scry_modules *t, const struct scry_module
 void scry_modules_see(struct scry_modules *t);
 /* The same while it runs the program that it ran: what it has by exec is not seen. */
 void scry_modules_see_on(struct scry_modules *t);
-/* Code of no module was met: looks again (on), ever more seldom while that is in vain. False: it
+/* Code of no module was found: looks again (on), ever more seldom while that is in vain. False: it
  * has not looked. */
 bool scry_modules_missed(struct scry_modules *t);
 /* A number that differs where other files are mapped as code, or elsewhere. */

@@ -1,6 +1,6 @@
 /*
  * What serves the files that a process has mapped, by its /proc/PID/mountinfo: the file itself is
- * not asked, as its server may be a program that stands still (FUSE), or far away.
+ * not asked, as its server may be a program that is stopped (FUSE), or far away.
  */
 #ifndef SCRY_SYS_MOUNTS_H
 #define SCRY_SYS_MOUNTS_H

@@ -150,7 +150,7 @@ static void leave(struct walk *w)
 	    !ZYAN_SUCCESS(ZydisCalcAbsoluteAddress(&w->insn, &w->operands[0], w->address, &target)))
 		return;
 	if (c == ZYDIS_CATEGORY_CALL && target == w->address + w->insn.length)
-		w->now.rsp.below += 8; /* a push of where it stands */
+		w->now.rsp.below += 8; /* a push of where it is */
 	if ((c == ZYDIS_CATEGORY_COND_BR || c == ZYDIS_CATEGORY_UNCOND_BR) && target > w->address &&
 	    w->count < LABELS)
 		w->labels[w->count++] = (struct label){target, w->now};

@@ -163,18 +163,18 @@ static bool is_zero(const char *page)
 }
 
 /* The part of the core that ends behind `at`; NULL: none. */
-static const struct scry_core_part *part_from(const struct scry_core *core, uint64_t at)
+static const struct scry_core_segment *part_from(const struct scry_core *core, uint64_t at)
 {
-	const size_t low = scry_bisect(core->part_count, i, core->parts[i].end <= at);
+	const size_t low = scry_bisect(core->segment_count, i, core->segments[i].end <= at);
 
-	return low < core->part_count ? &core->parts[low] : NULL;
+	return low < core->segment_count ? &core->segments[low] : NULL;
 }
 
 /* What the kernel dumped of pages that had no memory are holes of the file. */
 static int read_part(const struct scry_core *core, uint64_t start, uint64_t end, struct runs *r,
 		     uint64_t *ret_next)
 {
-	const struct scry_core_part *part = part_from(core, start);
+	const struct scry_core_segment *part = part_from(core, start);
 	char page[SCRY_PAGE];
 	uint64_t last;
 	off_t data;
@@ -230,9 +230,10 @@ ssize_t scry_pages_runs(const struct scry_pages *p, uint64_t start, uint64_t end
 
 bool scry_pages_lacks(const struct scry_pages *p, uint64_t start, uint64_t end)
 {
-	const struct scry_core_part *part =
+	const struct scry_core_segment *part =
 		p->core && start < end ? part_from(p->core, start) : NULL;
-	const struct scry_core_part *last = p->core ? p->core->parts + p->core->part_count : NULL;
+	const struct scry_core_segment *last =
+		p->core ? p->core->segments + p->core->segment_count : NULL;
 
 	if (p->core && start < end && (!part || part->start >= end))
 		return true;

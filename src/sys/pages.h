@@ -52,7 +52,7 @@ ssize_t scry_pages_runs(const struct scry_pages *p, uint64_t start, uint64_t end
 /*
  * Does a core lack memory of [start, end) that the process could write? It was cut off there, or
  * was set to leave it out (core(5), coredump_filter; madvise(2), MADV_DONTDUMP): then no run says
- * nothing. What the kernel leaves out because nobody ever wrote to it looks the same. Never of a
+ * nothing. What the kernel leaves out because it was never written to looks the same. Never of a
  * live process.
  */
 bool scry_pages_lacks(const struct scry_pages *p, uint64_t start, uint64_t end);

@@ -1,7 +1,8 @@
 /*
- * See pause.h. Who runs is seized and asked to stop, then all are waited for: a pause is one wait
- * long. A thread may be born while the others are on their way to stop: the kernel says how many
- * there are as the link count of the folder of tasks, which is a tenth of the price of listing it.
+ * See pause.h. A thread that runs is seized and asked to stop, then all are waited for: a pause is
+ * one wait long. A thread may be born while the others are on their way to stop: the kernel says
+ * how many there are as the link count of the folder of tasks, which is a tenth of the price of
+ * listing it.
  */
 #include "sys/pause.h"
 
@@ -13,7 +14,7 @@
 #include "base/err.h"
 #include "sys/proc.h"
 
-#define ROUNDS 64 /* of looking for who woke */
+#define ROUNDS 64 /* of looking for threads that woke */
 #define SPINS 20
 #define LOST_LOOKS 8u /* until a thread that was lost has run its program */
 #define WAITS_FOR_PROCESSOR 10u
@@ -113,7 +114,7 @@ static int seize(struct scry_pause *p, struct scry_pause_task *t)
 	return err;
 }
 
-/* One look at who has not stopped yet. How many have not, or -errno. */
+/* One look at threads that have not stopped yet. How many have not, or -errno. */
 static int poll_stops(struct scry_pause *p)
 {
 	int late = 0;
@@ -146,7 +147,8 @@ static bool one_stands(const struct scry_pause *p)
 	return false;
 }
 
-/* Who has no processor to stop on keeps nobody waiting but us; one that stands waits for all. */
+/* A thread that has no processor to stop on keeps only us waiting; one that is stopped waits for
+ * all. */
 static int wait_for_stops(struct scry_pause *p, uint64_t max_ns)
 {
 	uint64_t began = scry_now_ns(), before = began, now;
@@ -213,7 +215,7 @@ int scry_pause_settle(struct scry_pause *p, uint64_t max_ns)
 }
 
 /* A thread that ran another program on its way to stop has become the process's first, and is ours
- * under that number: it stands, and says so there. */
+ * under that number: it is stopped, and says so there. */
 static void let_go_of_lost(struct scry_pause *p)
 {
 	struct scry_tracee first = {.pid = p->pid, .tid = p->pid, .seized = true};
@@ -248,7 +250,7 @@ int scry_pause_hold(struct scry_pause *p, uint64_t max_ns)
 	scry_hurry_begin(&p->hurry, 0, 0, 4 * max_ns);
 	p->is_on = true;
 	r = hold_running(p, max_ns);
-	/* Those that were woken by who stands still now, or were born of them. */
+	/* Threads that were woken, or made, by threads that are stopped now. */
 	for (int round = 0; r == 0 && round < ROUNDS; round++)
 		if ((r = settle(p, max_ns)) == 0)
 			return 0;
@@ -258,7 +260,7 @@ int scry_pause_hold(struct scry_pause *p, uint64_t max_ns)
 	return r < 0 ? r : -EBUSY;
 }
 
-/* Those that stand first: the others are waited for. */
+/* Those that are stopped first: the others are waited for. */
 void scry_pause_release(struct scry_pause *p)
 {
 	for (int late = 0; late < 2; late++)

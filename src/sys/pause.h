@@ -50,7 +50,7 @@ void scry_pause_close(struct scry_pause *p);
  * -EPERM, another traces it now; -ESRCH; -ENOMEM.
  */
 int scry_pause_hold(struct scry_pause *p, uint64_t max_ns);
-/* 0: who is not held has not run since the call before. 1: some have, and are held now if they
+/* 0: one that is not held has not run since the call before. 1: some have, and are held now if they
  * still run: what was read since may be torn. Else as scry_pause_hold. */
 int scry_pause_settle(struct scry_pause *p, uint64_t max_ns);
 void scry_pause_release(struct scry_pause *p);

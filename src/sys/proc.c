@@ -575,7 +575,7 @@ struct end_info {
 #define END_INFO_EXIT (1u << 3)
 #define END_INFO_GET _IOWR(0xff, 11, struct end_info)
 
-/* Linux 6.15: also when somebody has waited for it. */
+/* Linux 6.15: also when its parent has waited for it. */
 static int exit_by_pidfd(int pidfd, uint32_t *ret_status)
 {
 	struct end_info info = {.mask = END_INFO_EXIT};
@@ -654,7 +654,7 @@ uint64_t scry_proc_limit(pid_t pid, const char *row)
 	if (!at)
 		return UINT64_MAX;
 	value = strtoull(at + strlen(row), &end, 10);
-	return end == at + strlen(row) ? UINT64_MAX : value; /* "unlimited" is no number */
+	return end == at + strlen(row) ? UINT64_MAX : value; /* "unlimited" is not a number */
 }
 
 int scry_proc_auxv_read(pid_t pid, struct scry_auxv *entries, size_t count)

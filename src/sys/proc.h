@@ -33,7 +33,7 @@ int scry_proc_open(struct scry_proc *ret, pid_t pid);
 void scry_proc_close(struct scry_proc *proc);
 
 /* -ESRCH, and a sentence why a process has no memory to be looked at: it is gone, a zombie, or a
- * thread of the kernel. For who was named by a person: the readings cost some 50 us. */
+ * thread of the kernel. For a process that was named by a person: the readings cost some 50 us. */
 int scry_proc_fail_gone(pid_t pid);
 bool scry_proc_is_kernel(pid_t pid); /* a thread of the kernel: it has no program */
 

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-/* A descriptor to read, or -errno; -ENXIO: it is no regular file, or one of procfs, sysfs or the
+/* A descriptor to read, or -errno; -ENXIO: it is not a regular file, or one of procfs, sysfs or the
  * like. */
 int scry_regular_open(const char *path);
 

@@ -26,7 +26,7 @@ bool scry_seccomp_has(pid_t pid, pid_t tid)
 	text[n > 0 ? n : 0] = '\0';
 	line = strstr(text, "\nSeccomp:");
 	return line && strtol(line + sizeof("\nSeccomp:") - 1, NULL, 10) != 0 &&
-	       !scry_jail_has(pid); /* that filter is ours, and ends nobody */
+	       !scry_jail_has(pid); /* that filter is ours, and ends no thread */
 }
 
 bool scry_seccomp_any(pid_t pid)

@@ -12,7 +12,8 @@
  * scry's own (sys/jail). Some 20 us. */
 bool scry_seccomp_has(pid_t pid, pid_t tid);
 
-/* Does any thread of the process? Those that begin meanwhile have what their maker has. */
+/* Does any thread of the process? Threads that begin meanwhile have what the thread has that made
+ * them. */
 bool scry_seccomp_any(pid_t pid);
 
 #endif

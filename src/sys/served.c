@@ -90,8 +90,8 @@ static bool keep(uint64_t key, bool is_one)
 	return is_one;
 }
 
-/* Does one more who waits cost too much? They are collected here, when their server has let them
- * go. */
+/* Does one more waiting thread cost too much? They are collected here, when their server has let
+ * them go. */
 static bool are_too_many(void)
 {
 	const uint64_t now = now_ns();
@@ -128,7 +128,7 @@ static void ask(const char *const *paths, int answer_fd)
 {
 	char byte = 0;
 
-	/* who reads what we write waits for its end */
+	/* what reads what we write waits for its end */
 	if (dup2(answer_fd, 0) < 0)
 		_exit(1);
 	syscall(SYS_close_range, 1, ~0u, 0);
@@ -171,7 +171,7 @@ static bool do_answer(const char *const *paths)
 		return true;
 	if (n <= 0)
 		kill(child, SIGKILL);
-	/* the kernel may keep it for as long as it keeps who waits for a server */
+	/* the kernel may keep it for as long as it keeps what waits for a server */
 	for (int i = 0; i < END_TURNS && !is_over; i++) {
 		const pid_t ended = waitpid(child, NULL, __WALL | (n > 0 ? 0 : WNOHANG));
 
@@ -253,7 +253,7 @@ static bool is_root_kernels(void)
 	struct statx st;
 	bool is;
 
-	/* the kernel knows the device; nobody is asked */
+	/* the kernel knows the device; no server is asked */
 	if (statx(AT_FDCWD, "/", AT_STATX_DONT_SYNC, 0, &st) < 0)
 		return false;
 	scry_mounts_read(getpid(), &mounts);
@@ -263,7 +263,8 @@ static bool is_root_kernels(void)
 }
 
 /* Is all that the path leads through, or would, our root's file system, and that a kernel's own?
- * Without links and other mounts on the way nobody else is met: such a file needs no child. */
+ * Without links and other mounts on the way no other server is asked: such a file needs no child.
+ */
 static bool is_roots(const char *path)
 {
 	static _Atomic int kind; /* 1: a kernel's own, -1: not; 0: not looked at yet */

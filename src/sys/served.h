@@ -1,8 +1,8 @@
 /*
- * Files whose server may not answer: on a network, or of a program (FUSE). Who opens or reads such
- * a file waits until the server likes, and no signal but SIGKILL ends that. So a child process asks
- * first, and has a second for it; one that waits on is left to its fate, with nothing of ours open,
- * and collected when a later one is asked.
+ * Files whose server may not answer: on a network, or of a program (FUSE). A process that opens or
+ * reads such a file waits until the server likes, and no signal but SIGKILL ends that. So a child
+ * process asks first, and has a second for it; one that waits on is left to its fate, with nothing
+ * of ours open, and collected when a later one is asked.
  *
  * A file system of the kernel's own on a disk or in memory is not asked. An answer is believed for
  * a second, none for half a minute: a server that dies between the two is still waited for. While

@@ -1,5 +1,5 @@
 /*
- * Short-jump trampolines: where near a function lie 5 bytes that nobody uses.
+ * Short-jump trampolines: where near a function lie 5 bytes that are not used.
  *
  * Filler is looked for behind each range within reach of a short jump, from the function outwards.
  * It must be filler to its last byte (no-ops, int3, zeros), follow code that does not run into it,

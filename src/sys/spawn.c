@@ -30,7 +30,7 @@
 #define CATCH_NS 50000000ull
 #define BRK_NS 100000000ull /* a loader comes to its breakpoint within some milliseconds */
 #define PAGE 4096ull
-#define SIGNALS_MAX 32 /* of who was kept: a program that runs another one gets fewer */
+#define SIGNALS_MAX 32 /* of the one that was kept: a program that runs another one gets fewer */
 
 static struct scry_spawn *add(struct scry_spawns *s, const struct scry_spawn *row)
 {
@@ -195,7 +195,8 @@ static void look_at_image(struct scry_spawn *s)
 	scry_error_clear();
 }
 
-/* That of the C library's start; constructors come later. Who never does it is not waited for. */
+/* That of the C library's start; constructors come later. One that never does it is not waited for.
+ */
 static bool is_static_relocated(struct scry_spawn *s)
 {
 	uint64_t word;
@@ -277,7 +278,7 @@ static bool is_ours(const struct scry_spawn *s, const siginfo_t *info)
 	       info->si_code <= POLL_HUP && info->si_fd == s->brk_number;
 }
 
-/* It stands before that signal. It may come when its descriptor is closed already. */
+/* It is stopped before that signal. It may come when its descriptor is closed already. */
 static bool is_brk_signal(const struct scry_spawn *s, int signal)
 {
 	siginfo_t info;
@@ -313,7 +314,7 @@ static bool fall_back(struct scry_spawn *s)
 	return false;
 }
 
-/* No kernel promises that signal. Asked for again in each pass until it stands: other stops may
+/* No kernel promises that signal. Asked for again in each pass until it is stopped: other stops may
  * come first, and clear that. */
 static void look_at_clock(struct scry_spawn *s)
 {
@@ -396,7 +397,7 @@ static void pass_signal(struct scry_spawns *s, struct scry_spawn *row, int signa
 	forget(s, row);
 }
 
-/* One status. True: its image stands still. */
+/* One status. True: its program is stopped. */
 static bool take(struct scry_spawns *s, struct scry_spawn *row, int status)
 {
 	int event = status >> 16;
@@ -421,7 +422,7 @@ static bool take(struct scry_spawns *s, struct scry_spawn *row, int status)
 	} else if (event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK ||
 		   event == PTRACE_EVENT_CLONE) {
 		add_child(s, row, event == PTRACE_EVENT_VFORK);
-		if (row->since_ns) { /* who starts others is followed for longer */
+		if (row->since_ns) { /* one that starts others is followed for longer */
 			row->since_ns = scry_now_ns();
 			row->signals = 0;
 		}

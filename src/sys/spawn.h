@@ -16,7 +16,7 @@
  * at from then on; where the start is over by then, it is late (scry_spawn_is_late).
  *
  * A set of them: with `follows` the processes and threads that a followed one makes are followed
- * too, from their first instruction (PTRACE_O_TRACEFORK and its brothers), until they are let go.
+ * too, from their first instruction (PTRACE_O_TRACEFORK and its brothers), until they are released.
  */
 #ifndef SCRY_SYS_SPAWN_H
 #define SCRY_SYS_SPAWN_H
@@ -49,14 +49,15 @@ struct scry_spawn { /* one followed thread */
 	uint32_t signals;      /* that have stopped it since then */
 	bool is_vforked, is_late;
 	bool is_paused; /* see scry_spawns_pause */
-	bool is_ready;	/* its image stands still, and step has not handed it out yet */
+	bool is_ready;	/* its program is stopped, and step has not handed it out yet */
 };
 
 struct scry_spawns {
-	struct scry_spawn **rows; /* each stays where it is: who was handed one may step on */
+	struct scry_spawn *
+		*rows; /* each stays where it is: a caller that was handed one may step on */
 	size_t count, capacity;
 	bool follows;
-	size_t refused; /* children that were let go, because there were too many */
+	size_t refused; /* children that were released, because there were too many */
 };
 
 #define SCRY_SPAWNS_MAX 4096
@@ -66,18 +67,18 @@ int scry_spawns_add(struct scry_spawns *s, pid_t pid);
 
 /*
  * Follows `pid`, which exec'ed a moment ago. 1: it is in its start, and scry_spawns_step says when
- * its image stands still; 0: it was relocated already and stands still now (*ret as there); or
+ * its program is stopped; 0: it was relocated already and is stopped now (*ret as there); or
  * -errno, and it is not followed.
  */
 int scry_spawns_catch(struct scry_spawns *s, pid_t pid, struct scry_tracee **ret);
 
 /*
- * Takes what has happened, without waiting. Returns a thread of a process whose relocated image
- * stands still: it may be used for calls, and is then let go; or NULL. Call again soon, at once
+ * Takes what has happened, without waiting. Returns a thread of a process whose relocated program
+ * is stopped: it may be used for calls, and is then released; or NULL. Call again soon, at once
  * while one is `starting`. Those that end are forgotten.
  */
 struct scry_tracee *scry_spawns_step(struct scry_spawns *s);
-/* The same without handing one out: for who holds one, and waits for what others do. */
+/* The same without handing one out: for a caller that holds one, and waits for what others do. */
 void scry_spawns_pass(struct scry_spawns *s);
 bool scry_spawns_is_starting(const struct scry_spawns *s);
 
@@ -90,8 +91,8 @@ void scry_spawns_go_on(struct scry_spawns *s, struct scry_tracee *t);
 void scry_spawns_keep(struct scry_spawns *s, struct scry_tracee *t);
 /* Was it made by vfork, so that nothing but its parent's image ran before its own? */
 bool scry_spawn_is_vforked(const struct scry_tracee *t);
-/* Was its start missed? It stands still, but may have run its own code and have other threads,
- * which run: it is to be let go, and entered as any that lives. */
+/* Was its start missed? It is stopped, but may have run its own code and have other threads, which
+ * run: it is to be released, and entered as any that lives. */
 bool scry_spawn_is_late(const struct scry_tracee *t);
 /* Is it followed? And: it is no more, running or not. */
 bool scry_spawns_has(const struct scry_spawns *s, pid_t pid);
@@ -101,7 +102,7 @@ void scry_spawns_drop(struct scry_spawns *s, pid_t pid);
  */
 void scry_spawns_pause(struct scry_spawns *s, pid_t pid);
 bool scry_spawns_resume(struct scry_spawns *s, pid_t pid);
-/* Those that have been followed since before `ns` and are no new program yet. */
+/* Those that have been followed since before `ns` and are not a new program yet. */
 void scry_spawns_drop_older(struct scry_spawns *s, uint64_t ns);
 /* After step: it goes on alone. Returns for how long it was held, ns. */
 uint64_t scry_spawns_let_go(struct scry_spawns *s, struct scry_tracee *t);

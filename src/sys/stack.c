@@ -34,8 +34,8 @@ static bool is_paged(uint64_t n)
 	return n && n % PAGE == 0;
 }
 
-/* A guard that was made by MADV_GUARD_INSTALL is no mapping: its pages cannot be read, not even by
- * force. */
+/* A guard that was made by MADV_GUARD_INSTALL is not a mapping: its pages cannot be read, not even
+ * by force. */
 static bool is_unreadable(const struct scry_mem *mem, uint64_t page)
 {
 	unsigned char byte;
@@ -162,7 +162,7 @@ static const struct scry_map_entry *first_stack(const struct scry_maps *maps)
 	return NULL;
 }
 
-/* That of a word which scry has used: nobody else would write it, there. */
+/* That of a word which scry has used: nothing else would write it, there. */
 static uint64_t mark_of(uint64_t address)
 {
 	return address * 0x9e3779b97f4a7c15ull ^ MARK;

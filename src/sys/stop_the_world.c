@@ -1,5 +1,5 @@
-/* Seize everybody first (nobody stops yet); stop those that sleep; then interrupt all that run, and
- * wait: so their pause is one wait long. */
+/* Seize all first (none stops yet); stop those that sleep; then interrupt all that run, and wait:
+ * so their pause is one wait long. */
 #include "sys/stop_the_world.h"
 
 #include <errno.h>
@@ -93,7 +93,7 @@ static bool is_awaited(const struct scry_tracee *t, enum who who)
 	return t->seized && !t->stopped && is_one(t, who);
 }
 
-/* One look at the first of those that have not stopped yet, which get a processor for that; those
+/* One look at the first threads that have not stopped yet, which get a processor for that; those
  * behind them get along meanwhile. How many of them have not. */
 static size_t look_for_stops(struct scry_stw *w, enum who who, pid_t *ret_late)
 {
@@ -434,8 +434,8 @@ static int look_through(struct scry_stw *w, struct look *l, size_t size, uint64_
 	return r;
 }
 
-/* To where pages are not there: nobody has written to those of private memory, and who is to give
- * them may stand still. */
+/* To where pages are not there: those of private memory were never written to, and the server that
+ * is to give them may be stopped. */
 static uint64_t chunk_bytes(const struct look *l, uint64_t at, uint64_t end)
 {
 	const struct scry_map_entry *m = scry_maps_at(l->maps, at);
@@ -510,7 +510,7 @@ int scry_stw_look(struct scry_stw *w, const struct scry_mem *mem, const struct s
 	free(look.stack);
 	scry_written_close(&look.written);
 	if (r == -ENOMEM)
-		scry_fail(r, "not enough memory to look at stacks");
+		return scry_no_memory("stacks that are looked at");
 	return r;
 }
 
@@ -560,7 +560,7 @@ static bool is_dead(const struct scry_mem *mem, const struct scry_maps *maps,
 	const struct scry_map_entry *m = scry_maps_at(maps, at);
 
 	/* The room below a stack pointer is of its mapping: memory is read only of the threads that
-	 * stand in this one. */
+	 * are stopped in this one. */
 	for (size_t i = 0; m && i < w->count; i++) {
 		const struct scry_tracee *t = &w->threads[i];
 		const uint64_t sp = t->regs.rsp;
@@ -606,10 +606,10 @@ int scry_stw_look_everywhere(struct scry_stw *w, const struct scry_mem *mem,
 	settle_found(w, &look);
 	free(look.stack);
 	scry_written_close(&look.written);
-	return r == -ENOMEM ? scry_fail(r, "not enough memory to look at stacks") : r;
+	return r == -ENOMEM ? scry_no_memory("stacks that are looked at") : r;
 }
 
-/* Left behind on the stack of a thread that has ended: its descriptor is nobody's. */
+/* Left behind on the stack of a thread that has ended: its descriptor is no thread's. */
 static bool is_of_ended(const struct scry_mem *mem, const struct scry_maps *maps,
 			const struct scry_stw *w, uint64_t at)
 {
@@ -621,8 +621,8 @@ static bool is_of_ended(const struct scry_mem *mem, const struct scry_maps *maps
 	return owner && w->count;
 }
 
-/* Left behind on an alternate stack: who was interrupted stands on its own stack again, on which
- * nobody else could have gone on below that place, or above it without ending it. */
+/* Left behind on an alternate stack: what was interrupted is on its own stack again, on which no
+ * other could have gone on below that place, or above it without ending it. */
 static bool is_passed(const struct scry_mem *mem, const struct scry_maps *maps,
 		      const struct scry_stw *w, const struct scry_saved_ip *frame)
 {
@@ -755,7 +755,8 @@ static struct scry_tracee *find_caller(const struct scry_stw *w, const struct sc
 	return NULL;
 }
 
-/* Whether a call can be made in it takes a look into /proc, and all stand: not each is asked. */
+/* Whether a call can be made in it takes a look into /proc, and all are stopped: not each is asked.
+ */
 static struct scry_tracee *find_spare(const struct scry_stw *w, const struct scry_mem *mem,
 				      const struct scry_maps *maps, uint64_t *ret_stack)
 {

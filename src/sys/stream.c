@@ -1,6 +1,6 @@
 /*
- * See stream.h. The threads that have a record to give stand in a heap by its tick; the first goes
- * on until its tick is above that of the second. One thread alone is a plain loop.
+ * See stream.h. The threads that have a record to give are in a heap by its tick; the first goes on
+ * until its tick is above that of the second. One thread alone is a plain loop.
  */
 #include "sys/stream.h"
 

@@ -1,6 +1,7 @@
 /*
- * The words of many threads, in one order: the middle between who copies them (hook/thread_buffers,
- * a tracer, a tap of the kernel) and the instrument, which knows what they mean.
+ * The words of many threads, in one order: the middle between what copies them
+ * (hook/thread_buffers, a tracer, a tap of the kernel) and the instrument, which knows what they
+ * mean.
  *
  * Each thread's words wait in a buffer of its own until the watermark has passed their ticks. Then
  * threads are merged, and the instrument gets runs: consecutive records of one thread, none older
@@ -26,11 +27,12 @@
 
 struct scry_stream;
 
-struct scry_stream_words {     /* of one thread, following those added before */
-	uint64_t thread;       /* from 1, never given again; SCRY_STREAM_BESIDE */
-	uint32_t tid;	       /* in its own pid namespace; 0: not known */
-	bool has_ended;	       /* these are its last; count may be 0 */
-	uint64_t begin_tick;   /* none of their ticks is earlier; 0: that of those before holds */
+struct scry_stream_words {   /* of one thread, following those added before */
+	uint64_t thread;     /* from 1, never given again; SCRY_STREAM_BESIDE */
+	uint32_t tid;	     /* in its own pid namespace; 0: not known */
+	bool has_ended;	     /* these are its last; count may be 0 */
+	uint64_t begin_tick; /* none of their ticks is earlier; 0: that of the records before holds
+			      */
 	const uint64_t *words; /* copied; records are whole */
 	size_t count;
 };
@@ -69,8 +71,8 @@ struct scry_stream_scan {
 
 struct scry_stream_kind {
 	/* Which records are these, and what are their ticks? What must be known before the first
-	 * record that needs it, whoever's that is, is taken to heart here and is no record. What
-	 * makes no sense is counted, and ends the scan: what lies behind it is dropped. */
+	 * record that needs it, whoever's that is, is taken in here and is not a record. What makes
+	 * no sense is counted, and ends the scan: what lies behind it is dropped. */
 	void (*scan)(void *arg, struct scry_stream_scan *scan);
 	/* How many were taken; what is not is given again in the next merge. Or -errno. */
 	ssize_t (*give)(void *arg, struct scry_stream_thread *thread,

@@ -61,8 +61,9 @@ bool scry_symbols_is_filter(const char *request);
 
 /*
  * Adds the functions that loaded objects have slots for (calls through a PLT, or without one),
- * where `filter` takes the slot: there LIBRARY is who calls. All exported definitions of the names;
- * which of them a slot leads to, sys/slots says. 0, also when there are none; -errno as above.
+ * where `filter` takes the slot: there LIBRARY is what calls. All exported definitions of the
+ * names; which of them a slot leads to, sys/slots says. 0, also when there are none; -errno as
+ * above.
  */
 int scry_symbols_find_called(struct scry_linkmap *lm, const char *filter,
 			     struct scry_functions *ret);

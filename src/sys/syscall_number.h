@@ -1,10 +1,10 @@
 /*
  * Which system call an instruction makes, by the code before it: `mov $1,%eax` ... `syscall`. For
- * samples without eBPF, whose registers have the number no more, and for who counts there.
+ * samples without eBPF, whose registers have the number no more, and for code that counts there.
  *
  * It is known where a number is put into eax on the straight way to the instruction, and nothing
- * else of the object leads in between (sys/text). A function may get it from who calls it, as
- * libc's syscall(2) does, and from glibc 2.41 on the one that makes all calls where a thread may be
+ * else of the object leads in between (sys/text). A function may get it from its caller, as libc's
+ * syscall(2) does, and from glibc 2.41 on the one that makes all calls where a thread may be
  * cancelled:
  *
  *   write: push $1; call __syscall_cancel            (push its own; call)
@@ -51,7 +51,7 @@ struct scry_syscall_number {
 /* Of the instruction that ends at `at`. */
 struct scry_syscall_number scry_syscall_number(const struct scry_syscall_code *at);
 
-/* Who is called: `name` (NULL: none is known), the function that `code` is in. */
+/* What is called: `name` (NULL: none is known), the function that `code` is in. */
 struct scry_syscall_callee {
 	const char *name;
 	const struct scry_syscall_code *code;
@@ -59,7 +59,7 @@ struct scry_syscall_callee {
 
 /* What a call that returns to `at` passes as n->argument of `callee`, put into *n; `above` is that
  * of the stack pointer when it has returned. False: it is not known, or calls another function;
- * then *n is as before. Who has seen that a word of the stack is the argument passes
+ * then *n is as before. A caller that has seen that a word of the stack is the argument passes
  * SCRY_SYSCALL_PUSHED and no callee. */
 bool scry_syscall_number_passed(const struct scry_syscall_code *at,
 				const struct scry_syscall_callee *callee,

@@ -1,8 +1,8 @@
 /*
  * What one task (kernel thread) of a process does now, as the kernel says: /proc/PID/task/TID.
  *
- * Reading stops nobody. `syscall` needs the right to trace; where it is refused, only the letter is
- * known.
+ * Reading stops no thread. `syscall` needs the right to trace; where it is refused, only the letter
+ * is known.
  */
 #ifndef SCRY_SYS_TASK_H
 #define SCRY_SYS_TASK_H
@@ -22,7 +22,7 @@ struct scry_task {
 struct scry_task_now {
 	bool is_gone;
 	bool is_running; /* on a processor, or ready to be */
-	bool is_ready;	 /* of these, for sure, as somebody found out */
+	bool is_ready;	 /* of these, for sure, as was found out */
 	int64_t nr;	 /* system call in which it waits; -1: waits outside one (page fault); -2:
 			    not known, or running */
 	uint64_t args[6];

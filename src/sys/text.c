@@ -1,11 +1,11 @@
 /*
- * What the code of an ELF object looks like: ranges, and questions of who leads to them.
+ * What the code of an ELF object looks like: ranges, and questions of what leads to them.
  *
  * Cold parts are told apart by three signs, the surest first: a symbol "name.cold"; unwind rules
  * that begin in the middle of a frame; entered by jumps only, from one other range at most,
- * conditional ones or to a place that is not aligned, and nobody has the address. A static function
- * that one other reaches by tail jumps alone may look like the last; it is then not hooked at its
- * entry.
+ * conditional ones or to a place that is not aligned, and nothing has the address. A static
+ * function that one other reaches by tail jumps alone may look like the last; it is then not hooked
+ * at its entry.
  */
 #include "sys/text.h"
 
@@ -270,7 +270,7 @@ static int find_head(struct scry_text *text, uint64_t addr, uint32_t *ret)
 	return r;
 }
 
-/* Code without unwind tables, and cold parts that nobody leads to. */
+/* Code without unwind tables, and cold parts that nothing leads to. */
 static bool is_of_nobody(struct scry_text *text, uint64_t addr)
 {
 	uint32_t head;
@@ -278,7 +278,7 @@ static bool is_of_nobody(struct scry_text *text, uint64_t addr)
 	return note(text, find_head(text, addr, &head)) < 0 || head == SCRY_TEXT_NO_PARENT;
 }
 
-/* Visits the direct transfers to `target` from outside its family, or those from inside. */
+/* Visits the direct transfers to `target` from outside its group, or those from inside. */
 struct visit {
 	bool own;
 	uint64_t from, to; /* of `own`: but for calls, and those from here */
@@ -298,7 +298,7 @@ static size_t direct_to(struct scry_text *text, uint64_t target, const struct vi
 	if (r == 0)
 		r = reach(text, target, target + 1, visit->own);
 	if (r == 0 && head != SCRY_TEXT_NO_PARENT)
-		r = note(text, scry_text_find_family(text, head));
+		r = note(text, scry_text_find_group(text, head));
 	text->found.count = 0;
 	walk = scry_text_walk(text, target - text->base, target - text->base + 1);
 	while (r == 0 && scry_text_step(text, &walk, &word)) {
@@ -308,7 +308,7 @@ static size_t direct_to(struct scry_text *text, uint64_t target, const struct vi
 		if (!is_direct(&t) && !(visit->own && t.kind == SCRY_TRANSFER_TABLE))
 			continue;
 		if (head != SCRY_TEXT_NO_PARENT)
-			is_own = scry_text_is_in_family(text, t.source);
+			is_own = scry_text_is_in_group(text, t.source);
 		else
 			is_own = visit->own && is_of_nobody(text, t.source);
 		if (is_own != visit->own)
@@ -348,7 +348,7 @@ bool scry_text_is_pointed(struct scry_text *text, uint64_t target)
 	return false;
 }
 
-/* Who enters a range from outside, as far as telling cold parts apart needs it. */
+/* What enters a range from outside, as far as telling cold parts apart needs it. */
 struct entrances {
 	uint32_t source; /* the one range they come from */
 	size_t jumps, conditional, calls, pointers;
@@ -392,7 +392,7 @@ static struct entrances entrances_of(const struct scry_text *text, size_t index)
 	return e;
 }
 
-/* Signs two and three; sign one, and who has a symbol, are known by now. */
+/* Signs two and three; sign one, and which has a symbol, are known by now. */
 static int know_kind(struct scry_text *text, size_t i)
 {
 	struct scry_text_range *range = &text->ranges[i];
@@ -410,7 +410,7 @@ static int know_kind(struct scry_text *text, size_t i)
 		if (r < 0)
 			return r;
 		e = entrances_of(text, i);
-		/* Nobody at all leads to a part that is only a landing pad. */
+		/* Nothing at all leads to a part that is only a landing pad. */
 		is_part = !e.calls && !e.pointers && !e.many &&
 			  (e.conditional || range->start % FUNCTION_ALIGN != 0);
 		if (!unit->is_entry || is_part)
@@ -517,7 +517,7 @@ static int make_ranges(struct scry_text *text, struct scry_elf *elf, const struc
 	if (!text->ranges || !text->units)
 		return scry_no_memory("%zu code ranges", fdes->count);
 	text->count = fdes->count;
-	text->family_of = SCRY_TEXT_NO_PARENT;
+	text->group_of = SCRY_TEXT_NO_PARENT;
 	text->stats.bad_fdes = fdes->bad;
 	for (size_t i = 0; i < fdes->count; i++) {
 		const struct scry_fde *fde = &fdes->rows[i];
@@ -597,7 +597,7 @@ void scry_text_free(struct scry_text *text)
 	free(text->guesses.rows);
 	free(text->guesses.first);
 	free(text->leas.rows);
-	free(text->family.rows);
+	free(text->group.rows);
 	free(text->found.rows);
 	free(text);
 }

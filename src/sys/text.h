@@ -1,9 +1,9 @@
 /*
- * What the code of an ELF object looks like: its functions, and who leads where.
+ * What the code of an ELF object looks like: its functions, and what leads where.
  *
- * From the file alone, so stripped, static, PIE and shared objects do; addresses are link-time
- * (add the bias). Ranges come from the unwind tables (sys/fde); a range, or the code between two,
- * is decoded once from its first byte on, when a question is asked that it may have to do with
+ * From the file alone, so stripped, static, PIE and shared objects do; addresses are link-time (add
+ * the bias). Ranges come from the unwind tables (sys/fde); a range, or the code between two, is
+ * decoded once from its first byte on, when a question is asked that it may have to do with
  * (text_reach.c). Direct transfers are exact. Indirect ones:
  *
  *   TABLE    entries of switch tables: 32-bit offsets in a table that a function with an indirect
@@ -48,7 +48,7 @@ struct scry_text_range {
 	uint32_t parent;     /* COLD: index of the range it belongs to, or SCRY_TEXT_NO_PARENT */
 	uint8_t kind;	     /* enum scry_text_kind */
 	bool has_symbol;     /* a function symbol begins here */
-	bool jumps_indirect; /* jmp *r/m that is no GOT slot: a switch, a tail call by pointer */
+	bool jumps_indirect; /* jmp *r/m that is not a GOT slot: a switch, a tail call by pointer */
 };
 
 enum scry_transfer_kind {
@@ -74,7 +74,7 @@ struct scry_text_stats {
 	size_t transfers[SCRY_TRANSFER_KINDS]; /* by kind */
 	uint64_t instructions;		       /* gaps included */
 	uint64_t range_bytes, gap_bytes;       /* in ranges; code between ranges */
-	size_t range_errors, gap_errors;       /* places that are no instruction */
+	size_t range_errors, gap_errors;       /* places that are not an instruction */
 	size_t outside;			       /* transfers that leave the object's code: dropped */
 	size_t tables_unread; /* beyond a limit of 4 Mi entries, which no honest file meets */
 	size_t bad_fdes;      /* unwind entries that could not be read */
@@ -86,7 +86,7 @@ struct scry_text;
  * with a sentence. `elf` may be closed afterwards. About 4 ns a byte; then 75 an instruction that
  * is decoded. Questions are asked in one thread. */
 int scry_text_read(struct scry_elf *elf, struct scry_text **ret);
-/* It is free when all who have it have said so. */
+/* It is free when all that have it have said so. */
 struct scry_text *scry_text_ref(struct scry_text *text);
 void scry_text_free(struct scry_text *text); /* NULL is fine */
 /* Decodes all. */

@@ -2,10 +2,10 @@
  * Decoding the code of an object, a unit at a time, from its first byte to its last.
  *
  * Zydis in its minimal mode: lengths, displacements, immediates; nothing is known of operands, and
- * nothing more is needed. After a byte that is no instruction a range goes on at the next byte, a
- * gap is given up. Where constants may lie between instructions, as in gaps and in ranges with such
- * a byte, decoding may have lost its place without a sign: there whatever could be a branch at any
- * byte counts, too, as a pointer.
+ * nothing more is needed. After a byte that is not an instruction a range goes on at the next byte,
+ * a gap is given up. Where constants may lie between instructions, as in gaps and in ranges with
+ * such a byte, decoding may have lost its place without a sign: there whatever could be a branch at
+ * any byte counts, too, as a pointer.
  */
 #include "sys/text_decode.h"
 
@@ -18,7 +18,7 @@
 
 #include "base/err.h"
 
-#define PROSE_MIN 24u /* code of so many bytes has some that is no character */
+#define PROSE_MIN 24u /* code of so many bytes has some that is not a character */
 
 struct decoding {
 	struct scry_text *text;
@@ -273,7 +273,8 @@ static size_t filler(const struct decoding *d, const uint8_t *bytes, size_t size
 }
 
 /* What looked like code and then was none is constants of assembly: where its short branches lead
- * is kept, as a pointer, but they are no branches. Long ones by chance lead nowhere of interest. */
+ * is kept, as a pointer, but they are not branches. Long ones by chance lead nowhere of interest.
+ */
 static void drop_short(struct scry_text *text, size_t first)
 {
 	size_t kept = first;

@@ -50,8 +50,8 @@ struct scry_text_unit {
 	bool is_kind_known;   /* of a range: kind and the parent that leads to it */
 	bool is_settled;      /* and that parent is none that is cold itself */
 	bool has_jump;	      /* of a range: jmp *r/m, through a word, too */
-	bool are_tables_read; /* of a range that is no cold part: its family's */
-	bool is_computed;     /* known then: jumps of its family may lead anywhere in it */
+	bool are_tables_read; /* of a range that is not a cold part: its group's */
+	bool is_computed;     /* known then: jumps of its group may lead anywhere in it */
 };
 
 struct scry_text_numbers {
@@ -73,9 +73,9 @@ struct scry_text {
 	struct scry_words words;
 	struct scry_guesses guesses;
 	struct scry_text_leas leas;
-	struct scry_text_numbers family; /* of family_of and its cold parts, the head first */
-	uint32_t family_of;		 /* or SCRY_TEXT_NO_PARENT: none is known */
-	struct scry_text_found found;	 /* words that answer the question */
+	struct scry_text_numbers group; /* of group_of and its cold parts, the head first */
+	uint32_t group_of;		/* or SCRY_TEXT_NO_PARENT: none is known */
+	struct scry_text_found found;	/* words that answer the question */
 	bool is_fixed;	   /* linked to run at its link-time address: addresses may be immediates */
 	bool are_all_read; /* all is decoded, and all tables are read */
 	bool has_failed;   /* memory was lacking: what leads where is not known any more */
@@ -123,11 +123,11 @@ int scry_text_settle(struct scry_text *text, size_t range);
  * a range that is settled. */
 uint32_t scry_text_head(const struct scry_text *text, size_t range);
 
-/* Makes text->family the range `head` and its cold parts. 0 or -ENOMEM. */
-int scry_text_find_family(struct scry_text *text, uint32_t head);
+/* Makes text->group the range `head` and its cold parts. 0 or -ENOMEM. */
+int scry_text_find_group(struct scry_text *text, uint32_t head);
 
-/* Is `addr` in the family that was found last? */
-bool scry_text_is_in_family(const struct scry_text *text, uint64_t addr);
+/* Is `addr` in the group that was found last? */
+bool scry_text_is_in_group(const struct scry_text *text, uint64_t addr);
 
 /* Addresses in data and symbols. 0 or -ENOMEM. */
 int scry_text_pointers(struct scry_text *text, struct scry_elf *elf);

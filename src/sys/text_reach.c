@@ -219,27 +219,27 @@ static int add_if_part(struct scry_text *text, uint32_t head, size_t to)
 
 	if (r < 0 || to == head || scry_text_head(text, to) != head)
 		return r;
-	for (size_t i = 0; i < text->family.count; i++)
-		if (text->family.rows[i] == to)
+	for (size_t i = 0; i < text->group.count; i++)
+		if (text->group.rows[i] == to)
 			return 0;
-	return scry_text_number(&text->family, (uint32_t)to);
+	return scry_text_number(&text->group, (uint32_t)to);
 }
 
 /* A part is led to by a jump from the head, or from another part. */
-int scry_text_find_family(struct scry_text *text, uint32_t head)
+int scry_text_find_group(struct scry_text *text, uint32_t head)
 {
-	struct scry_text_numbers *family = &text->family;
+	struct scry_text_numbers *group = &text->group;
 	int r;
 
-	if (text->family_of == head)
+	if (text->group_of == head)
 		return 0;
-	text->family_of = SCRY_TEXT_NO_PARENT;
-	family->count = 0;
-	r = scry_text_number(family, head);
-	for (size_t i = 0; i < family->count && r == 0; i++) {
-		const struct scry_text_unit *unit = &text->units[2 * family->rows[i] + 1];
+	text->group_of = SCRY_TEXT_NO_PARENT;
+	group->count = 0;
+	r = scry_text_number(group, head);
+	for (size_t i = 0; i < group->count && r == 0; i++) {
+		const struct scry_text_unit *unit = &text->units[2 * group->rows[i] + 1];
 
-		r = scry_text_decode(text, 2 * family->rows[i] + 1);
+		r = scry_text_decode(text, 2 * group->rows[i] + 1);
 		for (uint32_t k = unit->word; k < unit->word_end && r == 0; k++) {
 			uint64_t word = text->words.rows[k];
 			const struct scry_text_range *to =
@@ -253,16 +253,16 @@ int scry_text_find_family(struct scry_text *text, uint32_t head)
 		}
 	}
 	if (r == 0)
-		text->family_of = head;
+		text->group_of = head;
 	return r;
 }
 
-bool scry_text_is_in_family(const struct scry_text *text, uint64_t addr)
+bool scry_text_is_in_group(const struct scry_text *text, uint64_t addr)
 {
 	const struct scry_text_range *range = scry_text_find(text, addr);
 
-	for (size_t i = 0; range && i < text->family.count; i++)
-		if (text->family.rows[i] == (size_t)(range - text->ranges))
+	for (size_t i = 0; range && i < text->group.count; i++)
+		if (text->group.rows[i] == (size_t)(range - text->ranges))
 			return true;
 	return false;
 }

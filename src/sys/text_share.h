@@ -3,9 +3,9 @@
  * other reads the same libc each time, and decoding it takes as long as the program runs.
  *
  * A file is the same when device, inode, size and the times of its last changes are, and all that
- * it loads is still what was read: times of files that somebody has mapped to write lag behind. It
- * stays open, so that its inode is nobody else's. At most SCRY_TEXT_SHARED files; the one that was
- * not asked for longest goes.
+ * it loads is still what was read: times of files that are mapped to be written lag behind. It
+ * stays open, so that its inode is no other file's. At most SCRY_TEXT_SHARED files; the one that
+ * was not asked for longest goes.
  */
 #ifndef SCRY_SYS_TEXT_SHARE_H
 #define SCRY_SYS_TEXT_SHARE_H

@@ -9,16 +9,16 @@
 #define ENTRIES_MAX 65536u	   /* of one table */
 #define ALL_ENTRIES_MAX (4u << 20) /* of all: the largest programs have 1 % of it */
 
-/* May a table of range `own` lead to range `to`? Into itself and its family of cold parts. Both are
+/* May a table of range `own` lead to range `to`? Into itself and its group of cold parts. Both are
  * settled. */
-static bool is_family(const struct scry_text *text, uint32_t own, uint32_t to)
+static bool is_in_group(const struct scry_text *text, uint32_t own, uint32_t to)
 {
 	uint32_t to_head = scry_text_head(text, to);
 
 	return to == own || to_head == scry_text_head(text, own) || to_head == SCRY_TEXT_NO_PARENT;
 }
 
-/* Entries as long as they lead into the family; a table ends where the next one begins, too, but
+/* Entries as long as they lead into the group; a table ends where the next one begins, too, but
  * one entry too many only makes us more careful. */
 static int read_table(struct scry_text *text, struct scry_text_lea lea)
 {
@@ -37,7 +37,7 @@ static int read_table(struct scry_text *text, struct scry_text_lea lea)
 		r = to ? scry_text_settle(text, (size_t)(to - text->ranges)) : 0;
 		if (r < 0)
 			return r;
-		if (!to || !is_family(text, lea.range, (uint32_t)(to - text->ranges)))
+		if (!to || !is_in_group(text, lea.range, (uint32_t)(to - text->ranges)))
 			return 0;
 		r = scry_text_add(text, text->base + lea.source, target, SCRY_TRANSFER_TABLE);
 		if (r < 0)
@@ -121,8 +121,8 @@ static int read_relocations(struct scry_text *text, struct scry_elf *elf, int64_
 	return 0;
 }
 
-/* Function symbols in the middle of a range or gap are entries nobody else may know. So are those
- * that assembly exports without a type. */
+/* Function symbols in the middle of a range or gap are entries that nothing else may know. So are
+ * those that assembly exports without a type. */
 static bool is_entry(const struct scry_sym *sym)
 {
 	return sym->type == STT_FUNC || sym->type == STT_GNU_IFUNC ||
@@ -171,18 +171,18 @@ static int read_tables(struct scry_text *text, size_t range)
 	return r;
 }
 
-/* Does a part of the family that was made last take an address in it? */
+/* Does a part of the group that was made last take an address in it? */
 static bool takes_own(const struct scry_text *text)
 {
-	for (size_t i = 0; i < text->family.count; i++) {
-		const struct scry_text_unit *unit = &text->units[2 * text->family.rows[i] + 1];
+	for (size_t i = 0; i < text->group.count; i++) {
+		const struct scry_text_unit *unit = &text->units[2 * text->group.rows[i] + 1];
 
 		for (size_t k = unit->word; k < unit->word_end; k++) {
 			uint64_t word = text->words.rows[k];
 			uint64_t target = text->base + scry_word_target(word);
 
 			if (scry_word_kind(word) == SCRY_TRANSFER_POINTER &&
-			    scry_text_is_in_family(text, target))
+			    scry_text_is_in_group(text, target))
 				return true;
 		}
 	}
@@ -190,25 +190,25 @@ static bool takes_own(const struct scry_text *text)
 }
 
 /* A table may be loaded in the hot part and used in the cold one, and the reverse. Where an address
- * in the family itself is taken, it may be the base of a table of differences, "&&a - &&b", which
+ * in the group itself is taken, it may be the base of a table of differences, "&&a - &&b", which
  * may lie anywhere: where they lead is not known. (A switch takes the address of its table.) */
-static int read_family(struct scry_text *text, uint32_t head)
+static int read_group(struct scry_text *text, uint32_t head)
 {
 	bool jumps = false, has_jump = false;
 	int r;
 
 	if (text->units[2 * head + 1].are_tables_read)
 		return 0;
-	r = scry_text_find_family(text, head);
+	r = scry_text_find_group(text, head);
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < text->family.count; i++) {
-		jumps |= text->ranges[text->family.rows[i]].jumps_indirect;
-		has_jump |= text->units[2 * text->family.rows[i] + 1].has_jump;
+	for (size_t i = 0; i < text->group.count; i++) {
+		jumps |= text->ranges[text->group.rows[i]].jumps_indirect;
+		has_jump |= text->units[2 * text->group.rows[i] + 1].has_jump;
 	}
 	text->units[2 * head + 1].is_computed = has_jump && takes_own(text);
-	for (size_t i = 0; i < text->family.count && jumps && r == 0; i++)
-		r = read_tables(text, text->family.rows[i]);
+	for (size_t i = 0; i < text->group.count && jumps && r == 0; i++)
+		r = read_tables(text, text->group.rows[i]);
 	text->units[2 * head + 1].are_tables_read = r == 0;
 	return r;
 }
@@ -233,7 +233,7 @@ int scry_text_all(struct scry_text *text)
 		if (r < 0)
 			break;
 		if (scry_text_head(text, i) != SCRY_TEXT_NO_PARENT)
-			r = read_family(text, scry_text_head(text, i));
+			r = read_group(text, scry_text_head(text, i));
 		else if (text->ranges[i].jumps_indirect)
 			r = read_tables(text, i);
 	}
@@ -247,8 +247,8 @@ int scry_text_tables(struct scry_text *text, size_t range)
 
 	if (r < 0 || text->are_all_read)
 		return r;
-	/* Whose part it is is not known: it may be anybody's. */
+	/* Whose part it is is not known: it may be any code's. */
 	return scry_text_head(text, range) == SCRY_TEXT_NO_PARENT
 		       ? scry_text_all(text)
-		       : read_family(text, scry_text_head(text, range));
+		       : read_group(text, scry_text_head(text, range));
 }

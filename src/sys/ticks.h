@@ -2,10 +2,10 @@
  * The clock of the agent, ticks of the TSC, and CLOCK_MONOTONIC: the only place that converts.
  *
  * The rate is that of two pairs of readings, TSC and CLOCK_MONOTONIC. While a machine sleeps the
- * second stands still and the first goes on, or begins at 0 again, so a rate over a sleep is wrong
- * by any factor. That it has slept CLOCK_BOOTTIME shows, which goes on: then the first pair is
- * taken anew, stamps from before go by the old ones, and the rate from before holds until enough
- * time lies behind it.
+ * second stops and the first goes on, or begins at 0 again, so a rate over a sleep is wrong by any
+ * factor. That it has slept CLOCK_BOOTTIME shows, which goes on: then the first pair is taken anew,
+ * stamps from before go by the old ones, and the rate from before holds until enough time lies
+ * behind it.
  *
  * All functions only compute, but for scry_ticks_look. One struct belongs to one thread.
  */

@@ -104,8 +104,8 @@ static int seize_error(pid_t pid, pid_t tid, int err)
 
 /*
  * Threads that were asked to stop and have not done so yet (vfork, D state), or that were killed
- * while they stood. They will stop, or end, some day, and must then find somebody who lets them go:
- * scry_tracee_poll_lingering. If we end, the kernel does it.
+ * while they stood. They will stop, or end, some day, and must then find a tracer that lets them
+ * go: scry_tracee_poll_lingering. If we end, the kernel does it.
  */
 static struct scry_tracee *lingering;
 static size_t lingering_count, lingering_room;
@@ -179,7 +179,7 @@ void scry_tracee_options(struct scry_tracee *t, unsigned long options)
 	ptrace(PTRACE_SETOPTIONS, t->tid, 0, options | PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC);
 }
 
-/* The child that was asked for: if it ends while it is held, nobody else hears of it. */
+/* The child that was asked for: if it ends while it is held, no other process hears of it. */
 static struct {
 	pid_t pid;
 	bool has_ended;
@@ -218,7 +218,7 @@ static int next_status(struct scry_tracee *t, uint64_t deadline_ns, int *ret_sta
 /*
  * A syscall that only the kernel's restart block can continue. IN: it was interrupted, the kernel
  * is about to turn it into restart_syscall. BEFORE: that has happened (by us or by the kernel), and
- * the thread stands in front of the instruction. A sigreturn in either state would drop the block.
+ * the thread is in front of the instruction. A sigreturn in either state would drop the block.
  */
 enum restart { RESTART_NONE, RESTART_IN, RESTART_BEFORE };
 
@@ -309,7 +309,7 @@ static bool is_birth(int event)
 	       event == PTRACE_EVENT_CLONE;
 }
 
-/* Whom the stopped thread has made is held from its first instruction on, by nobody but us. */
+/* What the stopped thread has made is held from its first instruction on, by us alone. */
 static void release_newborn(const struct scry_tracee *t)
 {
 	unsigned long message = 0;
@@ -333,7 +333,7 @@ int scry_tracee_wait_stop(struct scry_tracee *t, uint64_t deadline_ns)
 			return r;
 		if (status >> 16 == PTRACE_EVENT_STOP && !scry_tracee_has_trap(t->tid))
 			break;
-		if (status >> 16 == PTRACE_EVENT_STOP) { /* where it stands is no place to be */
+		if (status >> 16 == PTRACE_EVENT_STOP) { /* where it is, it must not stay */
 			t->stopped = false;
 			deadline_ns += trap_ns; /* it has to run three times instead of once */
 			trap_ns = 0;
@@ -487,8 +487,8 @@ bool scry_tracee_has_ended(pid_t pid, int *ret_status)
 		*ret_status = asked.status;
 		return true;
 	}
-	/* Of a child that is traced stops are reported too, whatever is asked for. Nobody is held
-	 * now: it is one that another thread has become by exec. */
+	/* Of a child that is traced stops are reported too, whatever is asked for. No thread is
+	 * held now: it is one that another thread has become by exec. */
 	if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid != pid)
 		return false;
 	if (info.si_code == CLD_TRAPPED) {
@@ -577,7 +577,7 @@ static void fill_frame(const struct scry_tracee *t, struct signal_frame *f, uint
 	resume_point(t, &f->ip, &f->ax);
 }
 
-/* From now on it stands on a stack of ours: said there before it does. */
+/* From now on it is on a stack of ours: said there before it does. */
 static int borrow(struct scry_tracee *t, const struct scry_call *how)
 {
 	const uint64_t word = how->stack - sizeof(uint64_t), tid = (uint64_t)t->tid;

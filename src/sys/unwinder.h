@@ -2,7 +2,7 @@
  * Walks native stacks of a process or core from outside: rules of .eh_frame (sys/cfi) of the
  * modules that are mapped (sys/modules), one step at a time (wire/unwind_step.h).
  *
- * Reads only. What is walked must stand still meanwhile: that is the caller's to see to. Stacks are
+ * Reads only. What is walked must not run meanwhile: that is the caller's to see to. Stacks are
  * foreign bytes: any content gives some frames, an end, and no fault.
  */
 #ifndef SCRY_SYS_UNWINDER_H
@@ -40,7 +40,7 @@ int scry_unwinder_open(struct scry_modules *modules, const struct scry_mem *mem,
 		       struct scry_unwinder **ret);
 void scry_unwinder_close(struct scry_unwinder *u); /* NULL is legal */
 
-/* Other memory to read stacks from, until this is said again: a copy, or the process's. */
+/* Other memory to read stacks from, until this is called again: a copy, or the process's. */
 void scry_unwinder_use(struct scry_unwinder *u, const struct scry_mem *mem);
 /* A walk ends, SCRY_NATIVE_TOO_DEEP, at so many frames. */
 void scry_unwinder_limit(struct scry_unwinder *u, size_t frames);

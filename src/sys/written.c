@@ -33,8 +33,8 @@ static bool can_scan(int own, uint64_t at)
 	return ioctl(own, SCRY_SCAN, &arg) == 1;
 }
 
-/* By it a page that was only read is there. That one is the kernel's page of zeros; who may not
- * know frames sees them as 0. */
+/* By it a page that was only read is there. That one is the kernel's page of zeros; a reader that
+ * may not know frames sees them as 0. */
 void scry_written_open(struct scry_written *w, pid_t pid, const struct scry_maps *maps)
 {
 	volatile char *page = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -10,12 +10,12 @@
  * it, the filler up to the next function (no-ops, int3, zeros) may be overwritten.
  *
  * Rules of the copy. A branch from the window into the window leads to the copy of what it led to,
- * the function's own start included: a loop back to byte 0 is no call. A *call* of the own start
+ * the function's own start included: a loop back to byte 0 is not a call. A *call* of the own start
  * leads to the entry, for it is one. A call is moved only as the last instruction; it pushes the
  * original return address (unwinders and exceptions see the truth) and jumps, which a shadow stack
- * (CET SHSTK) forbids: do not use such a window (SCRY_X86_CALL) in a process that has one. Before
- * a jump is written, the caller makes sure that nothing outside the window leads into its inside
- * (sys/text) and that no thread stands there.
+ * (CET SHSTK) forbids: do not use such a window (SCRY_X86_CALL) in a process that has one. Before a
+ * jump is written, the caller makes sure that nothing outside the window leads into its inside
+ * (sys/text) and that no thread is there.
  */
 #ifndef SCRY_SYS_X86_MOVE_H
 #define SCRY_SYS_X86_MOVE_H
@@ -32,7 +32,7 @@
 enum scry_x86_refusal {
 	SCRY_X86_OK,
 	SCRY_X86_UNDECODED,   /* no instruction, or cut off */
-	SCRY_X86_SHORT,	      /* the function ends inside the window; what follows is no filler */
+	SCRY_X86_SHORT,	      /* the function ends inside the window; what follows is not filler */
 	SCRY_X86_SYSCALL,     /* a restarted system call would step back into the window */
 	SCRY_X86_CALL_INSIDE, /* its return address would lie inside the window */
 	SCRY_X86_XBEGIN,      /* or xabort */
@@ -56,7 +56,7 @@ enum scry_x86_refusal {
 #define SCRY_X86_FILLER 16u	/* bytes behind the function belong to the window */
 #define SCRY_X86_SELF 32u	/* a branch leads from the window into the window */
 #define SCRY_X86_JUMP_FIRST 64u /* begins with jmp rel8, jmp rel32 or jmp *mem(%rip) */
-#define SCRY_X86_ONE 128u	/* a single instruction: no thread can stand inside */
+#define SCRY_X86_ONE 128u	/* a single instruction: no thread can be inside */
 
 struct scry_x86_code {
 	const uint8_t *bytes; /* of the function, from its first byte */
@@ -97,9 +97,9 @@ enum scry_x86_refusal scry_x86_move(const struct scry_x86_code *code,
 				    const struct scry_x86_window *window,
 				    const struct scry_x86_place *place, struct scry_x86_moved *ret);
 
-/* For a thread that stands at `offset` of the window: offset in the copy; and the reverse, where
- * the jump back stands for the window's end. -1: not at an instruction; inside an expanded one a
- * thread has to run on first. */
+/* For a thread that is at `offset` of the window: offset in the copy; and the reverse, where the
+ * jump back stands for the window's end. -1: not at an instruction; inside an expanded one a thread
+ * has to run on first. */
 int scry_x86_to_copy(const struct scry_x86_window *window, const struct scry_x86_moved *moved,
 		     size_t offset);
 int scry_x86_to_window(const struct scry_x86_window *window, const struct scry_x86_moved *moved,

@@ -15,7 +15,7 @@
 /*
  * Bytes of the standard-format area up to the last feature in use. The kernel takes a frame only up
  * to the size that the thread is allowed (tile registers, for one, need a permission); beyond it
- * falls back to the SSE state alone and clears the rest, which would be somebody's data.
+ * falls back to the SSE state alone and clears the rest, which would be the program's data.
  */
 static size_t size_in_use(uint64_t features)
 {

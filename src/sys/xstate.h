@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 /* Dresses the area that PTRACE_GETREGSET gave of NT_X86_XSTATE, at least 576 bytes and 16 of room
- * behind. Returns the bytes in use without the second magic, which stands in the four behind them.
+ * behind. Returns the bytes in use without the second magic, which is in the four behind them.
  */
 size_t scry_xstate_dress(unsigned char *area);
 

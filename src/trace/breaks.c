@@ -305,7 +305,7 @@ void scry_breaks_lift_all(struct scry_breaks *b)
 		scry_breaks_lift(b, &b->rows[i]);
 }
 
-/* The agent takes it for nobody's: something else may stand at that address soon. (0 would end its
+/* The agent takes it for none of ours: something else may be at that address soon. (0 would end its
  * list.) */
 static void disown(struct scry_breaks *b, uint64_t copy)
 {

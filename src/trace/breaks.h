@@ -1,15 +1,15 @@
 /*
  * Breakpoints in a process whose threads are traced: int3 at an address, and beside it a copy of
- * the instruction that stands there (sys/x86_move), in a slab within reach. A thread that has met
- * one goes on in the copy, so the int3 stays where it is and no other thread can pass it unseen.
+ * the instruction that is there (sys/x86_move), in a slab within reach. A thread that has hit one
+ * goes on in the copy, so the int3 stays where it is and no other thread can pass it unseen.
  *
- * Only the first byte of one instruction is changed, so nothing has to stand still for it. The
- * changes are journalled as all others are (sys/edit): whoever comes after us can undo them.
- * A breakpoint that is not needed for a while is lifted: the old byte stands, and
- * whoever has met it just before goes on there.
+ * Only the first byte of one instruction is changed, so nothing has to be stopped for it. The
+ * changes are journalled as all others are (sys/edit): whoever comes after us can undo them. A
+ * breakpoint that is not needed for a while is lifted: the old byte is there, and a thread that has
+ * hit it just before goes on there.
  *
  * Whose: the keeper's thread that traces (trace/ptrace_stops). Life: init, calls, done; it is the
- * caller who lifts all before the threads are let go.
+ * caller that lifts all before the threads are released.
  */
 #ifndef SCRY_TRACE_BREAKS_H
 #define SCRY_TRACE_BREAKS_H
@@ -25,8 +25,8 @@
 #define SCRY_BREAKS_MAX 100000
 
 struct scry_break {
-	uint64_t at;	 /* where the int3 stands */
-	uint64_t copy;	 /* where a thread that has met it goes on; 0: refused */
+	uint64_t at;	 /* where the int3 is */
+	uint64_t copy;	 /* where a thread that has hit it goes on; 0: refused */
 	const char *why; /* it is refused */
 	size_t entry;	 /* of the journal */
 	bool is_changed; /* the journal has it */
@@ -35,7 +35,7 @@ struct scry_break {
 	/* the caller's */
 	uint32_t function; /* that begins here, from 1; 0: none */
 	uint32_t waiting;  /* calls that will return to here */
-	uint32_t idle;	   /* times it was met for nothing, in a row */
+	uint32_t idle;	   /* times it was hit for nothing, in a row */
 };
 
 struct scry_breaks {
@@ -53,21 +53,21 @@ void scry_breaks_init(struct scry_breaks *b, const struct scry_mem *mem,
 		      struct scry_linkmap *objects);
 void scry_breaks_done(struct scry_breaks *b);
 
-/* May a breakpoint stand at the instruction at `address`? NULL, or why not. Reads only. */
+/* May a breakpoint be at the instruction at `address`? NULL, or why not. Reads only. */
 const char *scry_breaks_why(const struct scry_breaks *b, uint64_t address);
 
-/* The index of the breakpoint that was asked for at `address`, or whose int3 stands there; -ENOENT.
+/* The index of the breakpoint that was asked for at `address`, or whose int3 is there; -ENOENT.
  */
 ssize_t scry_breaks_at(const struct scry_breaks *b, uint64_t address);
 
 /*
  * From here on after scry_inject_enter, `inj` set.
  *
- * A breakpoint at the instruction at `address`, behind an endbr64 that stands there; not on yet. It
+ * A breakpoint at the instruction at `address`, behind an endbr64 that is there; not on yet. It
  * must lie in code of a loaded object that is as in its file. `held` is a stopped thread of ours in
  * which memory can be mapped, or NULL: one is held for it. `more` is how many others are to come
  * near it. Returns its index, also of one that is there, or of one that is refused (`why`);
- * -errno with a sentence, -EAGAIN when `held` stands on a small stack.
+ * -errno with a sentence, -EAGAIN when `held` is on a small stack.
  */
 ssize_t scry_breaks_add(struct scry_breaks *b, uint64_t address, struct scry_tracee *held,
 			size_t more);
@@ -80,7 +80,7 @@ int scry_breaks_set(struct scry_breaks *b, struct scry_break *k);
 void scry_breaks_lift(struct scry_breaks *b, struct scry_break *k);
 void scry_breaks_lift_all(struct scry_breaks *b);
 
-/* Where a thread that has met `k` goes on. */
+/* Where a thread that has hit `k` goes on. */
 static inline uint64_t scry_break_next(const struct scry_break *k)
 {
 	return k->is_on ? k->copy : k->at;
@@ -89,12 +89,12 @@ static inline uint64_t scry_break_next(const struct scry_break *k)
 /* What lay in [start, end) is unmapped. */
 int scry_breaks_forget(struct scry_breaks *b, uint64_t start, uint64_t end);
 
-/* Takes them out of a fork child's copy of the memory, `mem_fd` its /proc/PID/mem, while it stands
- * still. Returns how many could not be. */
+/* Takes them out of a fork child's copy of the memory, `mem_fd` its /proc/PID/mem, while it is
+ * stopped. Returns how many could not be. */
 size_t scry_breaks_clean(const struct scry_breaks *b, const struct scry_mem *mem);
 
 /* The function that is called by the instruction that ends at `address`, also through a PLT entry
- * or slot, as they stand now; 0: not known. */
+ * or slot, as they are now; 0: not known. */
 uint64_t scry_breaks_callee(const struct scry_breaks *b, uint64_t address);
 
 #endif

@@ -37,7 +37,7 @@ enum state {
 	STATE_STARTS, /* was made, and has not stopped for the first time */
 	STATE_CHILD,  /* the same, with a memory of its own */
 	STATE_HELD,
-	STATE_ORPHAN /* is stopped, and its maker has not reported it yet */
+	STATE_ORPHAN /* is stopped, and its parent has not reported it yet */
 };
 
 struct thread {
@@ -53,7 +53,7 @@ struct scry_ptrace_stops {
 	const struct scry_ptrace_stops_handlers *handlers;
 	void *arg;
 	struct scry_ptrace_stops *next;
-	bool is_left;		   /* who goes on is asked to stop again */
+	bool is_left;		   /* one that goes on is asked to stop again */
 	uint64_t late_ns, look_ns; /* see seize_late; late_ns 0: no more */
 	struct scry_ptrace_stops_stats stats;
 };
@@ -72,8 +72,9 @@ static void on_tick(int sig)
 	(void)sig; /* it only ends a wait */
 }
 
-/* Who has met a breakpoint waits for us, so on a busy machine we go first, where we may: as long as
- * anybody is traced. A stop of a traced thread is no news to the rest of the keeper. */
+/* A thread that has hit a breakpoint waits for us, so on a busy machine we go first, where we may:
+ * as long as any thread is traced. A stop of a traced thread is not news to the rest of the keeper.
+ */
 static void get_ready(void)
 {
 	const struct sigaction tick = {.sa_handler = on_tick};
@@ -161,7 +162,7 @@ static int seize(struct scry_ptrace_stops *s, pid_t pid, pid_t tid)
 	return scry_fail(-ENOMEM, "process %d has too many threads", s->pid);
 }
 
-/* It shares the memory, as in vfork, and meets the breakpoints too; unless it has become another
+/* It shares the memory, as in vfork, and hits the breakpoints too; unless it has become another
  * program meanwhile, which nothing reports any more. */
 static int seize_child(struct scry_ptrace_stops *s, pid_t child)
 {
@@ -301,7 +302,7 @@ static void let_child_go(struct thread *t)
 	ptrace(PTRACE_DETACH, tid, 0, 0);
 }
 
-/* It stands still for the first time. */
+/* It is stopped for the first time. */
 static void start_thread(struct thread *t, enum state what)
 {
 	if (what == STATE_CHILD) {
@@ -321,7 +322,7 @@ static bool shares_memory(pid_t parent, pid_t child, int event)
 }
 
 /* Thread `parent` has made one. Has that a memory of its own? It may have been adopted long before
- * its maker reported it: then it runs, or stands in a stop of its own, or was let go. */
+ * its parent reported it: then it runs, or is in a stop of its own, or was released. */
 static void born(struct thread *parent, int event)
 {
 	struct scry_ptrace_stops *s = parent->of;
@@ -347,7 +348,7 @@ static void born(struct thread *parent, int event)
 	start_thread(t, what);
 }
 
-/* Threads that are stopped, and whose maker was killed before it could report them. */
+/* Threads that are stopped, and whose parent was killed before it could report them. */
 static void adopt_orphans(void)
 {
 	uint64_t now = scry_now_ns();
@@ -434,7 +435,7 @@ static bool is_int3(pid_t tid)
 }
 
 /*
- * The stop is not taken by waitpid: as long as nobody has, the SIGTRAP is still to come, and if we
+ * The stop is not taken by waitpid: as long as none has, the SIGTRAP is still to come, and if we
  * are killed the agent gets it and knows where the thread goes on, moved by us or not. A stop that
  * was taken would let it run on behind the int3, in the middle of an instruction.
  */
@@ -514,7 +515,7 @@ static pid_t next_status(pid_t of, int flags, int *ret)
 	return waitpid(info.si_pid, ret, __WALL | WNOHANG);
 }
 
-/* The kernel reports the newest threads first: the older ones would wait for as long as those meet
+/* The kernel reports the newest threads first: the older ones would wait for as long as those hit
  * breakpoints faster than we serve them. */
 static void serve_each(void)
 {
@@ -647,7 +648,7 @@ size_t scry_ptrace_stops_leave(struct scry_ptrace_stops *s)
 	return left;
 }
 
-/* The process is gone, and others run its code, or a copy, in which breakpoints stand. */
+/* The process is gone, and others run its code, or a copy, in which there are breakpoints. */
 static void leave_survivors(struct scry_ptrace_stops *s)
 {
 	bool has_any = false;

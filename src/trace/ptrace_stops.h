@@ -1,10 +1,10 @@
 /*
  * All threads of some processes, traced for as long as a watch is on, each stopped alone and only
- * when it has met a breakpoint, is given a signal, or makes a child.
+ * when it has hit a breakpoint, is given a signal, or makes a child.
  *
- * PTRACE_SEIZE: seizing stops no thread, and signals, group stops and restarted system
- * calls are as without us. Every signal is passed on but the traps of our breakpoints. Threads are
- * followed from their first instruction (PTRACE_O_TRACECLONE), and so is who shares the memory
+ * PTRACE_SEIZE: seizing stops no thread, and signals, group stops and restarted system calls are as
+ * without us. Every signal is passed on but the traps of our breakpoints. Threads are followed from
+ * their first instruction (PTRACE_O_TRACECLONE), and so is a process that shares the memory
  * (vfork); a child with a memory of its own is handed to `forked` before it has run, and let go.
  *
  * One set of processes for the whole keeper, in the thread that traces; statuses of processes that
@@ -23,12 +23,12 @@
 struct scry_ptrace_stops; /* one process */
 
 struct scry_ptrace_stops_handlers {
-	/* Where a thread that has met the int3 at `address` goes on; 0: that is none of ours. */
+	/* Where a thread that has hit the int3 at `address` goes on; 0: that is none of ours. */
 	uint64_t (*next)(void *arg, uint64_t address);
-	/* Thread `t` has met it. t->regs are its registers, but it stands where it goes on already.
+	/* Thread `t` has hit it. t->regs are its registers, but it is where it goes on already.
 	 */
 	void (*met)(void *arg, struct scry_tracee *t, uint64_t address);
-	/* It stands still, and is let go afterwards; or the process is gone, and it, which shared
+	/* It is stopped, and is released afterwards; or the process is gone, and it, which shared
 	 * the memory, is not. */
 	void (*forked)(void *arg, pid_t child);
 	void (*execed)(void *arg); /* all are let go; nothing of ours is in it */
@@ -49,10 +49,11 @@ void scry_ptrace_stops_vectors(const struct scry_tracee *t, uint64_t ret[8]);
 /* Takes what happens, for `ns` at most, and waits for it; of all processes. */
 void scry_ptrace_stops_turn(uint64_t ns);
 
-/* Lets all threads go, when no breakpoint stands any more: who has met one goes on where it says.
- * Returns how many could not be stopped for that: they are let go when they do, or when we end. */
+/* Lets all threads go, when there is no breakpoint any more: one that has hit one goes on where it
+ * says. Returns how many could not be stopped for that: they are let go when they do, or when we
+ * end. */
 size_t scry_ptrace_stops_leave(struct scry_ptrace_stops *s);
-/* NULL is legal. Who is still there, as children are whose process has ended, is let go. */
+/* NULL is legal. What is still there, as children are whose process has ended, is released. */
 void scry_ptrace_stops_free(struct scry_ptrace_stops *s);
 
 struct scry_ptrace_stops_stats {

@@ -21,6 +21,7 @@
 #include "view/grep.h"
 #include "view/data_quality.h"
 #include "view/native_frames.h"
+#include "view/table.h"
 
 #define OPEN_MAX (1u << 20)
 #define NS 1000000000u
@@ -42,6 +43,7 @@ struct lines {
 	uint64_t unsure;   /* calls of which --where has no answer */
 	bool has_vfork;	   /* a call of it was shown */
 	uint64_t left_out; /* calls that began while OPEN_MAX others were open */
+	uint64_t hidden;   /* calls, by --grep */
 	struct scry_call_functions functions;
 	struct scry_map open;  /* key of a call -> index */
 	struct scry_map depth; /* thread -> calls that are open */
@@ -195,7 +197,7 @@ static uint64_t key_of(const struct scry_event *event)
 	return scry_call_key(call->pid, call->call);
 }
 
-/* Who called: a stack, outermost first. */
+/* The caller: a stack, outermost first. */
 static struct scry_cell stack_cell(const struct lines *l, const struct scry_map *called,
 				   const struct scry_event *event,
 				   struct scry_doc_frame frames[SCRY_NATIVE_DEPTH])
@@ -277,7 +279,7 @@ static int push(struct lines *l, const struct scry_call_image *image,
 	return is_failed ? no_memory() : 0;
 }
 
-/* Who called, below the line that ends a call. */
+/* The caller, below the line that ends a call. */
 static void put_stack(struct lines *l, uint64_t key)
 {
 	uint64_t id;
@@ -296,7 +298,7 @@ static void meet(struct lines *l, uint32_t tid)
 }
 
 /* Is it of another process than the first? Then lines say which. */
-static void meet_process(struct lines *l, uint32_t pid)
+static void note_process(struct lines *l, uint32_t pid)
 {
 	l->are_many |= l->first_pid && pid != l->first_pid;
 }
@@ -346,13 +348,16 @@ static int keep(struct lines *l, uint64_t key, const struct scry_event *event, b
 	return 0;
 }
 
-static bool is_wanted(const struct lines *l, uint32_t pid, const struct scry_call_function *f)
+static bool is_wanted(struct lines *l, uint32_t pid, const struct scry_call_function *f)
 {
 	const char *symbol = f ? scry_reader_string(l->reader, f->ev.symbol_str, NULL) : NULL;
 
 	if (l->opts->pid && l->opts->pid != pid)
 		return false;
-	return !l->opts->grep || (symbol && scry_grep_matches_symbol(&l->grep, symbol));
+	if (!l->opts->grep || (symbol && scry_grep_matches_symbol(&l->grep, symbol)))
+		return true;
+	l->hidden++;
+	return false;
 }
 
 static int on_call(struct lines *l, const struct scry_event *event)
@@ -366,7 +371,7 @@ static int on_call(struct lines *l, const struct scry_event *event)
 	if (!is_wanted(l, call->pid, f) || scry_map_get(&l->open, key, &old))
 		return 0;
 	l->has_vfork |= f && f->is_vfork;
-	meet_process(l, call->pid); /* a child may call first */
+	note_process(l, call->pid); /* a child may call first */
 	if (!l->is_whole) {
 		cut_line(l);
 		meet(l, event->tid);
@@ -514,7 +519,7 @@ static void write_signal(struct lines *l, const struct scry_event *event)
 	if (l->opts->pid && l->opts->pid != s->pid)
 		return;
 	cut_line(l);
-	meet_process(l, s->pid);
+	note_process(l, s->pid);
 	meet(l, event->tid);
 	l->are_many |= event->tid != s->pid; /* its main thread may never have a line */
 	begin_line(l, event->time_ns, event->tid, 0);
@@ -538,7 +543,7 @@ static void write_exec(struct lines *l, const struct scry_event *event)
 	    (l->opts->pid && l->opts->pid != p->pid))
 		return;
 	cut_line(l);
-	meet_process(l, p->pid);
+	note_process(l, p->pid);
 	begin_line(l, event->time_ns, p->pid, 0);
 	scry_buf_printf(&l->buf, "--- Called exec() ---\n");
 	print(l);
@@ -554,7 +559,7 @@ static void write_exit(struct lines *l, const struct scry_event *event)
 	    (l->opts->pid && l->opts->pid != t->pid))
 		return;
 	cut_line(l);
-	meet_process(l, t->pid);
+	note_process(l, t->pid);
 	begin_line(l, event->time_ns, t->pid, 0);
 	if (WIFSIGNALED(status))
 		scry_buf_printf(&l->buf, "+++ killed by SIG%s +++\n",
@@ -681,6 +686,8 @@ int scry_view_calls(struct scry_reader *reader, const struct scry_view_opts *opt
 		scry_data_quality_push(&quality, doc);
 		note_left_out(&l);
 		note_vfork(&l);
+		scry_left_out_push(&(struct scry_left_out){.noun = "calls", .by_grep = l.hidden},
+				   doc);
 	}
 	done(&l);
 	return r;

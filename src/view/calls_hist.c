@@ -152,12 +152,14 @@ static int on_return(struct hist *h, const struct scry_ev_return *ret)
 	return 0;
 }
 
-static int by_total(const void *left, const void *right)
+static int by_total(const void *left, const void *right, void *reader)
 {
 	const struct row *a = left, *b = right;
 	int order = scry_functions_compare(b->total_ns, a->total_ns);
 
-	return order ? order : scry_functions_compare(a->symbol, b->symbol);
+	order = order ? order : scry_functions_compare(b->returned, a->returned);
+	order = order ? order : scry_functions_compare_strings(reader, a->symbol, b->symbol);
+	return order ? order : scry_functions_compare_strings(reader, a->module, b->module);
 }
 
 struct line { /* of the table: a step of a function */
@@ -321,7 +323,7 @@ int scry_view_calls_hist(struct scry_reader *reader, const struct scry_view_opts
 		quality.noun = "calls";
 		quality.shown = h.seen;
 		if (h.count)
-			qsort(h.rows, h.count, sizeof(*h.rows), by_total);
+			qsort_r(h.rows, h.count, sizeof(*h.rows), by_total, reader);
 		scry_data_quality_push(&quality, doc);
 		judge(&h, doc);
 		push(&h, doc);

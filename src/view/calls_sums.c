@@ -188,7 +188,7 @@ static int add(struct sums *s, const struct scry_event *event)
 	return 0;
 }
 
-/* A call with its return (NULL: it has none), where it is one of those that are wanted. */
+/* A call with its return (NULL: it has none), where it is one of the functions that are wanted. */
 static int add_judged(struct sums *s, const struct scry_event *call, const struct scry_event *ret)
 {
 	const struct scry_ev_call *ev = (const void *)(call + 1);

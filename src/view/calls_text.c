@@ -31,7 +31,7 @@ size_t scry_call_put_char(struct scry_buf *buf, const uint8_t *at, size_t have)
 	return 1;
 }
 
-/* Bytes of UTF-8, 1 to 4; 0: it is no character. */
+/* Bytes of UTF-8, 1 to 4; 0: it is not a character. */
 static size_t encode(uint32_t c, uint8_t ret[4])
 {
 	if (c < 0x80) {

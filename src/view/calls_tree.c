@@ -191,11 +191,16 @@ struct order {
 	uint32_t node;
 };
 
-static int by_total(const void *left, const void *right)
+static int by_total(const void *left, const void *right, void *tree)
 {
+	const struct tree *t = tree;
 	const struct order *a = left, *b = right;
+	const struct node *x = &t->nodes[a->node], *y = &t->nodes[b->node];
 	int order = scry_functions_compare(a->total_ns, b->total_ns);
 
+	order = order ? order : scry_functions_compare(x->calls, y->calls);
+	order = order ? order : scry_functions_compare_strings(t->reader, y->symbol, x->symbol);
+	order = order ? order : scry_functions_compare_strings(t->reader, y->module, x->module);
 	return order ? order : scry_functions_compare(b->node, a->node);
 }
 
@@ -210,7 +215,7 @@ static uint32_t link_nodes(struct tree *t)
 		return 0;
 	for (uint32_t i = 0; i < t->count; i++)
 		all[i] = (struct order){t->nodes[i].total_ns, i};
-	qsort(all, t->count, sizeof(*all), by_total);
+	qsort_r(all, t->count, sizeof(*all), by_total, t);
 	for (uint32_t i = 0; i < t->count; i++) {
 		struct node *n = &t->nodes[all[i].node];
 		uint32_t *first = n->parent ? &t->nodes[n->parent - 1].child : &root;
@@ -308,7 +313,10 @@ static void judge(const struct tree *t, struct scry_doc *doc)
 		const struct node *n = &t->nodes[i];
 		const uint64_t own = own_ns(n);
 
-		if (n->returned && (!most || own > self)) {
+		if (n->returned &&
+		    (!most || own > self ||
+		     (own == self &&
+		      scry_functions_compare_strings(t->reader, n->symbol, most->symbol) < 0))) {
 			most = n;
 			self = own;
 		}

@@ -18,7 +18,7 @@
 #include "wire/call_format.h"
 
 #define WIDE_MAX 0x10ffff
-#define SMALL 10000 /* numbers nearer to 0 are no addresses */
+#define SMALL 10000 /* numbers nearer to 0 are not addresses */
 #define DEPTH_MAX 40u
 #define VALUES_MAX 65536u
 #define VARARGS_MAX 32u
@@ -265,7 +265,7 @@ static void show_float(const struct shown *s, const struct value *v)
 	show_real(s, v->type->kind == SCRY_TYPE_FLOAT ? (double)f : d, v->lens == SCRY_LENS_HEX);
 }
 
-/* Numbers of the bits that are set, or, where these are more, of those that are not. */
+/* Numbers of the bits that are set, or, where these are more, of the bits that are not. */
 static void show_bits(struct shown *s, const struct value *v)
 {
 	uint64_t size = v->type->size && v->type->size < v->have ? v->type->size : v->have;
@@ -608,7 +608,7 @@ static void show_pointer(struct shown *s, const struct value *v)
 	inner.bytes = memory.bytes;
 	inner.have = memory.have;
 	inner.flags = memory.flags;
-	inner.outer = v->outer; /* a length may stand beside the pointer */
+	inner.outer = v->outer; /* a length may be beside the pointer */
 	inner.outer_bytes = v->outer_bytes;
 	inner.outer_have = v->outer_have;
 	if (to->kind == SCRY_TYPE_ARRAY && !memory.bytes) {

@@ -119,7 +119,7 @@ static int read_text(struct parser *p, struct step *s)
 	return s->text ? 0 : scry_no_memory("--where");
 }
 
-/* "4096", "-1", "0x1f", and of a time "5ms": as everywhere, in seconds where no unit stands. */
+/* "4096", "-1", "0x1f", and of a time "5ms": as everywhere, in seconds where there is no unit. */
 static int read_value(struct parser *p, struct step *s)
 {
 	char word[64];

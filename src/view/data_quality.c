@@ -83,7 +83,8 @@ static void on_note(struct scry_data_quality *h, const void *payload)
 		}
 	}
 	if (i < SCRY_DATA_QUALITY_NOTES)
-		h->notes[i] = (struct scry_data_quality_note){.text_str = note->text_str};
+		h->notes[i] = (struct scry_data_quality_note){.text_str = note->text_str,
+							      .is_cost = note->is_cost == 1};
 	h->note_count++;
 }
 
@@ -333,8 +334,8 @@ static void put_watch(const struct scry_data_quality *h, const char *view, struc
 	}
 }
 
-/* What watching it took. */
-static void put_cost(const struct scry_data_quality *h, struct scry_buf *buf)
+/* What watching it took; `is_whole`: also what is 0. */
+static void put_cost(const struct scry_data_quality *h, bool is_whole, struct scry_buf *buf)
 {
 	double percent;
 
@@ -349,7 +350,7 @@ static void put_cost(const struct scry_data_quality *h, struct scry_buf *buf)
 		scry_text_count(buf, h->full_gcs);
 		scry_buf_printf(buf, " full)");
 	}
-	if (h->has_pause) {
+	if (h->has_pause && (h->pause_max_ns || is_whole)) {
 		scry_buf_printf(buf, ", longest pause ");
 		scry_text_duration(buf, h->pause_max_ns);
 	}
@@ -373,14 +374,14 @@ void scry_data_quality_line(const struct scry_data_quality *h, const char *view,
 	put_lost(h, buf);
 	put_processes_missing(h, buf);
 	put_errors(h, buf);
-	put_cost(h, buf);
+	put_cost(h, true, buf);
 }
 
 void scry_data_quality_watched(const struct scry_data_quality *h, const char *view,
 			       struct scry_buf *buf)
 {
 	put_watch(h, view, buf);
-	put_cost(h, buf);
+	put_cost(h, false, buf);
 }
 
 void scry_data_quality_losses(const struct scry_data_quality *h, struct scry_buf *buf)
@@ -408,7 +409,7 @@ void scry_data_quality_losses(const struct scry_data_quality *h, struct scry_buf
 	scry_buf_done(&found);
 }
 
-/* Where two recordings are compared: of which one it is said. */
+/* Where two recordings are compared: of which one a note says it. */
 static void say(const struct scry_data_quality *h, struct scry_doc *doc, const char *text,
 		size_t len)
 {
@@ -476,6 +477,8 @@ void scry_data_quality_notes(const struct scry_data_quality *h, struct scry_doc 
 
 	for (i = 0; i < h->note_count && i < SCRY_DATA_QUALITY_NOTES; i++) {
 		size_t len = 0;
+
+		doc->is_cost = h->notes[i].is_cost;
 		const char *text = scry_reader_string(h->reader, h->notes[i].text_str, &len);
 		const char *what = without_process(text);
 
@@ -488,6 +491,7 @@ void scry_data_quality_notes(const struct scry_data_quality *h, struct scry_doc 
 		}
 		say(h, doc, text ? text : "(a note that cannot be read)", text ? len : 28);
 	}
+	doc->is_cost = false;
 	if (h->note_count > SCRY_DATA_QUALITY_NOTES) {
 		scry_buf_printf(&buf, "%u more notes are not shown; --view events shows them",
 				h->note_count - SCRY_DATA_QUALITY_NOTES);

@@ -46,9 +46,9 @@ struct scry_data_quality {
 	uint32_t process_count;	 /* programs; may exceed what is listed */
 	uint32_t exec_count;	 /* of them: what one ran in its place */
 	uint32_t nameless_count; /* beside them: without an event, set by the view */
-	/* Each once: what is said of several processes, too. `text_str` as it is of the first. */
+	/* Each once: what notes say of several processes, too. `text_str` as it is of the first. */
 	struct scry_data_quality_note {
-		uint32_t text_str, others;
+		uint32_t text_str, others, is_cost;
 	} notes[SCRY_DATA_QUALITY_NOTES];
 	uint32_t note_count; /* may exceed what is listed */
 	struct scry_data_quality_cause causes[SCRY_DATA_QUALITY_CAUSES];

@@ -44,7 +44,7 @@ static int compare_keys(const void *left, const void *right)
 	return scry_object_keys_compare(&a->key, &b->key);
 }
 
-static int compare_growth(const void *left, const void *right)
+static int compare_growth(const void *left, const void *right, void *frames)
 {
 	const struct diff_row *a = left, *b = right;
 
@@ -52,7 +52,7 @@ static int compare_growth(const void *left, const void *right)
 		return a->growth < b->growth ? 1 : -1;
 	if (a->allocated_growth != b->allocated_growth)
 		return a->allocated_growth < b->allocated_growth ? 1 : -1;
-	return scry_object_texts_compare(&a->key, &b->key);
+	return scry_object_texts_compare(frames, &a->key, &b->key);
 }
 
 static int64_t grown(uint64_t from, uint64_t to)
@@ -119,7 +119,7 @@ static int match(struct diff *d)
 		d->shrunk += row->growth < 0;
 		d->rows[d->count++] = *row;
 	}
-	qsort(d->rows, d->count, sizeof(*d->rows), compare_growth);
+	qsort_r(d->rows, d->count, sizeof(*d->rows), compare_growth, &d->tables.frames);
 	return 0;
 }
 

@@ -64,6 +64,7 @@ struct scry_doc {
 	const char *view;	   /* "objects" */
 	unsigned int schema;	   /* version of the view's JSON */
 	bool is_stream, is_folded; /* folded: nothing but a table of stacks is wanted */
+	bool is_cost;		   /* the next notes are bookkeeping: text has them at its end */
 	bool is_data;		   /* read by programs: give all rows, ungrouped */
 	unsigned int width; /* columns of the terminal; 0: a page may be as wide as it likes */
 	const char *weight; /* folded: key of the column that is counted */

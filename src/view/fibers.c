@@ -27,7 +27,7 @@ static const char *const state_words[] = {
 
 /* --- places ----------------------------------------------------------------------------------- */
 
-/* Functions of the libraries that switch: who waits in them waits for who has called them. */
+/* Functions of the libraries that switch: a fiber that waits in them waits for its caller. */
 static bool is_switch(const struct scry_doc_frame *f)
 {
 	static const char *const begins[] = {
@@ -395,7 +395,7 @@ static uint64_t left_out(const struct scry_fibers_report *r)
 	return count;
 }
 
-/* Are there suspended ones of which nobody keeps note whether they run? */
+/* Are there suspended ones of which no note is kept whether they run? */
 static bool has_doubtful(const struct scry_fibers_report *r)
 {
 	for (size_t i = 0; i < r->group_count; i++)

@@ -52,7 +52,7 @@ static int compare_order(const void *left, const void *right, void *arg)
 		return s->parents[a] < s->parents[b] ? -1 : 1;
 	if (x != y)
 		return x < y ? 1 : -1;
-	return (a > b) - (a < b);
+	return scry_frames_compare(s->tree->frames, s->tree->names, a, b);
 }
 
 static int sort(struct state *s)

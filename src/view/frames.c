@@ -94,6 +94,41 @@ struct scry_cell scry_name_text(const struct scry_intern *names, uint32_t id)
 	return cell;
 }
 
+static int compare_texts(const struct scry_intern *names, uint32_t a, uint32_t b)
+{
+	const struct scry_cell left = scry_name_text(names, a), right = scry_name_text(names, b);
+
+	if (a == b)
+		return 0;
+	if (left.is_unknown || right.is_unknown)
+		return left.is_unknown - right.is_unknown;
+	return strcmp(left.bytes, right.bytes);
+}
+
+static int compare_u32(uint32_t a, uint32_t b)
+{
+	return (a > b) - (a < b);
+}
+
+int scry_frames_compare(const struct scry_frames *frames, const struct scry_intern *names,
+			uint32_t a, uint32_t b)
+{
+	int order = 0;
+
+	while (!order && a != b) {
+		const struct scry_frame x = scry_frames_get(frames, a),
+					y = scry_frames_get(frames, b);
+
+		order = compare_texts(names, x.file, y.file);
+		order = order ? order : compare_u32(x.line, y.line);
+		order = order ? order : compare_texts(names, x.method, y.method);
+		order = order ? order : compare_u32(x.flags, y.flags);
+		a = x.parent;
+		b = y.parent;
+	}
+	return order;
+}
+
 struct scry_cell scry_frames_cell(const struct scry_frames *frames, const struct scry_intern *names,
 				  const struct scry_frame *leaf, struct scry_frame_row *row)
 {

@@ -35,6 +35,11 @@ uint32_t scry_frames_put(struct scry_frames *frames, const struct scry_frame *fr
 
 struct scry_frame scry_frames_get(const struct scry_frames *frames, uint32_t id);
 
+/* -1, 0 or 1: the order of stacks by what is shown of them, from the leaves to the roots. Ids are
+ * in the order of arrival, which two recordings of one program need not share. */
+int scry_frames_compare(const struct scry_frames *frames, const struct scry_intern *names,
+			uint32_t a, uint32_t b);
+
 /* Another recording is read from now on: its ids mean other frames. */
 void scry_frames_begin(struct scry_frames *frames);
 

@@ -55,6 +55,16 @@ int scry_functions_compare(uint64_t a, uint64_t b)
 	return (a > b) - (a < b);
 }
 
+int scry_functions_compare_strings(const struct scry_reader *reader, uint32_t a, uint32_t b)
+{
+	const char *left = scry_reader_string(reader, a, NULL);
+	const char *right = scry_reader_string(reader, b, NULL);
+
+	if (!left || !right)
+		return !left - !right;
+	return strcmp(left, right);
+}
+
 struct scry_cell scry_functions_string(const struct scry_reader *reader, uint32_t id)
 {
 	struct scry_cell cell = {0};

@@ -23,8 +23,8 @@ struct scry_functions_view {
 	size_t column_count;
 	/* Sorts the rows, and may drop some; returns how many are left. */
 	size_t (*settle)(struct scry_function_row *rows, size_t count);
-	/* Appends what is said of the first row, whose function is `name`; NULL: none is shown.
-	 * `calls`: of all. */
+	/* Appends what the verdict says of the first row, whose function is `name`; NULL: none is
+	 * shown. `calls`: of all. */
 	void (*judge)(const struct scry_function_row *row, const char *name, uint64_t calls,
 		      struct scry_buf *buf);
 	int (*order)(const void *left, const void *right); /* as of scry_table */
@@ -39,5 +39,7 @@ struct scry_cell scry_functions_string(const struct scry_reader *reader, uint32_
 
 /* -1, 0, 1 */
 int scry_functions_compare(uint64_t a, uint64_t b);
+/* The same of two strings of the recording; one that it has not is last. */
+int scry_functions_compare_strings(const struct scry_reader *reader, uint32_t a, uint32_t b);
 
 #endif

@@ -24,7 +24,7 @@ static bool begins(const char *text, const char *with)
 	return !strncmp(text, with, strlen(with));
 }
 
-/* Length of "3.1.0" or "3.4.0+1" at `text`; 0 when it is no version of Ruby's libraries. */
+/* Length of "3.1.0" or "3.4.0+1" at `text`; 0 when it is not a version of Ruby's libraries. */
 static size_t version_length(const char *text)
 {
 	size_t len = strspn(text, "0123456789.");
@@ -34,7 +34,7 @@ static size_t version_length(const char *text)
 	return len + strcspn(text + len, "/");
 }
 
-/* "rack-2.2.22", "nokogiri-1.15.4-x86_64-linux": what stands before the first version. */
+/* "rack-2.2.22", "nokogiri-1.15.4-x86_64-linux": what is before the first version. */
 static size_t name_before_version(const char *part, size_t len)
 {
 	size_t i, digits;
@@ -49,7 +49,7 @@ static size_t name_before_version(const char *part, size_t len)
 	return 0;
 }
 
-/* "rails-1a2b3c4d5e6f": what stands before the abbreviated commit. */
+/* "rails-1a2b3c4d5e6f": what is before the abbreviated commit. */
 static size_t name_before_commit(const char *part, size_t len)
 {
 	size_t at = len;

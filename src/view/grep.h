@@ -24,7 +24,7 @@ void scry_grep_done(struct scry_grep *grep);
 bool scry_grep_matches(const struct scry_grep *grep, const char *text);
 
 /* A row's texts, each ended by '\n' but for the last: is it one of them, or the whole, in one line?
- * So /^open$/ is a name, wherever it stands. Ends of lines are overwritten. */
+ * So /^open$/ is a name, wherever it is. Ends of lines are overwritten. */
 bool scry_grep_matches_row(const struct scry_grep *grep, struct scry_buf *texts);
 
 /* The name of a function: as it is, or demangled. NULL is "". */

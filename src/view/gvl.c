@@ -1,6 +1,6 @@
 /*
- * The gvl view: how much of the time threads wanted the VM's lock, who held it meanwhile, and each
- * thread's share: held, waiting (wanted, and granted until it ran), without it.
+ * The gvl view: how much of the time threads wanted the VM's lock, which thread held it meanwhile,
+ * and each thread's share: held, waiting (wanted, and granted until it ran), without it.
  */
 #include "view/gvl.h"
 

@@ -1,6 +1,6 @@
 /*
  * What the gvl view knows of a recording: locks summed, threads, pairs, and what made others wait:
- * by line, method or gem, as the samples of who held the lock say.
+ * by line, method or gem, as the samples of the thread that held the lock say.
  *
  * Life: read, which fills a struct of zeros; sort; push; done in any case.
  */
@@ -22,7 +22,7 @@
 struct scry_gvl_line {
 	/* A frame: with a line by line, without one by method, a gem's name as its method; of data
 	 * by line a whole stack. Where C code of a library ran it has one of that above it. 0: not
-	 * known. By thread or holder: the thread's place + 1, 0: nobody's. */
+	 * known. By thread or holder: the thread's place + 1, 0: no thread's. */
 	uint32_t what, samples;
 	uint64_t lost_ns;
 	uint64_t waits, max_ns; /* where each waiter's stack was taken */
@@ -100,9 +100,9 @@ uint64_t scry_gvl_longest_ns(const struct scry_gvl_view *g);
 
 /*
  * How many independent turns a row is of, where samples share what was counted: what a row has lost
- * comes in turns, as who holds the lock holds it for a while. Its turns are its part of all of
- * them, and its samples at most; one that takes longer than the VM's time slice is as many as it
- * takes slices. `turns`: of all rows.
+ * comes in turns, as a thread that holds the lock holds it for a while. Its turns are its part of
+ * all of them, and its samples at most; one that takes longer than the VM's time slice is as many
+ * as it takes slices. `turns`: of all rows.
  */
 uint64_t scry_gvl_turns(const struct scry_gvl_lines *l, const struct scry_gvl_line *row,
 			uint64_t turns);

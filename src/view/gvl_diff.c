@@ -19,8 +19,8 @@
 
 #define ROWS_MAX (1u << 20)
 #define SURE 3.0	/* standard deviations of what is counted at random */
-#define LEAST_PART 0.05 /* of the greater one: less is no change that somebody looks for */
-#define LEAST_NS 100000 /* a second: nobody feels less */
+#define LEAST_PART 0.05 /* of the greater one: less is not a change that a reader looks for */
+#define LEAST_NS 100000 /* a second: less is not felt */
 
 struct part { /* of one recording */
 	uint64_t lost_ns, turns, waits;

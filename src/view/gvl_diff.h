@@ -3,7 +3,7 @@
  * waits, each for a second that a process was watched.
  *
  * Rows are matched by what they show, threads by their names, never by ids. What may be chance is
- * no change: it is counted, and not listed.
+ * not a change: it is counted, and not listed.
  */
 #ifndef SCRY_VIEW_GVL_DIFF_H
 #define SCRY_VIEW_GVL_DIFF_H

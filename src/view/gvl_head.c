@@ -9,7 +9,7 @@
 #define OPEN_NS 1000000u   /* a wait that has no end is shown from that length on */
 #define CONVOY_NS 1000000u /* a convoy is shown from that length on */
 #define FEW 25		   /* samples: from there on a share is a fifth more or less */
-#define UNKNOWN_PART 10	   /* that part of the waiting is said to have no line, and more */
+#define UNKNOWN_PART 10	   /* the report says that so much of the waiting has no line, and more */
 #define SLACK_NS 50000000u /* processor time is counted in ticks of 10 ms */
 
 /* Rows are sorted: the first of a known line, if it is more than what is of no known line. */
@@ -100,7 +100,7 @@ static void put_waited(const struct scry_gvl_view *g, uint64_t ns, struct scry_b
 	scry_buf_printf(b, watched && ns / watched >= 2 ? " together" : "");
 }
 
-/* Beside who made others wait: where they stood. */
+/* Beside the thread that made others wait: where they stood. */
 static void note_where(struct scry_gvl_view *g)
 {
 	const struct scry_gvl_line *most = worst_row(&g->waited);
@@ -368,7 +368,7 @@ static void push_notes(struct scry_gvl_view *g)
 	scry_data_quality_notes(&g->quality, g->doc);
 }
 
-/* A VM that gives the lock to the next thread lets nobody in before that one: from 3.3 on, to
+/* A VM that gives the lock to the next thread lets no other in before that one: from 3.3 on, to
  * 4.0.5. One that does is known by what it did. */
 static bool can_overtake(const struct scry_gvl_view *g)
 {

@@ -4,7 +4,8 @@
  * do. Rows of one line of the program, whichever methods were called there.
  *
  * Rows that several threads had one after the other are among the first, whether the last one has
- * ended or not. Quantiles of several rows cannot be had of those of each, so a sum has none.
+ * ended or not. Quantiles of several rows cannot be had of the quantiles of each, so a sum has
+ * none.
  *
  * And how much of what samples say may be chance.
  */

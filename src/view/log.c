@@ -8,6 +8,7 @@
 #include "view/functions.h"
 #include "view/grep.h"
 #include "view/data_quality.h"
+#include "view/table.h"
 #include "view/view.h"
 
 #define ARGS_MAX 6
@@ -17,6 +18,7 @@ struct log {
 	struct scry_ev_function *functions;
 	size_t count, room, last;
 	struct scry_grep grep;
+	struct scry_left_out left_out;
 	const struct scry_view_opts *opts;
 };
 
@@ -56,7 +58,10 @@ static bool is_wanted(struct log *l, struct scry_reader *reader, const struct sc
 
 	if (l->opts->pid && l->opts->pid != e->pid)
 		return false;
-	return !l->opts->grep || (symbol && scry_grep_matches_symbol(&l->grep, symbol));
+	if (!l->opts->grep || (symbol && scry_grep_matches_symbol(&l->grep, symbol)))
+		return true;
+	l->left_out.by_grep++;
+	return false;
 }
 
 static void push(struct scry_reader *reader, const struct scry_event *event,
@@ -95,11 +100,15 @@ static int show(struct log *l, struct scry_reader *reader, struct scry_doc *doc)
 		scry_data_quality_event(&quality, event);
 		if (event->type == SCRY_EVENT_FUNCTION)
 			r = add_function(l, payload);
-		if (event->type == SCRY_EVENT_ENTRY && (!top || quality.shown < top)) {
+		if (event->type == SCRY_EVENT_ENTRY) {
 			const struct scry_ev_function *f = find(l, payload);
 
 			if (!is_wanted(l, reader, payload, f))
 				continue;
+			if (top && quality.shown == top) {
+				l->left_out.by_top++;
+				continue;
+			}
 			push(reader, event, f, doc);
 			quality.shown++;
 		}
@@ -109,13 +118,14 @@ static int show(struct log *l, struct scry_reader *reader, struct scry_doc *doc)
 	scry_data_quality_close(&quality);
 	quality.noun = "calls";
 	scry_data_quality_push(&quality, doc);
+	scry_left_out_push(&l->left_out, doc);
 	return 0;
 }
 
 int scry_view_log(struct scry_reader *reader, const struct scry_view_opts *opts,
 		  struct scry_doc *doc)
 {
-	struct log l = {.opts = opts};
+	struct log l = {.opts = opts, .left_out.noun = "calls"};
 	int r = scry_grep_init(&l.grep, opts->grep);
 
 	if (r < 0)

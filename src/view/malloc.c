@@ -175,7 +175,7 @@ static uint64_t percent(uint64_t part, uint64_t whole)
 	return scry_share(part, whole, 100);
 }
 
-/* Where something leaks it stands above all else. */
+/* Where something leaks it comes above all else. */
 static struct row row_of(const struct malloc_view *v, const struct scry_malloc_caller_sum *c)
 {
 	struct scry_malloc_growth growth = {0};
@@ -431,8 +431,8 @@ static void push_totals(struct malloc_view *v)
 		 SCRY_CELL_COUNT, 0,
 		 scry_cell_known(explained < 100 ? explained : 100,
 				 scry_malloc_peak_looked_at(p) && !scry_malloc_older_unknown(p))},
-		{"arenas", "arenas of malloc at most", SCRY_CELL_COUNT, 0,
-		 scry_cell_known(p->arenas, p->arenas != 0)},
+		{"arenas", p->arenas == 1 ? "arena of malloc" : "arenas of malloc at most",
+		 SCRY_CELL_COUNT, 0, scry_cell_known(p->arenas, p->arenas != 0)},
 		{"arenas_held_bytes", "bytes that malloc held in those of threads", SCRY_CELL_COUNT,
 		 0, scry_cell_known(p->arenas_held, p->arenas != 0)},
 		{"allocated", "blocks allocated or resized", SCRY_CELL_COUNT, 0,
@@ -454,7 +454,8 @@ static void push_totals(struct malloc_view *v)
 		 scry_cell_number(p->null_frees)},
 		{"failed", "calls that got no memory", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(p->failed)},
-		{"threads", "threads", SCRY_CELL_COUNT, 0, scry_cell_number(p->threads)},
+		{"threads", p->threads == 1 ? "thread" : "threads", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(p->threads)},
 	};
 
 	v->doc->ops->totals(v->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
@@ -524,7 +525,7 @@ static void note_peak(struct malloc_view *v, struct scry_buf *line, const struct
 	note(v, line);
 }
 
-/* Who grew and who made the peak: what to look at first. */
+/* What grew and what made the peak: what to look at first. */
 static void note_callers(struct malloc_view *v)
 {
 	const struct scry_malloc_process *p = v->process;
@@ -561,7 +562,9 @@ static void note_slowdown(struct malloc_view *v)
 			"recording took about %.*f %% of processor time on top of what the program "
 			"takes without it",
 			slower < 0.0995 ? 1 : 0, slower * 100);
+	v->doc->is_cost = true;
 	note(v, &line);
+	v->doc->is_cost = false;
 	scry_buf_done(&line);
 }
 
@@ -580,7 +583,7 @@ static void note_moment(struct malloc_view *v)
 	scry_buf_done(&line);
 }
 
-/* Programs that the same process ran, and other processes: who looks for one finds it. */
+/* Programs that the same process ran, and other processes: a reader who looks for one finds it. */
 static void note_others(struct malloc_view *v)
 {
 	uint32_t named = 0, others = 0;
@@ -619,7 +622,7 @@ static void note_left_out(struct malloc_view *v)
 	v->doc->ops->note(v->doc, v->buf.data, v->buf.len);
 }
 
-/* --pid of somebody who is not in it: who is. */
+/* --pid of a process that is not in it: which are. */
 static int no_such_process(struct malloc_view *v)
 {
 	const struct scry_data_quality *h = &v->quality;
@@ -642,7 +645,7 @@ static int no_such_process(struct malloc_view *v)
 			 (unsigned long long)v->opts->pid, named ? scry_buf_str(&v->buf) : "none");
 }
 
-/* Of a recording that is cut, or has holes, nothing is said that the rest would change. */
+/* Of a recording that is cut, or has holes, nothing is stated that the rest would change. */
 static enum scry_malloc_verdict judge(struct malloc_view *v)
 {
 	const struct scry_data_quality *h = &v->quality;

@@ -21,6 +21,7 @@
 
 #define KEYS_MAX (2 * SCRY_MALLOC_SUM_CALLERS)
 #define KEY_BYTES_MAX (1u << 30)
+#define RSS_MIN (1u << 20) /* bytes: a smaller change is any program's */
 #define LOST 1000 /* one of so many calls: more missing ones, and a difference may be theirs */
 
 struct figures {
@@ -244,7 +245,12 @@ static void push_totals(const struct diff *d)
 	const struct scry_malloc_process *from = d->places[0].process, *to = d->places[1].process;
 	const struct figures f = totals_of(from), t = totals_of(to);
 	const bool has_rss = from->rss_peak && to->rss_peak;
+	const bool has_arenas = from->arenas && to->arenas;
+	struct scry_cell arenas_from = scry_cell_known(from->arenas, has_arenas);
+	struct scry_cell arenas_to = scry_cell_known(to->arenas, has_arenas);
 	char same[64];
+
+	arenas_from.is_blank = arenas_to.is_blank = from->arenas == to->arenas;
 #define DELTA(key, unit, number)                                        \
 	{                                                               \
 		key, unit, SCRY_CELL_DELTA, 0, scry_cell_number(number) \
@@ -263,6 +269,8 @@ static void push_totals(const struct diff *d)
 		DELTA("temporary_growth", "blocks temporary", t.temporary - f.temporary),
 		{"rss_peak_bytes_growth", "resident bytes, the most seen", SCRY_CELL_DELTA, 0,
 		 scry_cell_known(to->rss_peak - from->rss_peak, has_rss)},
+		{"arenas_from", "arenas of malloc before", SCRY_CELL_COUNT, 0, arenas_from},
+		{"arenas_to", "arenas of malloc then", SCRY_CELL_COUNT, 0, arenas_to},
 		COUNT("rows_same", same, d->same),
 	};
 
@@ -289,15 +297,38 @@ static const char *thing(const struct diff *d)
 	}
 }
 
+/* What no caller shows: memory that malloc holds beside their blocks, and its arenas. */
+static void put_process(const struct diff *d, struct scry_buf *buf)
+{
+	const struct scry_malloc_process *from = d->places[0].process, *to = d->places[1].process;
+	const bool is_less = to->rss_peak < from->rss_peak;
+	const uint64_t most = from->arenas > to->arenas ? from->arenas : to->arenas;
+	const uint64_t change =
+		is_less ? from->rss_peak - to->rss_peak : to->rss_peak - from->rss_peak;
+
+	if (from->rss_peak && to->rss_peak && change >= RSS_MIN && change > from->rss_peak / 10) {
+		scry_buf_printf(buf, "; resident memory at its peak %s", is_less ? "-" : "+");
+		scry_text_size(buf, change);
+	}
+	if (from->arenas && to->arenas && most > 2 &&
+	    most >= 2 * (from->arenas + to->arenas - most))
+		scry_buf_printf(buf, "; malloc had %llu arena%s, then %llu",
+				(unsigned long long)from->arenas, from->arenas == 1 ? "" : "s",
+				(unsigned long long)to->arenas);
+}
+
 static void judge(struct diff *d, const struct scry_table *table)
 {
 	const struct figures from = totals_of(d->places[0].process),
 			     to = totals_of(d->places[1].process);
 	const struct diff_row *most = scry_table_first(table);
 	int64_t growth = (int64_t)(figure(d, &to) - figure(d, &from));
-	struct scry_buf buf = {0};
+	struct scry_buf buf = {0}, process = {0};
 
-	if (!d->count) {
+	put_process(d, &process);
+	if (!d->count && process.len) {
+		scry_buf_printf(&buf, "no %s has changed", noun(d, 1));
+	} else if (!d->count) {
 		scry_buf_printf(&buf, "nothing has changed");
 	} else {
 		scry_buf_printf(&buf, "%s", growth < 0 ? "-" : growth ? "+" : "");
@@ -313,7 +344,9 @@ static void judge(struct diff *d, const struct scry_table *table)
 									       : "");
 		}
 	}
+	scry_buf_append(&buf, process.data, process.len);
 	scry_verdict(d->doc, &buf);
+	scry_buf_done(&process);
 	scry_buf_done(&buf);
 }
 

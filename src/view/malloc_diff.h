@@ -1,6 +1,6 @@
 /*
- * What changed between two recordings of malloc: who holds more at the peak or at the end, and who
- * asks for more.
+ * What changed between two recordings of malloc: which callers hold more at the peak or at the end,
+ * and which ask for more.
  *
  * Rows are matched by what they show, never by ids; of each recording it is the process with most
  * calls.

@@ -3,7 +3,7 @@
 
 #define PARTS 8u		/* of the time that is looked at; each of a moment at least */
 #define MOMENTS_MIN (2 * PARTS) /* a recording with fewer is too short */
-#define LEAST (64u << 10)	/* bytes: less is no matter */
+#define LEAST (64u << 10)	/* bytes: less does not matter */
 #define LEAST_SHARE 1000	/* nor is less than a thousandth of what lives */
 #define WAVERS 50		/* a fiftieth more or less is the same */
 #define SLOWER 4		/* what grew so much faster at first was loaded, or is a cache */

@@ -18,7 +18,7 @@
 #define LEAST_END_BYTES (1 << 20)
 #define NULL_SHARE 0.1	       /* of what the replay itself takes: less is not told apart from it */
 #define CROSSED 8	       /* one of so many calls: a block is taken over */
-#define LEAST_CPU_NS 10000000u /* where nobody takes that, times say nothing */
+#define LEAST_CPU_NS 10000000u /* where none takes that, times say nothing */
 #define LEAST_PART 10	       /* of the program's memory: replays of less say nothing of it */
 #define LEAST_MEMORY \
 	(256u << 10)	   /* bytes: the kernel counts them so coarsely, and looks are rare */
@@ -243,8 +243,8 @@ static void put_ties(char *text, size_t size, const struct scry_replay_report *r
 	}
 }
 
-/* The best by one quantity alone, -1 none; of those that are as good, the one that costs least of
- * the other. */
+/* The best by one quantity alone, -1 none; of allocators that are as good, the one that costs least
+ * of the other. */
 static int best_by(const struct scry_replay_report *r, bool by_memory)
 {
 	int best = -1;

@@ -16,8 +16,8 @@ void scry_malloc_lines_done(struct scry_malloc_lines *lines)
 	scry_buf_done(&lines->file);
 }
 
-/* Two builds under one path, of processes in two containers or one after the other: which of them
- * a caller is in nobody knows. */
+/* Two builds under one path, of processes in two containers or one after the other: which of them a
+ * caller is in is not known. */
 void scry_malloc_lines_event(struct scry_malloc_lines *lines,
 			     const struct scry_ev_object_file *object)
 {

@@ -74,7 +74,7 @@ static void put_native(const struct scry_malloc_places *p, const struct scry_ev_
 		scry_buf_printf(buf, " (%s)", base_of(module));
 }
 
-/* Natively, by the frame that is no wrapper. */
+/* Natively, by the frame that is not a wrapper. */
 static struct scry_ev_caller name_of(const struct scry_malloc_places *p,
 				     const struct scry_malloc_caller_sum *c)
 {

@@ -2,7 +2,7 @@
  * Callers of malloc functions as places that a person knows: those of one line that a VM ran are
  * one, whatever native code they went through, or those of a file, or a method; native ones stay by
  * themselves, or are those of an object, or a function. With stacks the native caller is the first
- * one that is no wrapper.
+ * one that is not a wrapper.
  */
 #ifndef SCRY_VIEW_MALLOC_PLACES_H
 #define SCRY_VIEW_MALLOC_PLACES_H
@@ -31,7 +31,7 @@ int scry_malloc_places_merge(const struct scry_malloc_places *p);
 /* What they are: "caller" or "callers", "module", ... */
 const char *scry_malloc_places_noun(const struct scry_malloc_places *p, uint64_t count);
 
-/* What a person calls it; `c`: one of those. */
+/* What a person calls it; `c`: one of these. */
 void scry_malloc_places_put(const struct scry_malloc_places *p,
 			    const struct scry_malloc_caller_sum *c, struct scry_buf *buf);
 

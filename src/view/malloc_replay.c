@@ -305,7 +305,7 @@ static double missed(const struct scry_replay_spread *real, uint64_t predicted)
 	return real->median ? ((double)predicted - nearest) / (double)real->median : 0;
 }
 
-/* What the real runs show to be wrong is said: who reads the first verdict alone goes astray. The
+/* A remark says what the real runs show to be wrong: the first verdict alone would mislead. The
  * first allocator's time was not predicted, nor is the memory of a single one. */
 static void push_missed(const struct scry_replay_report *r, bool is_memory, struct scry_doc *doc)
 {

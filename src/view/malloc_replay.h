@@ -99,8 +99,8 @@ void scry_replay_judge(const struct scry_replay_report *report,
 
 /*
  * Do the real runs end by the clock? They take equally long, the shortest ones within 1 % and 10
- * ms, though replays or processor time differ by three times as much for each thread: then who is
- * faster does more, and processor time says nothing.
+ * ms, though replays or processor time differ by three times as much for each thread: then the
+ * faster one does more, and processor time says nothing.
  */
 bool scry_replay_is_by_clock(const struct scry_replay_report *report);
 

@@ -1,6 +1,6 @@
 /*
- * Sizes that a program asks malloc for: a table of them, with who asks for most of each, and those
- * of one caller.
+ * Sizes that a program asks malloc for: a table of them, with the caller that asks for most of
+ * each, and the sizes of one caller.
  */
 #ifndef SCRY_VIEW_MALLOC_SIZES_H
 #define SCRY_VIEW_MALLOC_SIZES_H

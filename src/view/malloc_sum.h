@@ -28,7 +28,7 @@ struct scry_malloc_held {
 struct scry_malloc_caller_sum {
 	struct scry_ev_caller name; /* zeros, but for the id: not reported */
 	uint64_t allocated, bytes;  /* blocks begun or resized here, and what was asked for */
-	uint64_t ended;		    /* of those, freed or resized */
+	uint64_t ended;		    /* of these, freed or resized */
 	uint64_t short_lived;
 	uint64_t temporary; /* freed or resized by the thread that made it before it made another */
 	uint64_t size_blocks[SCRY_MALLOC_SIZE_ROWS]; /* as the process's `sizes` */

@@ -269,6 +269,7 @@ static int push_text(struct tree *t)
 	};
 	const struct scry_frame_tree tree = {
 		.frames = &t->frames,
+		.names = &t->names,
 		.doc = t->doc,
 		.top = scry_view_top(t->what->opts, t->doc),
 		.figure = figure,

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #define POINTS_MIN 8	       /* fewer say nothing of growth */
-#define GROWTH_MIN (64u << 10) /* bytes: less is no matter */
+#define GROWTH_MIN (64u << 10) /* bytes: less does not matter */
 #define EXPLAINED_MIN                                                                           \
 	0.6		   /* of resident memory by what live blocks took up: less says nothing \
 			    * of the allocator */
@@ -91,7 +91,7 @@ static bool is_unexplained(const struct scry_malloc_process *p)
 
 /* Most of that rest is none of malloc's: malloc never had it from the kernel, or, as each byte of a
  * gap was in some block once, so little was ever asked for. (What other allocators than glibc's
- * keep for themselves nobody says: tcmalloc has megabytes of tables before its first block.) */
+ * keep for themselves is not known: tcmalloc has megabytes of tables before its first block.) */
 static bool is_elsewhere(const struct scry_malloc_process *p)
 {
 	if (!is_unexplained(p) || !p->is_glibc)
@@ -198,7 +198,7 @@ static void put_growth(const struct scry_malloc_process *p, const struct leak *l
 		scry_buf_printf(buf, " (rows marked + below)");
 }
 
-/* What rose with the calls and is no leak: when it did, or that it was freed. */
+/* What rose with the calls and is not a leak: when it did, or that it was freed. */
 static void put_past_growth(const struct scry_malloc_process *p, struct scry_buf *buf)
 {
 	uint64_t end = p->live.bytes, half;
@@ -321,8 +321,8 @@ static void put_arenas(const struct scry_malloc_process *p, struct scry_buf *buf
 		return;
 	scry_buf_printf(buf, "; malloc has %llu arenas, ", (unsigned long long)p->arenas);
 	put_size(buf, "and ", p->arenas_held,
-		 " of its memory were in arenas of threads: MALLOC_ARENA_MAX=2 in the "
-		 "program's environment may be enough");
+		 " of its memory were in arenas of threads: scry malloc replay --with "
+		 "glibc,glibc:MALLOC_ARENA_MAX=2 shows whether fewer arenas need less");
 }
 
 enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p,

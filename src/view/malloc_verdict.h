@@ -2,8 +2,8 @@
  * One sentence about the memory of a process: does what it holds grow, or is it only not given
  * back?
  *
- * What is said is what was seen; where the recording is too short, or says nothing of resident
- * memory, the sentence says that.
+ * It says what was seen; where the recording is too short, or says nothing of resident memory, the
+ * sentence says that.
  */
 #ifndef SCRY_VIEW_MALLOC_VERDICT_H
 #define SCRY_VIEW_MALLOC_VERDICT_H

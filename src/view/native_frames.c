@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HUB 16		      /* places: who is called from so many allocates for others */
+#define HUB 16		      /* places: what is called from so many allocates for others */
 #define PLACES_MAX (1u << 20) /* beyond, none is counted */
 
 static uint64_t place_of(const struct scry_ev_stack *f)

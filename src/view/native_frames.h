@@ -47,7 +47,8 @@ uint64_t scry_native_frames_address(const struct scry_native_frames *s, uint32_t
 /* Is it a stack of native code? */
 bool scry_native_frames_are(const struct scry_native_frames *s, uint32_t id);
 
-/* The innermost frame that is no wrapper; the innermost of all, where all are. NULL: no stack. */
+/* The innermost frame that is not a wrapper; the innermost of all, where all are. NULL: no stack.
+ */
 const struct scry_ev_stack *scry_native_frames_caller(const struct scry_native_frames *s,
 						      const struct scry_reader *reader,
 						      uint32_t id);

@@ -1,5 +1,5 @@
 /*
- * Who knows the file and line of native code: the command's, as a view touches no object file.
+ * What knows the file and line of native code: the command's, as a view touches no object file.
  */
 #ifndef SCRY_VIEW_NATIVE_LINE_H
 #define SCRY_VIEW_NATIVE_LINE_H

@@ -109,7 +109,8 @@ static int compare_names(const struct scry_object_row *row, uint32_t a, uint32_t
 	return a == b ? 0 : strcmp(left ? left : "", right ? right : "");
 }
 
-int scry_object_texts_compare(const struct scry_object_row *a, const struct scry_object_row *b)
+int scry_object_texts_compare(const struct scry_frames *frames, const struct scry_object_row *a,
+			      const struct scry_object_row *b)
 {
 	int order = compare_names(a, a->file, b->file);
 
@@ -117,6 +118,7 @@ int scry_object_texts_compare(const struct scry_object_row *a, const struct scry
 	order = order ? order : compare_names(a, a->class, b->class);
 	order = order ? order : compare_names(a, a->method, b->method);
 	order = order ? order : compare_names(a, a->gem, b->gem);
+	order = order ? order : scry_frames_compare(frames, a->names, a->stack, b->stack);
 	return order ? order : scry_object_keys_compare(a, b);
 }
 
@@ -163,18 +165,27 @@ uint64_t scry_object_figure(const struct scry_object_counts *counts, int column)
 	}
 }
 
-static int compare_rows(const void *left, const void *right, void *column)
+struct sorting {
+	int column;
+	const struct scry_frames *frames;
+};
+
+static int compare_rows(const void *left, const void *right, void *arg)
 {
+	const struct sorting *by = arg;
 	const struct scry_object_row *a = left, *b = right;
-	int order = compare_u64_down(scry_object_figure(&a->counts, *(int *)column),
-				     scry_object_figure(&b->counts, *(int *)column));
+	int order = compare_u64_down(scry_object_figure(&a->counts, by->column),
+				     scry_object_figure(&b->counts, by->column));
 
 	order = order ? order : compare_u64_down(a->counts.allocated, b->counts.allocated);
-	return order ? order : scry_object_texts_compare(a, b);
+	return order ? order : scry_object_texts_compare(by->frames, a, b);
 }
 
-void scry_object_rows_sort(struct scry_object_row *rows, size_t count, int column)
+void scry_object_rows_sort(struct scry_object_row *rows, size_t count, int column,
+			   const struct scry_frames *frames)
 {
+	struct sorting by = {column, frames};
+
 	if (count)
-		qsort_r(rows, count, sizeof(*rows), compare_rows, &column);
+		qsort_r(rows, count, sizeof(*rows), compare_rows, &by);
 }

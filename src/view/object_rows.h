@@ -4,7 +4,7 @@
 #ifndef SCRY_VIEW_OBJECT_ROWS_H
 #define SCRY_VIEW_OBJECT_ROWS_H
 
-#include "base/intern.h"
+#include "view/frames.h"
 #include "wire/event.h"
 
 #include <stdbool.h>
@@ -47,7 +47,8 @@ bool scry_object_interval(double variance, uint64_t samples, uint64_t *ret_half)
 int scry_object_keys_compare(const struct scry_object_row *a, const struct scry_object_row *b);
 
 /* Equal sums are ordered by what is printed, so that a report is the same every time. */
-int scry_object_texts_compare(const struct scry_object_row *a, const struct scry_object_row *b);
+int scry_object_texts_compare(const struct scry_frames *frames, const struct scry_object_row *a,
+			      const struct scry_object_row *b);
 
 /* Sums rows with equal keys, in place; returns how many are left. */
 size_t scry_object_rows_merge(struct scry_object_row *rows, size_t count);
@@ -56,6 +57,7 @@ size_t scry_object_rows_merge(struct scry_object_row *rows, size_t count);
 uint64_t scry_object_figure(const struct scry_object_counts *counts, int column);
 
 /* Biggest first by `column` (enum scry_view_sort); ties in an order that is the same every time. */
-void scry_object_rows_sort(struct scry_object_row *rows, size_t count, int column);
+void scry_object_rows_sort(struct scry_object_row *rows, size_t count, int column,
+			   const struct scry_frames *frames);
 
 #endif

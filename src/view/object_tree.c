@@ -29,7 +29,7 @@ struct tree {
 	struct scry_table table;
 };
 
-/* A row, and what stands before its frame. */
+/* A row, and what comes before its frame. */
 struct step {
 	uint32_t id;
 	struct scry_buf *line;
@@ -155,7 +155,7 @@ GET(get_live_bytes, bytes_cell(view, view->list->opts->live ? OF(old_live_bytes)
 			       OF(live_unsized)))
 GET(get_frame, frame_cell(view, row))
 
-/* What the percentages are of stands before them. */
+/* What the percentages are of comes before them. */
 static void choose_columns(const struct tree *t, struct scry_column ret_columns[COLUMNS])
 {
 	static const char *const percents[] = {
@@ -199,6 +199,7 @@ int scry_object_tree_push(const struct scry_object_list *list, int sort, uint64_
 	struct tree t = {.list = list, .doc = doc, .sort = sort};
 	const struct scry_frame_tree tree = {
 		.frames = &list->tables->frames,
+		.names = &list->tables->names,
 		.doc = doc,
 		.top = top,
 		.figure = figure,

@@ -159,7 +159,7 @@ static struct scry_object_row largest(const struct objects *o)
 			rows[i].method = 0;
 	}
 	count = scry_object_rows_merge(rows, count);
-	scry_object_rows_sort(rows, count, o->sort);
+	scry_object_rows_sort(rows, count, o->sort, &l->tables->frames);
 	most = rows[0];
 	free(rows);
 	return most;
@@ -171,7 +171,7 @@ static void put_largest(const struct objects *o, struct scry_buf *buf)
 	const struct scry_object_row row = largest(o);
 	const uint64_t part = scry_object_figure(&row.counts, o->sort),
 		       whole = scry_object_figure(all, o->sort);
-	/* bytes of slots only are too few: of those that were counted */
+	/* bytes of slots only are too few: of the objects that were counted */
 	const char *things[] = {
 		[SCRY_VIEW_SORT_ALLOCATED] = "objects allocated",
 		[SCRY_VIEW_SORT_BYTES] = all->is_slots ? "bytes counted" : "bytes allocated",
@@ -263,7 +263,7 @@ static void push_table(struct objects *o)
 
 	if (!top || top > l->count)
 		top = l->count;
-	scry_object_rows_sort(l->rows, l->count, o->sort);
+	scry_object_rows_sort(l->rows, l->count, o->sort, &l->tables->frames);
 	objects = scry_object_table_push(&o->table, top);
 	if (l->count)
 		push_left_out(o, top, objects);
@@ -323,7 +323,7 @@ static void push_process(const struct objects *o, const struct process *process)
 	scry_text_count(&title, process->live);
 	scry_buf_printf(&title, " of them live");
 	scry_object_list_settle(&list, false);
-	scry_object_rows_sort(list.rows, list.count, o->sort);
+	scry_object_rows_sort(list.rows, list.count, o->sort, &list.tables->frames);
 	table = scry_object_table_of(&list, o->doc);
 	o->doc->title = scry_buf_str(&title);
 	scry_object_table_push(&table, list.count < PROCESS_ROWS ? list.count : PROCESS_ROWS);

@@ -133,7 +133,7 @@ static void put_native(struct flame *flame, const struct scry_doc_frame *f)
 static void put_gem(struct flame *flame, const struct scry_doc_frame *f)
 {
 	const char between = BETWEEN;
-	const bool is_gc = f->method && f->method[0] == '('; /* stands on the line that caused it */
+	const bool is_gc = f->method && f->method[0] == '('; /* is on the line that caused it */
 	const char *gem = f->is_native ? "(native)" : f->is_c ? "(C)" : is_gc ? "(ruby)" : NULL;
 	size_t length = gem ? strlen(gem) : 0;
 

@@ -86,7 +86,7 @@ static void put_plain(struct scry_buf *buf, const char *bytes, size_t length)
 	}
 }
 
-/* `is_mixed`: native frames stand among others, and are marked. */
+/* `is_mixed`: native frames are among others, and are marked. */
 static void put_frame(struct scry_buf *buf, const struct scry_doc_frame *frame, bool is_mixed)
 {
 	struct scry_buf name = {0};

@@ -45,6 +45,8 @@ struct text {
 	struct scry_buf verdict, losses, notes;
 	struct scry_buf watched, whole; /* to the end; whole: with losses, and what is 0 */
 	struct scry_buf totals;		/* to the end: a sentence, or with -v lines */
+	struct scry_buf costs; /* to the end: notes that are bookkeeping, each with its NUL */
+	uint64_t shown;	       /* what `watched` counts; 0: nothing, or of two recordings */
 };
 
 /* The cell as people read it, escaped. */
@@ -123,7 +125,7 @@ static void print_wrapped(const struct scry_doc *doc, FILE *out, const char *sen
 	fputc('\n', out);
 }
 
-/* Where what is said beside the data goes; NULL: nobody listens, or any more. */
+/* Where remarks beside the data go; NULL: nothing reads them, or any more. */
 static FILE *talk_of(const struct scry_doc *doc)
 {
 	if (!doc->is_stream)
@@ -171,6 +173,9 @@ static void text_quality(struct scry_doc *doc, const struct scry_data_quality *q
 			print_wrapped(doc, out, scry_buf_str(&text->line));
 		return;
 	}
+	text->shown = quality->shown;
+	if (text->whole.len || !quality->noun || quality->sample_every > 1 || quality->sample_bytes)
+		text->shown = 0; /* its error follows, or it is of another */
 	scry_data_quality_line(quality, view, &text->whole);
 	scry_buf_zeros(&text->whole, 1);
 	scry_data_quality_watched(quality, view, &text->watched);
@@ -186,6 +191,11 @@ static void text_note(struct scry_doc *doc, const char *bytes, size_t length)
 	struct scry_buf *line = doc->is_stream || text->has_head ? &text->line : &text->notes;
 	FILE *out = talk_of(doc);
 
+	if (doc->is_cost && !doc->is_stream) {
+		scry_text_escape(&text->costs, bytes, length);
+		scry_buf_zeros(&text->costs, 1);
+		return;
+	}
 	if (line == &text->line)
 		scry_buf_clear(line);
 	scry_buf_append(line, "note: ", 6);
@@ -363,15 +373,48 @@ static bool is_nothing(const struct scry_pair *pair)
 	       (pair->kind != SCRY_CELL_TEXT && pair->cell.number < least);
 }
 
-/* "1,104,279 objects allocated; 48,619 not freed yet": those that are not 0. */
-static void put_sentence(struct scry_buf *buf, const struct scry_pair *pairs, size_t count)
+/* "rows have changed" of one: "row has changed". */
+static void put_unit(struct scry_buf *buf, const struct scry_pair *pair)
 {
+	static const char *const verbs[][2] = {
+		{" have ", " has "}, {" are ", " is "}, {" were ", " was "}};
+	const size_t word = strcspn(pair->unit, " *");
+	const char *rest = pair->unit + word, *verb = "";
+
+	if (!*pair->unit)
+		return;
+	if (pair->kind != SCRY_CELL_COUNT || pair->cell.is_unknown || pair->cell.number != 1 ||
+	    word < 4 || pair->unit[word - 1] != 's' || pair->unit[word - 2] == 's') {
+		scry_buf_printf(buf, " %s", pair->unit);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
+		if (strncmp(rest, verbs[i][0], strlen(verbs[i][0])) != 0)
+			continue;
+		rest += strlen(verbs[i][0]);
+		verb = verbs[i][1];
+		break;
+	}
+	scry_buf_printf(buf, " %.*s%s%s", (int)(word - 1), pair->unit, verb, rest);
+}
+
+/* "1,104,279 objects allocated; 48,619 not freed yet": those that are not 0, and not first what was
+ * `shown` to be watched. */
+static void put_sentence(struct scry_buf *buf, const struct scry_pair *pairs, size_t count,
+			 uint64_t shown)
+{
+	bool is_first = true;
+
 	for (size_t i = 0; i < count; i++) {
 		if (is_nothing(&pairs[i]))
 			continue;
-		scry_buf_append(buf, "; ", buf->len ? 2 : 0);
-		put_cell(buf, pairs[i].kind, &pairs[i].cell);
-		scry_buf_printf(buf, " %s", pairs[i].unit);
+		if (!is_first || pairs[i].kind != SCRY_CELL_COUNT ||
+		    pairs[i].cell.number != shown) {
+			scry_buf_append(buf, "; ", buf->len ? 2 : 0);
+			put_cell(buf, pairs[i].kind, &pairs[i].cell);
+			put_unit(buf, &pairs[i]);
+		}
+		is_first = false;
 	}
 }
 
@@ -391,10 +434,13 @@ static void put_lines(struct text *text, const struct scry_pair *pairs, size_t c
 			own = scry_text_width(scry_buf_str(&text->line));
 			if (own > width)
 				width = own < TOTAL_WIDTH_MAX ? own : TOTAL_WIDTH_MAX;
-			if (pass)
-				scry_buf_printf(&text->totals, "%*s%s  %s\n",
-						(int)(own < width ? width - own : 0), "",
-						scry_buf_str(&text->line), pairs[i].unit);
+			if (!pass)
+				continue;
+			scry_buf_printf(&text->totals, "%*s%s ",
+					(int)(own < width ? width - own : 0), "",
+					scry_buf_str(&text->line));
+			put_unit(&text->totals, &pairs[i]);
+			scry_buf_append(&text->totals, "\n", 1);
 		}
 	}
 }
@@ -405,7 +451,7 @@ static void text_totals(struct scry_doc *doc, const struct scry_pair *pairs, siz
 
 	put_head(doc);
 	if (text->has_verdict && scry_log_level() <= 0) {
-		put_sentence(&text->totals, pairs, count);
+		put_sentence(&text->totals, pairs, count, text->shown);
 		return;
 	}
 	put_lines(text, pairs, count);
@@ -421,15 +467,21 @@ static void print_bookkeeping(struct scry_doc *doc)
 	struct text *text = doc->renderer;
 	struct scry_buf *watched = scry_log_level() > 0 ? &text->whole : &text->watched;
 
-	if (!text->has_verdict || (!watched->len && !text->totals.len))
+	if (!text->has_verdict)
+		watched->len = text->totals.len = 0;
+	if (!watched->len && !text->totals.len && !text->costs.len)
 		return;
 	if (!text->has_gap)
 		fputc('\n', doc->out);
 	if (scry_log_level() > 0) {
 		print_all(doc, watched);
 		fputs(scry_buf_str(&text->totals), doc->out);
+		print_all(doc, &text->costs);
 		return;
 	}
+	for (size_t at = 0; at < text->costs.len; at += strlen(text->costs.data + at) + 1)
+		scry_buf_printf(&text->totals, "%s%s", text->totals.len ? "; " : "",
+				text->costs.data + at);
 	/* one line, but of two recordings each has its own */
 	if (watched->len && text->totals.len && strlen(watched->data) + 1 == watched->len) {
 		watched->len--;
@@ -521,6 +573,7 @@ static void text_row(struct scry_doc *doc, const struct scry_cell *cells)
 static void text_remark(struct scry_doc *doc, const char *remark)
 {
 	struct text *text = doc->renderer;
+	FILE *out = talk_of(doc);
 
 	put_head(doc);
 	let_flow(doc);
@@ -529,7 +582,8 @@ static void text_remark(struct scry_doc *doc, const char *remark)
 	text->has_rows = text->has_gap = false;
 	scry_buf_clear(&text->line);
 	scry_text_escape(&text->line, remark, strlen(remark));
-	print_wrapped(doc, doc->out, scry_buf_str(&text->line));
+	if (out)
+		print_wrapped(doc, out, scry_buf_str(&text->line));
 }
 
 static void text_record(struct scry_doc *doc, const struct scry_pair *pairs, size_t count)
@@ -576,6 +630,7 @@ static void text_abandon(struct scry_doc *doc)
 	scry_buf_done(&text->watched);
 	scry_buf_done(&text->whole);
 	scry_buf_done(&text->totals);
+	scry_buf_done(&text->costs);
 	free(text);
 	doc->renderer = NULL;
 }
@@ -590,7 +645,7 @@ static int text_end(struct scry_doc *doc)
 	print_bookkeeping(doc);
 	failed = text->held.failed || text->line.failed || text->verdict.failed ||
 		 text->losses.failed || text->notes.failed || text->watched.failed ||
-		 text->whole.failed || text->totals.failed;
+		 text->whole.failed || text->totals.failed || text->costs.failed;
 	text_abandon(doc);
 	if (failed)
 		return scry_no_memory("the report");

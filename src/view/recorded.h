@@ -18,7 +18,7 @@ struct scry_view_choice {
 	size_t count;
 };
 /* Fills in the parts, one at least. 0; -EINVAL with a sentence: the view is of what is not in the
- * recording, and would say that there were 0, or nobody has recorded such a section. */
+ * recording, and would say that there were 0, or no such section was recorded. */
 int scry_view_choose(int fd, struct scry_view_choice *choice);
 
 /* The view with the name of the instrument that recorded; events, where it does not say which did.

@@ -2,9 +2,9 @@
  * What a recording has of each site: its place, its counters.
  *
  * OBJECTS events are counters since the watch began: the last one of a site counts, so where the
- * end of a recording is missing the last slice stands in. A site without one (a raw recording whose
- * end is missing) is counted from its ALLOC and FREE events; a FREE is then given to the site of
- * the last ALLOC of that address in that process. With `until_ns` the counters are those of the
+ * end of a recording is missing the last slice takes its place. A site without one (a raw recording
+ * whose end is missing) is counted from its ALLOC and FREE events; a FREE is then given to the site
+ * of the last ALLOC of that address in that process. With `until_ns` the counters are those of the
  * slices that had ended by then, and nothing else counts.
  *
  * Limits: 4 Mi sites, 16 Mi live addresses; beyond, events are counted in `dropped`.

@@ -62,14 +62,15 @@ void scry_stack_sums_push(const struct scry_stack_sums *v, const struct scry_sta
 	const struct scry_pair pairs[] = {
 		{"samples", "samples of threads", SCRY_CELL_COUNT, 0, scry_cell_number(t->samples)},
 		{"valid",
-		 v->has_pauses	   ? "exact: read while no thread ran"
-		 : v->sums.clocked ? "valid: at a tick of a clock, or two equal collects"
-				   : "valid: two equal collects",
+		 v->has_pauses ? "samples exact: read while no thread ran"
+		 : v->sums.clocked
+			 ? "samples valid: taken at a tick of a clock, or equal when read twice"
+			 : "samples valid: equal when read twice",
 		 SCRY_CELL_COUNT, 0, scry_cell_number(v->sums.valid)},
-		{"repaired", "repaired: only what two collects had in common", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->sums.repaired)},
-		{"rejected", "rejected: nothing was sure", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->sums.rejected)},
+		{"repaired", "samples repaired: what both readings had in common was kept",
+		 SCRY_CELL_COUNT, 0, scry_cell_number(v->sums.repaired)},
+		{"rejected", "samples rejected: the two readings had nothing in common",
+		 SCRY_CELL_COUNT, 0, scry_cell_number(v->sums.rejected)},
 		{"dropped", "newest frames on their way in or out, left out", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(v->sums.dropped)},
 		{"ticks", "looks at all threads", SCRY_CELL_COUNT, 0,
@@ -120,9 +121,9 @@ void scry_stack_sums_push(const struct scry_stack_sums *v, const struct scry_sta
 		 scry_cell_number(v->naming.lost)},
 		{"code_nameless", "loaded from binary form, and gone before they were named",
 		 SCRY_CELL_COUNT, 0, scry_cell_number(v->naming.nameless)},
-		{"names_agree", "names reported as memory says", SCRY_CELL_COUNT, 0,
+		{"names_agree", "names that agree with what memory says", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(v->naming.agree)},
-		{"names_differ", "names reported otherwise", SCRY_CELL_COUNT, 0,
+		{"names_differ", "names that differ from what memory says", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(v->naming.differ)},
 		{"frames_reported", "frames that could no longer be named from memory",
 		 SCRY_CELL_COUNT, 0, scry_cell_number(v->naming.reported)},

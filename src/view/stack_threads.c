@@ -100,7 +100,7 @@ int scry_stack_threads_agree(const struct scry_stack_threads_side sides[2])
 {
 	const size_t most = sides[0].threads->count + sides[1].threads->count;
 	uint32_t *ids = calloc(most + 1, sizeof(*ids)), *next = ids;
-	uint8_t *found = calloc(most + 1, sizeof(*found)); /* by id: who bears it */
+	uint8_t *found = calloc(most + 1, sizeof(*found)); /* by id: which thread has it */
 	struct scry_intern all;
 	int err = ids && found ? 0 : -ENOMEM;
 

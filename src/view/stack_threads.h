@@ -2,7 +2,7 @@
  * The threads of a recording of stacks: their names, and which of them were idle.
  *
  * Idle is a thread that waited (blocked or asleep) in one place for 99 % of its time or more. Such
- * threads are no part of what a program does, and would be most of its wall time.
+ * threads are not part of what a program does, and would be most of its wall time.
  */
 #ifndef SCRY_VIEW_STACK_THREADS_H
 #define SCRY_VIEW_STACK_THREADS_H
@@ -42,8 +42,8 @@ int scry_stack_threads_sample(struct scry_stack_threads *k, const struct scry_ev
 /* After the last sample: says which are idle. */
 void scry_stack_threads_settle(struct scry_stack_threads *k);
 
-/* Of two recordings, both settled: idle stays who is idle in both, threads of one name together.
- * What is hidden in one only would be compared with nothing. 0 or -ENOMEM. */
+/* Of two recordings, both settled: a thread stays idle that is idle in both, threads of one name
+ * together. What is hidden in one only would be compared with nothing. 0 or -ENOMEM. */
 struct scry_stack_threads_side {
 	struct scry_stack_threads *threads;
 	const struct scry_intern *names;

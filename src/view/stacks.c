@@ -146,7 +146,8 @@ static int read_all(struct stacks *v)
 	}
 	if (err)
 		return scry_no_memory("the report");
-	if (!v->opts->times.cpu && !v->opts->times.gvl) /* who only waits has none of these */
+	if (!v->opts->times.cpu &&
+	    !v->opts->times.gvl) /* a thread that only waits has none of these */
 		scry_stack_threads_settle(&v->threads);
 	return got < 0 ? got : 0;
 }

@@ -3,8 +3,8 @@
  * a second that was watched.
  *
  * Rows are matched by what they show, never by ids. What the choice of moments at which samples
- * were taken may explain is no change: it is counted, and not listed. Threads that are idle in both
- * recordings are left out of both, in every form, unless opts->times.idle.
+ * were taken may explain is not a change: it is counted, and not listed. Threads that are idle in
+ * both recordings are left out of both, in every form, unless opts->times.idle.
  */
 #ifndef SCRY_VIEW_STACKS_DIFF_H
 #define SCRY_VIEW_STACKS_DIFF_H

@@ -235,7 +235,7 @@ enum { /* forms, and what a column is of */
        COUNTED = 1 << 5,  /* counted, */
        TIMED = 1 << 6,	  /* timed, */
        LINED = 1 << 7,	  /* or made by lines of Ruby */
-       AT_SITES = 1 << 8, /* for nobody where calls are not counted at their sites */
+       AT_SITES = 1 << 8, /* for no reader where calls are not counted at their sites */
 };
 
 /* `has`: forms that have it at all; `shows`: forms that show it to people; both NULL title and key

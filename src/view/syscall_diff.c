@@ -15,7 +15,7 @@
 
 #define ROWS_MAX (1u << 20)
 #define SURE 4.0	/* standard deviations of what is counted at random */
-#define LEAST_PART 0.05 /* of the greater one: less is no change that somebody looks for */
+#define LEAST_PART 0.05 /* of the greater one: less is not a change that a reader looks for */
 
 struct pair {
 	uint32_t text;

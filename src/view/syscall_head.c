@@ -219,8 +219,8 @@ static uint64_t unknown_ticks(const struct scry_syscall_view *v)
 	return sum;
 }
 
-/* Clocks of threads do not tick for who runs for less than a tick at a time; nor is there room for
- * all. */
+/* Clocks of threads do not tick for a thread that runs for less than a tick at a time; nor is there
+ * room for all. */
 static void note_perf(struct scry_syscall_view *v)
 {
 	const struct scry_ev_syscalls *s = &v->sums;
@@ -328,13 +328,14 @@ static void note_missing(struct scry_syscall_view *v)
 		     "the cost of counting for other processes is not known: the machine's speed "
 		     "changed (getppid of scry: %llu ns, before %llu)",
 		     (unsigned long long)s->with_ns, (unsigned long long)s->before_ns);
-	else if (scry_syscall_is_exact(v) && s->with_ns)
+	v->doc->is_cost = true;
+	if (scry_syscall_is_exact(v) && s->with_ns > s->before_ns)
 		note(v,
 		     "while it was counted each system call of every process of this machine took "
 		     "some %llu ns more (getppid of scry: %llu ns, before %llu)",
-		     (unsigned long long)(s->with_ns > s->before_ns ? s->with_ns - s->before_ns
-								    : 0),
+		     (unsigned long long)(s->with_ns - s->before_ns),
 		     (unsigned long long)s->with_ns, (unsigned long long)s->before_ns);
+	v->doc->is_cost = false;
 	if (scry_syscall_is_at_sites(v))
 		note_sites(v);
 	else if (calls_of_32_bits(v))

@@ -80,7 +80,7 @@ static const struct pattern absent = {
 	"ask in fewer places: a shorter search path (Ruby: $LOAD_PATH, bootsnap; Python: "
 	"sys.path), LC_ALL=C.UTF-8 for locales",
 	"another file of that name may be found first"};
-/* Where it is one directory nobody searches. */
+/* Where it is one directory nothing is searched. */
 static const struct pattern absent_there = {
 	"enoent", SCRY_GRADE_OBSERVED, "asked for files that do not exist",
 	"ask only for files that exist, or remember for a while which do not",
@@ -172,7 +172,7 @@ static bool is_of_a_path(const char *name)
 	       strstr(name, "readlink") || strstr(name, "exec");
 }
 
-/* The library's own locks wake by the word, and know that somebody may wait. */
+/* The library's own locks wake by the word, and know that a thread may wait. */
 static bool is_of_a_mutex(const struct scry_syscall_view *v, const struct scry_syscall_row *row)
 {
 	const char *symbol = symbol_of(v, row);

@@ -100,7 +100,7 @@ static struct scry_syscall_row *place_of(struct scry_syscall_view *v, uint32_t n
 	return row;
 }
 
-/* The row that is shown of what a thread did at a site, where rows are no places. */
+/* The row that is shown of what a thread did at a site, where rows are not places. */
 static struct scry_syscall_row *shown_of(struct scry_syscall_view *v,
 					 const struct scry_ev_syscall *ev, uint64_t site)
 {
@@ -211,7 +211,7 @@ static int on_time(struct scry_syscall_view *v, const struct scry_ev_syscall_tim
 	return row ? add_step(row, ev) : no_memory();
 }
 
-/* "b+0x12 < main+0x40": who called the function that has the instruction. */
+/* "b+0x12 < main+0x40": what called the function that has the instruction. */
 static void put_callers(struct scry_syscall_view *v, uint32_t stack, struct scry_buf *buf)
 {
 	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH];

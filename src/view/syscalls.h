@@ -22,7 +22,7 @@ struct scry_syscall_step { /* of times */
 };
 
 struct scry_syscall_row {
-	/* what it is of; site: the first of those that it sums up, place + 1; `why`: not counted */
+	/* what it is of; site: first row that it sums up, place + 1; `why`: not counted */
 	uint32_t site, pid, tid, thread_str, why_str;
 	uint64_t calls, errors, again, absent, ticks;
 	uint64_t again_ticks, absent_ticks; /* of `ticks`, as those of `kinds` */
@@ -34,8 +34,8 @@ struct scry_syscall_row {
 	uint32_t verdict;		 /* the first of its, + 1; 0: none */
 	struct scry_syscall_step *steps; /* by from_ns */
 	size_t step_count;
-	uint32_t caller_str;  /* of `texts`: who called most; 0 */
-	uint32_t stack;	      /* one of those */
+	uint32_t caller_str;  /* of `texts`: what called most; 0 */
+	uint32_t stack;	      /* one of these */
 	uint64_t caller_seen; /* of samples */
 	uint64_t callers_seen;
 	uint32_t line_str; /* of `texts`: the line of Ruby that called most; 0: none is known */
@@ -70,7 +70,7 @@ struct scry_syscall_view {
 	struct scry_map site_lines; /* the same by place in `sites` */
 	struct scry_map paths;	    /* row << 32 | string -> count */
 	uint64_t lines_seen, lineless;
-	struct scry_syscall_table places, shown; /* `shown` where rows are no places */
+	struct scry_syscall_table places, shown; /* `shown` where rows are not places */
 	struct scry_syscall_verdict *verdicts;	 /* of the rows of `places` */
 	/* of the row that is printed: */
 	struct scry_doc_frame call_frames[SCRY_NATIVE_DEPTH], line_frames[SCRY_NATIVE_DEPTH];
@@ -122,7 +122,7 @@ struct scry_doc_value scry_syscall_share(uint64_t part, uint64_t whole);
 struct scry_cell scry_syscall_share_cell(uint64_t part, uint64_t whole,
 					 struct scry_doc_value *value);
 struct scry_cell scry_syscall_tenths(uint64_t part, uint64_t whole); /* 12.3 % */
-/* Samples at the place, also of programs that are no Ruby. */
+/* Samples at the place, also of programs that are not Rubies. */
 uint64_t scry_syscall_line_whole(const struct scry_syscall_row *row);
 
 /* Its rows, the heaviest first, to be freed; NULL: no memory. */

@@ -101,8 +101,8 @@ static const char *program_path(const struct scry_space *space, const struct scr
 	return m ? m->path : "";
 }
 
-/* The executable mapping of m's file. Who reads the file (we do, and a Ruby that prints its own
- * [BUG] report) has others; who reads it only has none: NULL. */
+/* The executable mapping of m's file. A reader of the file (scry, and a Ruby that prints its own
+ * [BUG] report) has others; a plain reader has none: NULL. */
 static const struct scry_map_entry *code_of(const struct scry_maps *maps,
 					    const struct scry_map_entry *m)
 {
@@ -210,8 +210,8 @@ static int open_module(struct scry_ruby *ruby, const struct scry_proc *proc)
 
 /*
  * What was learned is what a program of that user said, with whatever libraries his environment
- * names: it serves him alone. So nobody's child can have another user's Ruby refused, or watched
- * along what does not hold.
+ * names: it serves him alone. So no child can have another user's Ruby refused, or watched along
+ * what does not hold.
  */
 static bool make_id(const struct scry_ruby *ruby, struct scry_cache_key *ret)
 {
@@ -279,7 +279,7 @@ static bool is_rehearsed(const struct scry_ruby_layout *layout)
 	return layout->gvl.is_proven;
 }
 
-/* It starts, and is held until this is done: who watches it has it judged when it has booted. */
+/* It starts, and is held until this is done: a watch has it judged when it has booted. */
 static int put_off(struct scry_ruby *ruby)
 {
 	snprintf(ruby->checks[0].proof, sizeof(ruby->checks[0].proof),
@@ -330,8 +330,8 @@ static bool is_trusted(const char *path, uint64_t inode)
 
 /*
  * May what a child of this target said, a layout or a verdict, serve others? The child was the
- * target's own program. So only files of root or the caller count, in our own mount namespace:
- * who is root in a container has other files under the same names.
+ * target's own program. So only files of root or the caller count, in our own mount namespace: a
+ * user who is root in a container has other files under the same names.
  */
 static bool may_keep(const struct scry_ruby *ruby)
 {
@@ -395,7 +395,7 @@ void scry_ruby_drop(const struct scry_ruby *ruby)
 		scry_cache_drop(&key);
 }
 
-/* Who makes objects is not learned here (instrument/objects/alloc_functions): what is known of it
+/* What makes objects is not learned here (instrument/objects/alloc_functions): what is known of it
  * stays known. What was rehearsed, was rehearsed with that very layout. */
 static void take_found(struct scry_ruby *ruby, const struct scry_cache_key *key)
 {
@@ -424,7 +424,7 @@ static int fail_old(const struct scry_ruby *ruby)
 		(int)ruby->pid, ruby->description, said);
 }
 
-static int learn_now(struct scry_ruby *ruby, const struct scry_proc *proc,
+static int infer_now(struct scry_ruby *ruby, const struct scry_proc *proc,
 		     const struct scry_cache_key *key)
 {
 	struct scry_cached fresh = {.learned_s = (int64_t)time(NULL)};
@@ -478,7 +478,7 @@ static int open_ruby(struct scry_ruby *ruby, const struct scry_proc *proc, enum 
 	if (err == -EAGAIN)
 		return scry_fail(err, "the Ruby in process %d has not booted yet", (int)ruby->pid);
 	if (err == -ENOENT)
-		err = judge_core(ruby, learn_now(ruby, proc, known));
+		err = judge_core(ruby, infer_now(ruby, proc, known));
 	if (err == -EAGAIN && (need == SCRY_RUBY_ANY || need == SCRY_RUBY_STARTS)) {
 		scry_error_clear();
 		err = 0;
@@ -508,7 +508,7 @@ int scry_ruby_open(pid_t pid, enum scry_ruby_need need, struct scry_ruby **ret)
 	return err;
 }
 
-/* Who could be its process: the caller, running the core's program. */
+/* Which process could be its own: the caller, running the core's program. */
 static int stand_in(const struct scry_core *core, struct scry_proc *ret)
 {
 	const struct scry_map_entry *m = scry_core_program(core);

@@ -91,7 +91,7 @@ int scry_ruby_bind(struct scry_ruby *ruby, pid_t pid);
 /* Checks the layout on the live target, read-only, about 1 ms. 0, -EAGAIN not booted, -ESRCH gone,
  * -ENOTSUP with the reason. Of a VM that is being taken down it may say any of these. */
 int scry_ruby_validate(struct scry_ruby *ruby);
-/* The same for who asks again soon: -EAGAIN at the first look. */
+/* The same for a caller that asks again soon: -EAGAIN at the first look. */
 int scry_ruby_validate_once(struct scry_ruby *ruby);
 
 /* Run-time address of an exported symbol of the Ruby module, 0 when it has none. */
@@ -136,7 +136,7 @@ int scry_ruby_current_ec(const struct scry_ruby *ruby, uint64_t *ret_module, int
 int scry_ruby_tls_module(const struct scry_ruby *ruby, uint64_t *ret);
 int scry_ruby_tls_block(const struct scry_mem *mem, uint64_t fs, uint64_t module, uint64_t *ret);
 
-/* Keeps layout.makers and layout.rehearsed too, where the layout may be kept at all. */
+/* Keeps layout.alloc_functions and layout.rehearsed too, where the layout may be kept at all. */
 void scry_ruby_keep(const struct scry_ruby *ruby);
 /* Forgets what was kept of this Ruby, which may be gone: the next one is learned anew. */
 void scry_ruby_drop(const struct scry_ruby *ruby);

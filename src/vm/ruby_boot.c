@@ -4,7 +4,8 @@
  *
  * With libruby the call goes through a GOT slot of the main program. In a static Ruby it is a plain
  * `call rel32` in main(), which is found by decoding: the entry point hands main's address to
- * __libc_start_main in rdi, and main calls ruby_options exactly once. Any other shape is no answer.
+ * __libc_start_main in rdi, and main calls ruby_options exactly once. Any other shape is not an
+ * answer.
  */
 #include "vm/ruby_boot.h"
 

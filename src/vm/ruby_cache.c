@@ -116,7 +116,7 @@ static bool rules_hold(const uint8_t *bytes)
 	return true;
 }
 
-static bool makers_hold(const uint8_t *bytes)
+static bool alloc_functions_hold(const uint8_t *bytes)
 {
 	struct scry_ruby_alloc_functions m;
 
@@ -157,7 +157,7 @@ uint64_t scry_cache_stamp(const void *layout, bool hooks)
 	return XXH3_64bits(parts, sizeof(parts));
 }
 
-/* A layout that is not the one that was on stage has not been borne by anybody. */
+/* A layout that is not the one that was on stage has not been borne by any process. */
 static bool rehearsals_hold(const uint8_t *layout)
 {
 	const uint8_t *bytes = layout + offsetof(struct scry_ruby_layout, rehearsed);
@@ -186,7 +186,7 @@ static bool layout_holds(const uint8_t *bytes)
 	memcpy(&leaves, bytes + offsetof(struct scry_ruby_layout, leaf_count), sizeof(leaves));
 	memcpy(&afters, bytes + offsetof(struct scry_ruby_layout, after_count), sizeof(afters));
 	return rules_hold(bytes + offsetof(struct scry_ruby_layout, sizes)) &&
-	       makers_hold(bytes + offsetof(struct scry_ruby_layout, alloc_functions)) &&
+	       alloc_functions_hold(bytes + offsetof(struct scry_ruby_layout, alloc_functions)) &&
 	       gvl_holds(bytes + offsetof(struct scry_ruby_layout, gvl)) &&
 	       rehearsals_hold(bytes) &&
 	       leaves_hold(bytes, offsetof(struct scry_ruby_layout, leaf), leaves) &&

@@ -3,8 +3,8 @@
  *
  * One file of base/cache per Ruby module, by the digest of its loaded segments (sys/elf_digest).
  * What is read has a format version, the sizes of its structs, the digest of the learners that made
- * it and a checksum; whatever does not fit is no entry. The caller validates the layout on the live
- * target before it is used, every time.
+ * it and a checksum; whatever does not match is not an entry. The caller validates the layout on
+ * the live target before it is used, every time.
  *
  * Only what holds for all processes of a build belongs into a layout. An offset of thread-local
  * storage does not for a shared libruby: it depends on what else was loaded.
@@ -39,10 +39,11 @@ struct scry_cached {
  * scry_cached_done(). */
 int scry_cache_load(const struct scry_cache_key *key, struct scry_cached *ret);
 /* Writes it, atomically; makes the directories. 0 or -errno without a sentence: a cache that cannot
- * be written is no failure. */
+ * be written is not a failure. */
 int scry_cache_store(const struct scry_cache_key *key, const struct scry_cached *cached);
 /* `layout` (the bytes of a struct scry_ruby_layout) was learned in this run, and fitted; the newest
- * of a few are known. So it is no file's hint any more: may it serve who cannot say yet? */
+ * of a few are known. So it is not a hint for any file any more: may it serve a process that cannot
+ * say yet? */
 void scry_cache_learned(const struct scry_cache_key *key, const void *layout);
 bool scry_cache_is_learned(const struct scry_cache_key *key, const void *layout);
 /* There is none any more, and none was learned: it did not hold. */
@@ -50,8 +51,8 @@ void scry_cache_drop(const struct scry_cache_key *key);
 void scry_cached_done(struct scry_cached *cached);
 
 /* What a rehearsal along `layout` (the bytes of a struct scry_ruby_layout) is bound to: its bytes,
- * but for the rehearsals, and the makers only where it was done by `hooks`. An entry with a
- * rehearsal that is bound to another is none. */
+ * but for the rehearsals, and the allocation functions only where it was done by `hooks`. An entry
+ * with a rehearsal that is bound to another is none. */
 uint64_t scry_cache_stamp(const void *layout, bool hooks);
 
 /* The reader of bytes behind scry_cache_load(). 0 or -ENOENT. */

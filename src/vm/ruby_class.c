@@ -186,7 +186,7 @@ int scry_ruby_class_name(const struct scry_ruby *ruby, uint64_t klass, char *buf
 		uint64_t flags = flags_of(ruby, klass), attached = 0, ignored = 0;
 
 		if ((flags & SCRY_RUBY_TYPE_MASK) == SCRY_RUBY_T_ICLASS) {
-			/* An included module: a stand-in whose class word is the module. */
+			/* An included module: a proxy whose class word is the module. */
 			if (scry_mem_u64(&ruby->mem, klass + SCRY_RUBY_CLASS, &klass))
 				return -ENOENT;
 			flags = flags_of(ruby, klass);

@@ -2,9 +2,9 @@
  * Second witnesses for what was learned: the debug information, where there is any, and the machine
  * code of small exported functions.
  *
- * A witness that says nothing (no such member in this version, another shape of code) is no
- * objection. One that says something else is: then nobody knows who is right, and the layout is
- * refused with both values. The code is decoded along one chain of loads only, from an argument,
+ * A witness that says nothing (no such member in this version, another shape of code) is not an
+ * objection. One that says something else is: then it is not known which is right, and the layout
+ * is refused with both values. The code is decoded along one chain of loads only, from an argument,
  * the thread pointer, a call's result or a word of the module, up to the first branch; what such a
  * function loads is fixed by what it is documented to return.
  */

@@ -4,7 +4,7 @@
  * Where it says so is not learned from a child but decoded: rb_during_gc, rb_gc_count and
  * rb_gc_writebarrier are exported by every Ruby, and each begins with loads of the VM, its heap and
  * the one field that its name says (gc.c; from 3.4 gc/default/default.c). What does not decode to
- * that is not known, and nothing is said then.
+ * that is not known, and nothing is reported then.
  *
  * Epochs: what a stack leads to (code, method entries, environments) is freed or moved only by a
  * collection whose marking ends after it was on that stack, and a collection is counted before it
@@ -36,7 +36,7 @@ struct scry_ruby_gc {
 };
 
 struct scry_ruby_gc_now {
-	bool is_running; /* the threads of the VM's lock stand, or one of them collects */
+	bool is_running; /* the threads of the VM's lock are stopped, or one of them collects */
 	uint64_t epoch;	 /* 0: not known, or what is read now may be freed in this collection */
 	uint64_t count;	 /* + 1; 0: not known */
 };

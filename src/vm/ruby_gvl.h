@@ -1,9 +1,9 @@
 /*
- * Who waits for the VM's lock (GVL), read from outside.
+ * Which threads wait for the VM's lock (GVL), read from outside.
  *
  * No offset is learned for it. Each ractor (to 2.7 the vm) keeps those that wait in a ring whose
  * head lies in its struct and whose nodes lie in the threads' structs, all at one offset, which is
- * not that of the list of threads. Nothing else is such a ring, and where it is found somebody
+ * not that of the list of threads. Nothing else is such a ring, and where it is found a thread
  * waits.
  */
 #ifndef SCRY_VM_RUBY_GVL_H

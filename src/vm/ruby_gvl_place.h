@@ -7,7 +7,7 @@
 
 /*
  * Where a ractor (to 2.7 the vm) keeps its lock, the GVL (instrument/gvl/infer): offsets in bytes.
- * The lock is no mutex: it is a word that says whose it is, changed while a mutex is held.
+ * The lock is not a mutex: it is a word that says whose it is, changed while a mutex is held.
  */
 struct scry_ruby_gvl {
 	bool is_known;	 /* it was tried: proven, or `why` says why not */

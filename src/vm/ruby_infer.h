@@ -125,7 +125,7 @@ int scry_infer_module(struct scry_infer *infer);
  * Works on a saved image (pid 0) as on a process. */
 int scry_infer_all(struct scry_infer *infer);
 
-/* Learns everything for `target` into target->layout. */
+/* Infers everything for `target` into target->layout. */
 int scry_ruby_infer(struct scry_ruby *target, const struct scry_proc *proc);
 
 #endif

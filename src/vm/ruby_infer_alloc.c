@@ -1,11 +1,11 @@
 /*
- * Learns which instructions allocate, and where the frame's pc stands while they do.
+ * Infers which instructions allocate, and where the frame's pc is while they do.
  *
  * The child let Ruby itself say the line of each allocation. Around the hook the VM may add one
  * word to the newest frame's pc, and computes the line from pc minus one word. So with that
  * addition the reported line is the line of what pc points at: the instruction's own line (a leaf:
- * pc still stands at it) or the following one's. Without the addition it is the previous
- * instruction's line or its own.
+ * pc is still at it) or the following one's. Without the addition it is the previous instruction's
+ * line or its own.
  */
 #include <stdio.h>
 #include <string.h>

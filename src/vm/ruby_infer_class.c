@@ -1,5 +1,5 @@
 /*
- * Learns where a class keeps its name, its superclass, and a singleton class its object.
+ * Infers where a class keeps its name, its superclass, and a singleton class its object.
  *
  * Three shapes exist: a String in the class or its extension (3.3 on), an ivar whose place a shape
  * gives (3.2, see ruby_infer_shape.c), an ivar in the class's st_table (to 3.1), the latter two
@@ -138,7 +138,7 @@ static struct scry_pick pick_attached(struct scry_infer *infer, uint32_t ext)
 	return pick;
 }
 
-static int learn_direct(struct scry_infer *infer, bool *found)
+static int infer_direct(struct scry_infer *infer, bool *found)
 {
 	struct scry_ruby_layout *l = &infer->child->layout;
 	struct scry_pick pick = {.parts = 2}, attached;
@@ -164,8 +164,8 @@ static int learn_direct(struct scry_infer *infer, bool *found)
 			       "all singleton classes");
 }
 
-/* The superclass, in the first words of every class whose superclass is no included module. */
-static int learn_super(struct scry_infer *infer)
+/* The superclass, in the first words of every class whose superclass is not an included module. */
+static int infer_super(struct scry_infer *infer)
 {
 	struct scry_pick pick = {0};
 
@@ -190,7 +190,7 @@ static int learn_super(struct scry_infer *infer)
 
 /* Where the table says which entries are in use, from tables with known holes at their beginning.
  */
-static int learn_bounds(struct scry_infer *infer, const struct path *p)
+static int infer_bounds(struct scry_infer *infer, const struct path *p)
 {
 	struct scry_ruby_layout *l = &infer->child->layout;
 	struct scry_pick start = {0}, bound = {0};
@@ -267,7 +267,7 @@ static struct scry_pick pick_table_path(struct scry_infer *infer)
 	return pick;
 }
 
-static int learn_table(struct scry_infer *infer, const struct scry_pick *way)
+static int infer_table(struct scry_infer *infer, const struct scry_pick *way)
 {
 	struct scry_ruby_layout *l = &infer->child->layout;
 	struct scry_pick key = {0};
@@ -285,7 +285,7 @@ static int learn_table(struct scry_infer *infer, const struct scry_pick *way)
 	l->classpath_id = key.value;
 	l->tmp_classpath_id = common_key(infer, "tempclass", &p);
 	l->attached_id = common_key(infer, "singleton", &p);
-	err = learn_bounds(infer, &p);
+	err = infer_bounds(infer, &p);
 	if (!err)
 		err = scry_infer_item(infer, "class name key", &key, "all named classes");
 	return err;
@@ -300,11 +300,11 @@ int scry_infer_classes(struct scry_infer *infer)
 	infer->child->layout.singleton_flag = flag.value;
 	err = scry_infer_item(infer, "singleton flag", &flag, "all singleton classes");
 	if (!err)
-		err = learn_super(infer);
+		err = infer_super(infer);
 	if (err)
 		return err;
 	if (way.hits)
-		return learn_table(infer, &way);
-	err = learn_direct(infer, &found);
+		return infer_table(infer, &way);
+	err = infer_direct(infer, &found);
 	return err || found ? err : scry_infer_shapes(infer);
 }

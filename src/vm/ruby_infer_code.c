@@ -1,5 +1,5 @@
 /*
- * Learns iseqs: where a wrapper keeps its iseq, the body, label, path, first line, instruction
+ * Infers iseqs: where a wrapper keeps its iseq, the body, label, path, first line, instruction
  * words and line table.
  *
  * The facts are what the VM's own disassembler says (InstructionSequence#to_a): for some 70 pieces
@@ -371,10 +371,10 @@ static bool is_zero_in_all(struct scry_infer *infer, uint32_t at)
 /*
  * Where the positions of the entries were while the code was made: the VM gives them back, so it is
  * a word of the four that is 0 in all pieces, and has no other such word beside it. A guess, by
- * which nothing is named that was not checked (ruby_iseq_log); it is none where the four do not
- * stand together, or where the VM keeps the positions (VM_CHECK_MODE).
+ * which nothing is named that was not checked (ruby_iseq_log); it is none where the four are not
+ * together, or where the VM keeps the positions (VM_CHECK_MODE).
  */
-static void learn_positions(struct scry_infer *infer, uint32_t first, uint32_t last)
+static void infer_positions(struct scry_infer *infer, uint32_t first, uint32_t last)
 {
 	struct scry_ruby_layout *l = &infer->child->layout;
 	struct scry_pick pick = {0};
@@ -400,7 +400,7 @@ static void set_base(struct scry_infer *infer)
 		first = at[i] < first ? at[i] : first;
 		last = at[i] > last ? at[i] : last;
 	}
-	learn_positions(infer, first, last);
+	infer_positions(infer, first, last);
 	l->body_insns_info = l->insns_positions < first ? l->insns_positions : first;
 	l->insns_entries -= l->body_insns_info;
 	l->insns_succ -= l->body_insns_info;

@@ -1,7 +1,7 @@
 /*
- * Learns the method entries of C frames and the table of names.
+ * Infers the method entries of C frames and the table of names.
  *
- * The child's threads stand in C methods whose names their backtraces give. Every word below ep,
+ * The child's threads are in C methods whose names their backtraces give. Every word below ep,
  * every place of a definition in it and of an id in that, and every word of the module's data as
  * the table is tried, by the same reader that later names frames; the right ones name every frame.
  * All of it is optional.
@@ -187,7 +187,7 @@ static const struct {
 	{"instance_exec", "BasicObject"},
 };
 
-/* Is the word of the entry at `at` the owner itself, and not a stand-in for an included module? */
+/* Is the word of the entry at `at` the owner itself, and not a proxy for an included module? */
 static bool owner_fits(struct scry_infer *infer, uint64_t me, const char *owner, uint32_t at)
 {
 	uint64_t klass, flags;
@@ -250,7 +250,7 @@ static bool code_fits(struct scry_infer *infer, uint32_t at, size_t *ret_known)
 	return *ret_known > 3;
 }
 
-static void learn_method_code(struct scry_infer *infer)
+static void infer_method_code(struct scry_infer *infer)
 {
 	struct scry_pick pick = {0};
 	size_t known = 0, frames = 0;
@@ -288,6 +288,6 @@ int scry_infer_owners(struct scry_infer *infer)
 				"methods are named without their class"))
 		l->me_owner = (uint32_t)pick.value;
 	if (l->frame_me)
-		learn_method_code(infer);
+		infer_method_code(infer);
 	return 0;
 }

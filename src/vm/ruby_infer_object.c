@@ -1,5 +1,5 @@
 /*
- * Learns Strings, Arrays and the slot size from samples whose address and content the child
+ * Infers Strings, Arrays and the slot size from samples whose address and content the child
  * reported.
  *
  * The trick in all three: samples come in two kinds (inside the slot, outside), and the kind is

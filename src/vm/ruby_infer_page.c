@@ -1,5 +1,5 @@
 /*
- * Learns where a heap page says how long its slots are (3.2 on: five sizes or more), and what
+ * Infers where a heap page says how long its slots are (3.2 on: five sizes or more), and what
  * GC.stat says.
  *
  * The memory of a page is aligned, and begins with a pointer to the page's struct. The facts are

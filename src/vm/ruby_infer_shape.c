@@ -1,5 +1,5 @@
 /*
- * Learns class names that are ivars placed by shapes (3.2).
+ * Infers class names that are ivars placed by shapes (3.2).
  *
  * A class's flags hold the number of its shape in their upper half; the VM has an array of shapes;
  * a shape says which ivar was added last (its edge), at which place, and what its parent is. The
@@ -106,7 +106,7 @@ static uint64_t edge_of(struct scry_infer *infer, const struct search *s)
 
 	if (!shape || !scry_infer_word(infer, shape + infer->child->layout.shape_edge, &edge))
 		return 0;
-	return edge >> 32 ? 0 : edge; /* an id is no pointer */
+	return edge >> 32 ? 0 : edge; /* an id is not a pointer */
 }
 
 /* Does it say at `at` where the name is? */

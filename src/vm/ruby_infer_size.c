@@ -1,12 +1,12 @@
 /*
- * Learns how many bytes an object has outside its slot, from samples whose ObjectSpace.memsize_of
+ * Infers how many bytes an object has outside its slot, from samples whose ObjectSpace.memsize_of
  * the child reported: rules for wire/ruby_size.h.
  *
- * For each type a list of rules is grown. What one formula explains (ruby_fit_size.c) is a leaf;
- * what none explains is split by the flag bit that sets most samples apart, and the rest goes on.
- * Half of the samples are held out: they must come out right through the evaluator itself, or the
- * type is not known. Flag bits that no sample had make an object unknown, so that a state that was
- * not seen is never guessed; objects with instance variables of their own must have such a bit.
+ * For each type a list of rules is grown. What one formula explains (ruby_infer_formula.c) is a
+ * leaf; what none explains is split by the flag bit that sets most samples apart, and the rest goes
+ * on. Half of the samples are held out: they must come out right through the evaluator itself, or
+ * the type is not known. Flag bits that no sample had make an object unknown, so that a state that
+ * was not seen is never guessed; objects with instance variables of their own must have such a bit.
  */
 #include "vm/ruby_infer_size.h"
 
@@ -20,7 +20,9 @@
 #define SAMPLES_MAX 8192u
 #define SPLITS_MAX 8
 #define GUARDS_MAX 3
-#define AGE_BITS 0x60u /* an object grows old: it is no bit of its kind (fl_type.h, PROMOTED) */
+#define AGE_BITS                                                                        \
+	0x60u /* an object grows old: it is not a bit of its kind (fl_type.h, PROMOTED) \
+	       */
 #define LOW 0xffffffffull
 
 static const char *const type_names[SCRY_SIZE_TYPES] = {
@@ -120,7 +122,7 @@ static void add_leaf(struct study *st, const struct scry_size_set *set, struct s
 	}
 	if (rule->kind == SCRY_SIZE_TABLE) {
 		rule->table = table;
-		scry_fit_table_bytes(st->infer, set, rule, &st->rules->bytes[table]);
+		scry_infer_table_bytes(st->infer, set, rule, &st->rules->bytes[table]);
 	}
 	add_rule(st, rule);
 }
@@ -157,11 +159,11 @@ static bool find_split(struct study *st, const struct scry_size_set *set,
 		rule.value = i % 2 ? rule.mask : 0;
 		part(set, &rule, true, &with);
 		if (with.count <= best || with.count == set->count ||
-		    !scry_fit_leaf(st->infer, &with, &leaf))
+		    !scry_infer_leaf(st->infer, &with, &leaf))
 			continue;
 		part(set, &rule, false, &rest);
 		if (leaf.kind == SCRY_SIZE_LINEAR &&
-		    (with.count > rest.count || !scry_fit_leaf(st->infer, &rest, &other)))
+		    (with.count > rest.count || !scry_infer_leaf(st->infer, &rest, &other)))
 			continue;
 		best = with.count;
 		*ret = leaf;
@@ -194,7 +196,7 @@ static bool grow_zero_field(struct study *st, const struct scry_size_set *set)
 			if (!is_zero_field(set, rule.mask))
 				continue;
 			part(set, &rule, true, &outside);
-			if (!scry_fit_leaf(st->infer, &outside, &leaf))
+			if (!scry_infer_leaf(st->infer, &outside, &leaf))
 				return false;
 			leaf.mask = rule.mask;
 			add_leaf(st, &outside, &leaf);
@@ -271,11 +273,11 @@ static bool finish_list(struct study *st, const struct scry_size_set *set)
 	struct scry_size_rule selected[SCRY_SIZE_SELECTED_MAX], rule;
 	size_t n;
 
-	if (scry_fit_leaf(st->infer, set, &rule)) {
+	if (scry_infer_leaf(st->infer, set, &rule)) {
 		add_leaf(st, set, &rule);
 		return true;
 	}
-	n = scry_fit_selected(set, selected);
+	n = scry_infer_selected(set, selected);
 	for (size_t i = 0; i < n; i++)
 		add_rule(st, &selected[i]);
 	return n > 0;
@@ -308,7 +310,7 @@ static bool grow(struct study *st, const struct scry_size_rule *which, bool with
 		add_leaf(st, &explained, &rule);
 		part(&set, &rule, false, &set);
 	}
-	if (by_shape && scry_fit_shape(st->infer, &set, &rule)) {
+	if (by_shape && scry_infer_shape(st->infer, &set, &rule)) {
 		add_rule(st, &rule);
 		return true;
 	}
@@ -357,7 +359,7 @@ static bool grow_beside_complex(struct study *st)
 	if (!find_complex(st, &rule))
 		return false;
 	part(&st->set, &rule, true, &set);
-	if (!scry_fit_leaf(st->infer, &set, &leaf))
+	if (!scry_infer_leaf(st->infer, &set, &leaf))
 		leaf = (struct scry_size_rule){.kind = SCRY_SIZE_UNKNOWN};
 	leaf.mask = rule.mask;
 	leaf.value = rule.value;
@@ -450,7 +452,7 @@ static void drop_met_guards(struct study *st)
 /*
  * As find_same, for the bits of the type in the samples of each rule that counts something: a bit
  * that it has not been shown may be one more reason why nothing is outside. That there is nothing
- * is said by a bit which no other could stand for (guard_split), whatever else is set.
+ * is marked by a bit which no other could be taken for (guard_split), whatever else is set.
  */
 static void find_same_of_rules(struct study *st)
 {
@@ -524,7 +526,7 @@ static void say(struct study *st, size_t held_out, size_t sizes)
 }
 
 /* Half of the samples make the rules; all must come out right. */
-static void learn_type(struct study *st)
+static void infer_type(struct study *st)
 {
 	struct scry_size_type *type = &st->rules->type[st->type];
 	size_t held_out = 0, sizes = 0, n = 0;
@@ -569,7 +571,7 @@ int scry_infer_sizes(struct scry_infer *infer)
 		collect(&st);
 		for (st.type = 0; st.type < SCRY_SIZE_TYPES; st.type++) {
 			if (type_names[st.type])
-				learn_type(&st);
+				infer_type(&st);
 		}
 	}
 	free(st.samples);

@@ -1,6 +1,6 @@
 /*
  * Learning sizes: the samples, and the formulas that may explain a set of them. Private to
- * ruby_infer_size.c (which sets to try, and the proof) and ruby_fit_size.c (the formulas).
+ * ruby_infer_size.c (which sets to try, and the proof) and ruby_infer_formula.c (the formulas).
  */
 #ifndef SCRY_VM_RUBY_INFER_SIZE_H
 #define SCRY_VM_RUBY_INFER_SIZE_H
@@ -12,7 +12,7 @@
 
 enum scry_size_tag {
 	SCRY_SAMPLE_PLAIN,
-	SCRY_SAMPLE_IVARS,   /* has instance variables of its own and is no plain object */
+	SCRY_SAMPLE_IVARS,   /* has instance variables of its own and is not a plain object */
 	SCRY_SAMPLE_COMPLEX, /* of a class with too many sets of instance variables */
 };
 
@@ -33,13 +33,13 @@ struct scry_size_set {
 
 /* The one formula that explains all of the set; ret's mask, value and word stay 0. False: none, or
  * more than one, or too few samples to prove it. */
-bool scry_fit_leaf(struct scry_infer *infer, const struct scry_size_set *set,
-		   struct scry_size_rule *ret);
+bool scry_infer_leaf(struct scry_infer *infer, const struct scry_size_set *set,
+		     struct scry_size_rule *ret);
 
 /* The capacity in the shape of the objects, with the layout's shape_*: the first place that holds
  * the list, which is kept for ever. */
-bool scry_fit_shape(struct scry_infer *infer, const struct scry_size_set *set,
-		    struct scry_size_rule *ret);
+bool scry_infer_shape(struct scry_infer *infer, const struct scry_size_set *set,
+		      struct scry_size_rule *ret);
 
 /*
  * A field times a scale plus an amount that a few flag bits select (the terminator of a String, by
@@ -47,11 +47,11 @@ bool scry_fit_shape(struct scry_infer *infer, const struct scry_size_set *set,
  * 0. Returns how many, 0 when this explains nothing.
  */
 #define SCRY_SIZE_SELECTED_MAX 16u
-size_t scry_fit_selected(const struct scry_size_set *set,
-			 struct scry_size_rule ret[SCRY_SIZE_SELECTED_MAX]);
+size_t scry_infer_selected(const struct scry_size_set *set,
+			   struct scry_size_rule ret[SCRY_SIZE_SELECTED_MAX]);
 
-/* Fills the two tables of a TABLE rule that scry_fit_leaf found for this set. */
-void scry_fit_table_bytes(struct scry_infer *infer, const struct scry_size_set *set,
-			  const struct scry_size_rule *rule, int64_t ret[2][SCRY_SIZE_POWERS]);
+/* Fills the two tables of a TABLE rule that scry_infer_leaf found for this set. */
+void scry_infer_table_bytes(struct scry_infer *infer, const struct scry_size_set *set,
+			    const struct scry_size_rule *rule, int64_t ret[2][SCRY_SIZE_POWERS]);
 
 #endif

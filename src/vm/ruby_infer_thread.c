@@ -1,5 +1,5 @@
 /*
- * Learns threads, execution contexts and control frames.
+ * Infers threads, execution contexts and control frames.
  *
  * A Thread object, its th and its ec point at each other in a triangle that only the right offsets
  * close for all threads. The frame size is then the one stride at which the known iseqs of the

@@ -1,5 +1,5 @@
 /*
- * Learns what a raw event hook receives: where its argument has the kind of event, the object, the
+ * Infers what a raw event hook receives: where its argument has the kind of event, the object, the
  * execution context and the newest frame.
  *
  * The child cannot show it, as the argument lives during an event only. But small exported
@@ -158,8 +158,8 @@ static void note_jump(struct follow *f, int64_t to)
 	memcpy(f->jumps[f->jump_count++].regs, f->regs, sizeof(f->regs));
 }
 
-/* Behind a call to which nobody returns (rb_raise) what is jumped to goes by the jump. Where the
- * call does return, code that both lead to uses no register that it lost. */
+/* Behind a call that never returns (rb_raise) what is jumped to goes by the jump. Where the call
+ * does return, code that both lead to uses no register that it lost. */
 static void land(struct follow *f, int64_t at)
 {
 	for (unsigned int i = 0; i < f->jump_count; i++)
@@ -211,7 +211,7 @@ static struct follow follow(struct scry_infer *infer, const char *function)
 
 #define EMPTY_FUNCTION 16u /* bytes; since 3.1 the function is there and does nothing */
 
-static void learn_recycling(struct scry_infer *infer)
+static void infer_recycling(struct scry_infer *infer)
 {
 	struct scry_ruby_check check = {.item = "frees without an event", .ok = true};
 	struct scry_sym sym = {0};
@@ -228,7 +228,7 @@ static void learn_recycling(struct scry_infer *infer)
 }
 
 /* Context and frame: as decoded, else in the known order when that holds for the other two. */
-static int learn_context(struct scry_infer *infer)
+static int infer_context(struct scry_infer *infer)
 {
 	struct scry_ruby_layout *l = &infer->child->layout;
 	struct follow f = follow(infer, "rb_tracearg_binding");
@@ -265,11 +265,11 @@ int scry_infer_trace(struct scry_infer *infer)
 	int err =
 		scry_infer_item(infer, "trace argument data", &data, "decoded rb_tracearg_object");
 
-	learn_recycling(infer);
+	infer_recycling(infer);
 	if (!err)
 		err = scry_infer_item(infer, "trace argument event", &event,
 				      "decoded rb_tracearg_event_flag");
 	l->trace_data = (uint32_t)data.value;
 	l->trace_event = (uint32_t)event.value;
-	return err ? err : learn_context(infer);
+	return err ? err : infer_context(infer);
 }

@@ -1,5 +1,5 @@
 /*
- * Learns the VM, its ractors, their thread lists, the word that holds the VM, and native thread
+ * Infers the VM, its ractors, their thread lists, the word that holds the VM, and native thread
  * ids.
  *
  * Lists are intrusive rings whose head lies in the owner. The trick: a ring proves three things at
@@ -75,7 +75,7 @@ static bool common_at(struct scry_infer *infer, uint64_t at, uint64_t first, uin
 	       scry_infer_word(infer, infer->other.th + at, &word) && word == other;
 }
 
-static int learn_ractors(struct scry_infer *infer)
+static int infer_ractors(struct scry_infer *infer)
 {
 	struct scry_ruby_layout *l = &infer->child->layout;
 	const struct scry_fact *f = scry_fact_next(infer->calib, NULL, "ractor");
@@ -118,7 +118,7 @@ static int learn_ractors(struct scry_infer *infer)
 
 /* Each word that all threads have in common may be the VM; it is the one that holds the ring of
  * ractors. */
-static int learn_vm_struct(struct scry_infer *infer)
+static int infer_vm_struct(struct scry_infer *infer)
 {
 	struct scry_ruby_layout *l = &infer->child->layout;
 	const uint64_t ractors[2] = {infer->ractor, infer->other_ractor};
@@ -164,7 +164,7 @@ bool scry_infer_is_data(const struct scry_ruby *ruby, size_t i)
 	       strcmp(e[-1].path, ruby->module) == 0;
 }
 
-static int learn_root(struct scry_infer *infer)
+static int infer_root(struct scry_infer *infer)
 {
 	struct scry_ruby *child = infer->child;
 	uint64_t named = scry_ruby_symbol(child, "ruby_current_vm_ptr"), word;
@@ -189,7 +189,7 @@ static int learn_root(struct scry_infer *infer)
 			       held, named ? ", one is ruby_current_vm_ptr" : "");
 }
 
-static void learn_hooks(struct scry_infer *infer)
+static void infer_hooks(struct scry_infer *infer)
 {
 	struct scry_ruby_check check = {
 		.item = "event hooks", .how = "calibration child", .ok = true};
@@ -225,7 +225,7 @@ static uint64_t word_of_all(struct scry_infer *infer, uint64_t at)
 }
 
 /* 2.7 has no ractors: the threads hang on the VM itself, which then stands for the only ractor. */
-static int learn_lone_vm(struct scry_infer *infer)
+static int infer_lone_vm(struct scry_infer *infer)
 {
 	struct scry_ruby_layout *l = &infer->child->layout;
 	struct scry_pick vm = {0}, ring = {.parts = 2};
@@ -264,17 +264,17 @@ int scry_infer_vm(struct scry_infer *infer)
 {
 	int err;
 
-	learn_hooks(infer);
+	infer_hooks(infer);
 	if (!scry_fact_next(infer->calib, NULL, "ractor")) {
-		err = learn_lone_vm(infer);
-		return err ? err : learn_root(infer);
+		err = infer_lone_vm(infer);
+		return err ? err : infer_root(infer);
 	}
-	err = learn_ractors(infer);
+	err = infer_ractors(infer);
 
 	if (!err)
-		err = learn_vm_struct(infer);
+		err = infer_vm_struct(infer);
 	if (!err)
-		err = learn_root(infer);
+		err = infer_root(infer);
 	return err;
 }
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bisect.h"
 #include "base/err.h"
 #include "vm/ruby_value.h"
 
@@ -196,7 +197,7 @@ static uint64_t end_of(const struct scry_ruby_iseq *code)
 	return code->encoded + WORD * (uint64_t)code->size;
 }
 
-/* A pc stands behind its instruction, so it may be the end. */
+/* A pc is behind its instruction, so it may be the end. */
 static bool has_pc(const struct scry_born *born, uint64_t pc)
 {
 	return pc >= born->code.encoded && pc <= end_of(&born->code);
@@ -416,21 +417,14 @@ void scry_iseq_log_doubt(struct scry_iseq_log *b, uint64_t time_ns)
 
 int scry_born_line(const struct scry_born *born, uint32_t pos, uint32_t *ret)
 {
-	uint32_t low = 0, high = born->line_count;
+	/* how many begin at or before it */
+	const size_t low = scry_bisect(born->line_count, i, born->lines[2 * i] <= pos);
 
-	while (low < high) { /* how many begin at or before it */
-		uint32_t middle = (low + high) / 2;
-
-		if (born->lines[2 * (size_t)middle] <= pos)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	if (!born->line_count && born->is_whole)
 		return -ENOENT;
 	if (!low || (low == born->line_count && !born->is_whole))
 		return -ENODATA;
-	*ret = born->lines[2 * (size_t)(low - 1) + 1];
+	*ret = born->lines[2 * (low - 1) + 1];
 	return 0;
 }
 

@@ -61,7 +61,7 @@ struct scry_iseq_log {
 	uint32_t waiting_count, waiting_room;
 	uint64_t sure_from_ns;
 	struct scry_iseq_log_sums sums;
-	void (*take)(void *from); /* adds the records that are there by now; NULL: nobody does */
+	void (*take)(void *from); /* adds the records that are there by now; NULL: none does */
 	void *from;
 };
 

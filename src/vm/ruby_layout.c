@@ -1,5 +1,5 @@
 /*
- * Learns the whole layout: starts the calibration child, runs the steps in their order, checks the
+ * Infers the whole layout: starts the calibration child, runs the steps in their order, checks the
  * result on the child itself by the same validator that later judges the target, and hands it over.
  *
  * Each item becomes a row for `scry doctor`. The first item without exactly one answer ends it all:

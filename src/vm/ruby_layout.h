@@ -24,9 +24,9 @@
 /*
  * An instruction that allocates by itself, with its frame the newest. A leaf does so while the
  * frame's pc still points AT it; an "after" one when pc has moved past it, so that its handler is
- * the word at pc - 8 * words. When a leaf stands at pc and an after-instruction ends there, either
- * may have allocated; the types tell them apart where they differ, the depth of the value stack
- * where pops_nothing.
+ * the word at pc - 8 * words. When a leaf is at pc and an after-instruction ends there, either may
+ * have allocated; the types tell them apart where they differ, the depth of the value stack where
+ * pops_nothing.
  */
 struct scry_ruby_leaf {
 	uint64_t word;	   /* handler: the instruction's word in iseq_encoded, module-relative */
@@ -51,7 +51,7 @@ struct scry_ruby_alloc_functions {
 	uint64_t make[SCRY_RUBY_ALLOC_FUNCTIONS_MAX];
 	uint64_t end;
 	/* of `end`, arguments from 0: the object; or the first of slots in a row, and which of them
-	 * (6: none) is a mask of those that are freed */
+	 * (6: none) is a mask of what is freed */
 	uint32_t end_argument, end_mask;
 	/* vm -> the struct of the heap; there, words: objects made, freed, GCs begun; 0 not known
 	 */

@@ -1,4 +1,4 @@
-/* Who holds what. See ruby_locks.h. */
+/* Which thread holds what. See ruby_locks.h. */
 #include "vm/ruby_locks.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /*
- * What a Ruby's thread waits for, as the VM has it: who holds a Mutex or a Monitor, and the names
- * of threads. Reads only, while all goes on: an answer is of the moment, and the caller proves that
- * nothing moved meanwhile where that matters.
+ * What a Ruby's thread waits for, as the VM has it: which thread holds a Mutex or a Monitor, and
+ * the names of threads. Reads only, while all goes on: an answer is of the moment, and the caller
+ * proves that nothing moved meanwhile where that matters.
  */
 #ifndef SCRY_VM_RUBY_LOCKS_H
 #define SCRY_VM_RUBY_LOCKS_H
@@ -13,7 +13,7 @@ struct scry_ruby_owner {
 	size_t thread;	     /* index of the thread that holds it; `count`: see why */
 	bool is_other_fiber; /* it was locked by a fiber that does not run now */
 	bool is_any_fiber; /* the VM notes the thread only: any of its fibers may have locked it */
-	bool is_free;	   /* nobody holds it */
+	bool is_free;	   /* no thread holds it */
 	const char *why;   /* not known, because; NULL */
 };
 
@@ -33,7 +33,7 @@ void scry_ruby_thread_index_done(struct scry_ruby_thread_index *index);
 /* The thread whose object is VALUE `self`; `count`: none. */
 size_t scry_ruby_thread_with_self(const struct scry_ruby_thread_index *index, uint64_t self);
 
-/* Who of these threads holds the Mutex at VALUE `mutex`? */
+/* Which of these threads holds the Mutex at VALUE `mutex`? */
 void scry_ruby_mutex_owner(const struct scry_ruby *ruby, const struct scry_ruby_thread_index *index,
 			   uint64_t mutex, struct scry_ruby_owner *ret);
 

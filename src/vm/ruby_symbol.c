@@ -18,7 +18,7 @@
 #define NAMES_BYTES (256u << 20)
 #define HEAD_MAX (SCRY_RUBY_BODY_BYTES + 8) /* bytes of a body's head that are read */
 #define ENTRY_BYTES 48u /* what a layout may say of an entry lies in it; what is behind, not */
-#define CELL_WORDS 5u	/* of an object that is no method entry, its flags among them */
+#define CELL_WORDS 5u	/* of an object that is not a method entry, its flags among them */
 #define IMEMO_TYPE 0xf000u
 #define IMEMO_SVAR 0x2000u
 #define NAME_MAX_BYTES 1024

@@ -70,7 +70,7 @@ static int walk_ractors(const struct scry_ruby *ruby, struct nodes *ret)
 
 	if (err)
 		return err == -ESRCH ? err : -ENODATA; /* the loader has not mapped it yet */
-	/* The loader clears the module's last page after it has mapped it: until then it is no
+	/* The loader clears the module's last page after it has mapped it: until then it is not an
 	 * address. */
 	if (vm < 65536 || vm % 8 || vm >> 47)
 		return -ENODATA;
@@ -232,7 +232,7 @@ ssize_t scry_ruby_threads(const struct scry_ruby *ruby, struct scry_ruby_thread 
 	return n < 0 ? explain(ruby, (int)n) : n;
 }
 
-struct links { /* of a list that is to be as it was: where each word stands, and what it was */
+struct links { /* of a list that is to be as it was: where each word is, and what it was */
 	struct scry_mem_span spans[STAND_MAX];
 	uint64_t words[STAND_MAX], was[STAND_MAX];
 	size_t count;

@@ -3,7 +3,7 @@
  *
  * A read of a running VM may be torn, so one bad look proves nothing and one good look does: each
  * rule is tried up to five times. A frame that looks bad is read again, and is judged only while it
- * stands still; a busy thread still shows its older frames. Nothing is stopped or written.
+ * does not change; a busy thread still shows its older frames. Nothing is stopped or written.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -89,9 +89,9 @@ static int judge_frame(const struct scry_ruby *ruby, const uint8_t *frame, struc
 }
 
 /*
- * One frame at `addr` as it was read. Bad once proves nothing, even where the frame stands as
- * before: it may have been popped, and pushed again just as it was, while what it points at was
- * read. A wrong layout is bad at each look.
+ * One frame at `addr` as it was read. Bad once proves nothing, even where the frame is as before:
+ * it may have been popped, and pushed again just as it was, while what it points at was read. A
+ * wrong layout is bad at each look.
  */
 static int judge_slot(const struct scry_ruby *ruby, uint64_t addr, const uint8_t *frame,
 		      uint64_t ec, struct tally *tally)
@@ -110,7 +110,7 @@ static int judge_slot(const struct scry_ruby *ruby, uint64_t addr, const uint8_t
 		if (scry_mem_read(&ruby->mem, addr, twin, l->frame_size) ||
 		    scry_mem_u64(&ruby->mem, ec + l->ec_cfp, &newest))
 			return bad(tally, "the control frames cannot be read");
-		/* Gone meanwhile, or its slot is no frame any more? */
+		/* Gone meanwhile, or its slot is not a frame any more? */
 		if (addr <= newest || memcmp(frame, twin, l->frame_size) != 0)
 			return 0;
 	}

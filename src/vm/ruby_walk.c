@@ -183,8 +183,8 @@ static bool heap_environment(struct scry_walk *w, const struct scry_ruby *ruby, 
 }
 
 /*
- * Flags of a frame, and the word where its method's entry stands: of a block, where its outermost
- * scope has it. `twin`: the frame at the same place in the collect before, or NULL.
+ * Flags of a frame, and the word where its method's entry is: of a block, where its outermost scope
+ * has it. `twin`: the frame at the same place in the collect before, or NULL.
  */
 static void look_at_environment(struct scry_walk *w, const struct scry_ruby *ruby,
 				const struct scry_walk_side *side, struct scry_walk_frame *f,
@@ -197,7 +197,7 @@ static void look_at_environment(struct scry_walk *w, const struct scry_ruby *rub
 	 * dummies.
 	 */
 	for (int i = 0; i < SCOPES_MAX && (l->frame_me == 16 || !l->frame_me); i++) {
-		/* An environment that somebody keeps was moved to the heap, and stays as it is. */
+		/* An environment that is kept was moved to the heap, and stays as it is. */
 		if (!environment(w, l, side, ep, words)) {
 			if (twin && twin->iseq == f->iseq && twin->ep == f->ep) {
 				f->flags = twin->flags;
@@ -375,7 +375,7 @@ static bool is_same(const struct scry_walk_frame *a, const struct scry_walk_fram
 }
 
 /* How many frames, from the oldest, both collects have alike; the newest of them may be at another
- * place: what stands above it was called from there. */
+ * place: what is above it was called from there. */
 static size_t common(const struct scry_walk_side *a, const struct scry_walk_side *b)
 {
 	size_t same = 0;

@@ -9,7 +9,7 @@
  * were; kept is what the last two have in common, from the oldest frame up to the newest that both
  * have. REJECTED: that is nothing, or no stack.
  *
- * A thread that lost its processor while it pushes or pops a frame stands still, and collects are
+ * A thread that lost its processor while it pushes or pops a frame does not run, and collects are
  * equal: cfp may have moved and the new frame's words not be there yet. So a newest frame that does
  * not fit the method entry of its environment, or that has executed its `leave`, is left out: it is
  * not there yet, or no more.
@@ -42,7 +42,7 @@ enum scry_walk_verdict {
 struct scry_walk_frame {
 	uint64_t pc, iseq, ep;
 	uint64_t flags; /* the word at ep; 0: the environment was not read */
-	uint64_t entry; /* of the method that this is, or is in: entry, or what stands there; 0 */
+	uint64_t entry; /* of the method that this is, or is in: entry, or what is there; 0 */
 };
 
 struct scry_walk_hint { /* kept by the caller for each thread, zeroed: saves reads */
@@ -91,8 +91,8 @@ struct scry_walk {
 	uint64_t time_ns; /* CLOCK_MONOTONIC at which all frames were there; 0: not known */
 	struct scry_walk_side *sides[2]; /* the last two collects */
 	struct scry_ruby_gc gc;
-	bool is_still;	  /* the caller's: what is walked stands still, or stood between two
-			   * instructions: one look is enough, its newest frame is there */
+	bool is_still;	  /* the caller's: what is walked does not run, or was between two
+			     instructions: one look is enough, its newest frame is there */
 	uint64_t gc_heap; /* 0: nothing is known of the collector */
 	struct scry_ruby_gc_now now;  /* of it, when the last collect had its frames */
 	struct scry_ruby_gc_now seen; /* the same, as it was after seen_ns */
@@ -130,7 +130,7 @@ bool scry_walk_is_same_epoch(struct scry_walk *w, const struct scry_ruby *ruby,
 /* What was kept of environments may be wrong: it is read again. */
 void scry_walk_forget(struct scry_walk *w);
 
-/* How many of the frames taken, from the oldest, stand there now: in the thread, with the same code
+/* How many of the frames taken, from the oldest, are there now: in the thread, with the same code
  * and environment. What they point to was not freed since. */
 size_t scry_walk_alive(const struct scry_walk *w, const struct scry_ruby *ruby);
 

@@ -162,7 +162,7 @@ void scry_watch_untrace(struct scry_watch *w)
 	scry_spawns_pause(&w->session->spawns, w->proc.pid);
 }
 
-/* An exec that nobody saw is found as that of any other. */
+/* An exec that was not seen is found as that of any other. */
 void scry_watch_trace_again(struct scry_watch *w)
 {
 	if (scry_spawns_resume(&w->session->spawns, w->proc.pid) && scry_watch_has_execed(w))

@@ -32,8 +32,8 @@ uint32_t scry_watch_next_part(const struct scry_watch *w, uint32_t pid);
  * if it may. */
 void scry_watch_hurry(void);
 /* It was entered when it ran already, though that was not asked for: it is counted as late. The
- * second: so it is, of one that is entered; a child that is older than this scry, and runs what
- * it ran then, was there before, as who was asked for. */
+ * second: so it is, of one that is entered; a child that is older than this scry, and runs what it
+ * ran then, was there before, as what was asked for. */
 void scry_watch_came_late(struct scry_watch *w);
 bool scry_watch_is_late(const struct scry_watch *w);
 /* Was its process named by -p? Else it is a child that was found, or was started. */
@@ -52,7 +52,7 @@ void scry_watch_end_other(struct scry_watch *other, const char *why);
 /*
  * While one watch waits for what others are to report, nothing else goes on: so long it may do so,
  * ns. All of the run together have a second, and a tenth of the time that passes; only waits in
- * vain count, which anybody can cause who forges a child buffer.
+ * vain count, which any process can cause that forges a child buffer.
  */
 uint64_t scry_watch_patience_ns(const struct scry_watch *w);
 void scry_watch_waited_in_vain(const struct scry_watch *w, uint64_t ns);

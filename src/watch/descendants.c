@@ -3,8 +3,8 @@
  *
  * A fork child that makes an object takes a child buffer by itself (wire/child_buffers.h); we see
  * the child buffer taken, read it from then on, and look for whose it is. It may be gone before it
- * is found: then nobody in /proc says that the child buffer is his, and what was read is counted
- * without a name.
+ * is found: then no process in /proc says that the child buffer is its own, and what was read is
+ * counted without a name.
  *
  * Whatever appears below a watched process and has no child buffer is a *candidate*: it may exec a
  * Ruby. It is polled (sys/descendant_table); the first image that is a Ruby is entered, before its
@@ -23,7 +23,7 @@
 #define SCAN_NS 20000000ull /* between two looks at all processes, at least */
 #define YOUNG_NS 300000000ull
 #define EXPECTED_NS 1200000000ull /* so long it may still become what is wanted */
-#define HEIR_YOUNG_MS 1000	  /* in that time numbers of processes do not come round */
+#define CHILD_YOUNG_MS 1000	  /* in that time numbers of processes do not come round */
 
 struct candidate {	  /* a relative's own */
 	bool is_known;	  /* what this image is */
@@ -136,7 +136,7 @@ static void identify(struct scry_watch *w, pid_t pid)
 	scry_error_clear();
 }
 
-/* What `pid` says to each family with an unidentified process. Bits of the child buffers that it
+/* What `pid` says to each watch with an unidentified process. Bits of the child buffers that it
  * has, or tries to get. */
 static void ask(void *arg, pid_t pid)
 {
@@ -166,8 +166,8 @@ static void ask(void *arg, pid_t pid)
 }
 
 /*
- * Asks every process. A child buffer that was taken before we began and that nobody has, or tries
- * to get, is a dead one's: who lives through the whole look is seen in it.
+ * Asks every process. A child buffer that was taken before we began and that no process has, or
+ * tries to get, is a dead one's: a process that lives through the whole look is seen in it.
  */
 static void scan(struct scry_session *s)
 {
@@ -208,10 +208,10 @@ static pid_t first_descendant(const struct scry_watch *w)
 	if (w->proc.pid <= 0 || clock_gettime(CLOCK_BOOTTIME, &t))
 		return 0;
 	now = (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-	return now < start + HEIR_YOUNG_MS && scry_proc_newest() >= w->proc.pid ? w->proc.pid : 0;
+	return now < start + CHILD_YOUNG_MS && scry_proc_newest() >= w->proc.pid ? w->proc.pid : 0;
 }
 
-static void look_for_heir(void *arg, pid_t pid)
+static void look_for_hooked(void *arg, pid_t pid)
 {
 	struct hooked_children *h = arg;
 	struct scry_claim claim;
@@ -229,10 +229,10 @@ bool scry_follow_has_hooked_children(struct scry_watch *w)
 		return false;
 	if (began < w->hooked_children_ns)
 		return true;
-	scry_descendant_table_each_process(look_for_heir, &hooked_children);
+	scry_descendant_table_each_process(look_for_hooked, &hooked_children);
 	w->hooked_children_ns = began + 20 * (scry_now_ns() - began) + SCAN_NS;
-	/* After that: who is gone by now may have left words in a child buffer that we have not
-	 * seen yet.
+	/* After that: one that is gone by now may have left words in a child buffer that we have
+	 * not seen yet.
 	 */
 	for (uint32_t child_buffer = 0;
 	     child_buffer < SCRY_CHILD_BUFFERS && !hooked_children.is_one; child_buffer++)
@@ -306,7 +306,7 @@ static void gone(void *arg, struct scry_relative *row)
 	s->unknown += !c->is_known && !c->is_followed && !is_watched(s, row->pid);
 }
 
-static bool is_family(const struct scry_session *s, pid_t pid)
+static bool is_descendant(const struct scry_session *s, pid_t pid)
 {
 	struct scry_claim claim;
 
@@ -359,9 +359,9 @@ static bool enter_live(struct scry_session *s, const struct scry_relative *p)
 }
 
 /*
- * An image that is wanted, held until it is entered. What lies before its boot is followed to
- * the right moment. Later it is entered where it stands: then either the boot slot leads to the
- * agent, or the VM is up and the instrument finds another way. False: not now.
+ * An image that is wanted, held until it is entered. What lies before its boot is followed to the
+ * right moment. Later it is entered where it is: then either the boot slot leads to the agent, or
+ * the VM is up and the instrument finds another way. False: not now.
  */
 static bool enter_image(struct scry_session *s, const struct scry_relative *p)
 {
@@ -392,7 +392,7 @@ static void look(void *arg, struct scry_relative *p, uint64_t now)
 	p->look_ns = SCRY_DESCENDANT_TABLE_KNOWN;
 	if (is_watched(s, p->pid)) {
 		p->is_taken = true;
-	} else if (is_family(s, p->pid)) { /* forked, or about to exec: its image shows */
+	} else if (is_descendant(s, p->pid)) { /* forked, or about to exec: its image shows */
 		c->is_known = true;
 	} else if (!is_wanted(s, p)) {
 		if (now < p->since_ns + YOUNG_NS)
@@ -462,7 +462,7 @@ void scry_follow_end(struct scry_session *s)
 
 /* A fork child that made no object: it holds our memory and perhaps a hook, and is left as if it
  * had been watched. What cannot be taken out now has no effect; scry undo -f takes it out later. */
-static void leave_heir(void *arg, pid_t pid)
+static void leave_hooked(void *arg, pid_t pid)
 {
 	struct scry_session *s = arg;
 	struct scry_watch *root = NULL, *w;
@@ -501,5 +501,5 @@ static void leave_heir(void *arg, pid_t pid)
 
 void scry_follow_leave_hooked_children(struct scry_session *s)
 {
-	scry_descendant_table_each_process(leave_heir, s);
+	scry_descendant_table_each_process(leave_hooked, s);
 }

@@ -32,7 +32,7 @@ static bool let_go(struct scry_front *f, const char *preload)
 	return write(f->go_fd, preload, size) == (ssize_t)size;
 }
 
-/* All of it; false when the keeper is gone. ^C in the midst of a message is no end of it. */
+/* All of it; false when the keeper is gone. ^C in the midst of a message is not an end of it. */
 static bool receive(int fd, void *to, size_t size)
 {
 	size_t got = 0;
@@ -183,8 +183,8 @@ void scry_front_stop(struct scry_front *f)
 	f->is_stopping = true;
 }
 
-/* Stopped (SIGSTOP) while it traces anybody: who is held, or gets a signal, would stand for as long
- * as it does. */
+/* Stopped (SIGSTOP) while it traces any thread: a thread that is held, or gets a signal, would be
+ * stopped for as long as it is. */
 static void wake_keeper(const struct scry_front *f)
 {
 	siginfo_t info = {0};

@@ -189,7 +189,7 @@ static struct scry_watch *add(struct scry_watch *first, uint32_t section)
 	return w;
 }
 
-/* Of who is named by -p each is asked for: one that cannot watch it says so. */
+/* Each process that is named by -p is asked for: one that cannot watch it says so. */
 static uint32_t wanting_process(const struct scry_watch *w)
 {
 	uint32_t bits = (1u << w->session->section_count) - 1;

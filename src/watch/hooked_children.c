@@ -1,5 +1,5 @@
 /*
- * See hooked_children.h. A copy of the agent has its nonce, and the journal says what stands in
+ * See hooked_children.h. A copy of the agent has its nonce, and the journal says what is changed in
  * that process.
  */
 #include "watch/hooked_children.h"
@@ -40,7 +40,7 @@ static uint64_t ticks_of(uint64_t ns)
 	return ticks ? ticks - 1 : 0;
 }
 
-/* How many changes stand in a copy of that agent. */
+/* How many changes are in a copy of that agent. */
 static size_t standing(const struct scry_mem *mem, const struct scry_maps *maps,
 		       const struct scry_agent_header *of)
 {

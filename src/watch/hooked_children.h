@@ -12,7 +12,7 @@ struct scry_hooked_children {
 	pid_t first; /* one of them; 0: there is none */
 };
 
-/* Those of the agent `of` in the process of `w`, which has been left; without -f nobody else looks
+/* Those of the agent `of` in the process of `w`, which has been left; without -f nothing else looks
  * for them. Not those that the session has yet to leave; none for a fork child that is watched.
  * Reads the maps of each process that was born since the watch began. */
 struct scry_hooked_children scry_hooked_children_find(const struct scry_watch *w,

@@ -41,7 +41,7 @@
 
 static struct {
 	int fd;
-	int child_fd;		 /* an eventfd: somebody who is followed has stopped */
+	int child_fd;		 /* an eventfd: a thread that is followed has stopped */
 	struct scry_ticks ticks; /* since its birth */
 } keeper;
 
@@ -60,7 +60,7 @@ static uint64_t tsc_after(uint64_t ns)
 void scry_session_lease(struct scry_session *s, uint64_t ns)
 {
 	scry_heartbeat_beat(s->heartbeat);
-	if (!s->count) /* nobody needs it, and the rate of ticks need not be known yet */
+	if (!s->count) /* it is not needed, and the rate of ticks need not be known yet */
 		return;
 	s->lease_end_tsc = tsc_after(LEASE_END_NS);
 	s->lease_tsc = tsc_after(ns);
@@ -251,7 +251,7 @@ static void look_for_unknown(struct scry_session *s, struct scry_watch *w)
 					   "which is not followed");
 }
 
-/* Those that are gone are written, and forgotten when nobody uses their child buffers any more. */
+/* Those that are gone are written, and forgotten when their child buffers are out of use. */
 static int reap(struct scry_session *s, bool look_for_exec)
 {
 	int r = 0;
@@ -264,7 +264,7 @@ static int reap(struct scry_session *s, bool look_for_exec)
 		if (!w) /* it was freed with the one whose process it watched */
 			continue;
 
-		/* who is preloaded says of himself that he is another program */
+		/* a preloaded process itself reports that it is another program */
 		if (!w->is_over && !w->target_gone && pid && !scry_preload_has(w) &&
 		    (look_for_exec || w->may_have_execed || goes_on(s, w)))
 			look_for_change(s, w, &change);
@@ -334,7 +334,7 @@ static void end_one(struct scry_session *s, struct scry_watch *w, const char *wh
 		scry_inject_unlock(w->inj);
 }
 
-/* --until is said of all. NULL: the watch goes on. */
+/* --until holds for all. NULL: the watch goes on. */
 static const char *enough(struct scry_session *s)
 {
 	for (size_t i = 0; i < s->count; i++) {
@@ -349,7 +349,7 @@ static const char *enough(struct scry_session *s)
 	return NULL;
 }
 
-/* Anybody of its family can write in a child buffer: its words are believed no more. */
+/* Any of its descendants can write in a child buffer: its words are believed no more. */
 static void end_damaged(struct scry_session *s, struct scry_watch *w)
 {
 	static const char why[] = "its records make no sense";
@@ -639,7 +639,7 @@ static int leave_all(struct scry_session *s, const char *why)
 	return r;
 }
 
-/* Nobody may be entered here, or nobody is to be. */
+/* No process may be entered here, or none is to be. */
 static int preload(struct scry_session *s, pid_t child)
 {
 	char text[1100];
@@ -672,7 +672,7 @@ static int start(struct scry_session *s, pid_t child)
 	return r;
 }
 
-/* -p: each of them. One that cannot be entered is said; none: that is the failure. */
+/* -p: each of them. One that cannot be entered is reported; none: that is the failure. */
 static int enter_all(struct scry_session *s)
 {
 	const struct scry_opt_list *pids = &s->opts->pids;

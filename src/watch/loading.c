@@ -124,7 +124,7 @@ int scry_loading_put_on(struct scry_watch *w, struct scry_hooks *h)
 	return 0;
 }
 
-/* As it was asked for, and what nobody did. */
+/* As it was asked for, and what was not done. */
 static const char *shown(const struct scry_hooks *h, size_t q)
 {
 	return h->requests[q] + (*h->requests[q] == '+');

@@ -14,8 +14,9 @@ static void write_missing(struct scry_watch *any, uint64_t count, uint32_t flags
 	scry_watch_event(any, SCRY_EVENT_LOST, &lost, sizeof(lost));
 }
 
-/* For line one, and for who counts. The notes say why, and who came late: such are in it, and many
- * of them were there before the watch. Of a Ruby's children nobody asks for those that are none. */
+/* For line one, and for programs that count. The notes say why, and which came late: such are in
+ * it, and many of them were there before the watch. Children of a Ruby that are not Rubies are not
+ * asked for. */
 static void write_all_missing(struct scry_session *s, struct scry_watch *any)
 {
 	write_missing(any, s->refused, 0, "all child buffers were taken");

@@ -20,7 +20,7 @@
 #define OBJECT "libscry-malloc.so"
 #define LOOK_NS 20000000ull /* between two looks whether processes run another program */
 #define NAMELESS_NS \
-	2000000000ull /* so long a child buffer may be nobody's while somebody is awaited */
+	2000000000ull /* so long a child buffer may be no process's while one is awaited */
 #define STRANGERS_MAX 65536u
 
 /* As execvp searches. */
@@ -177,7 +177,7 @@ int scry_preload_start(struct scry_session *s, pid_t child)
 		r = s->instrument->adopt(w);
 	if (r < 0)
 		return r;
-	w->is_over = true; /* it is no process: it has the pool of those that are */
+	w->is_over = true; /* it is not a process: it has the pool of the processes that are */
 	s->preload = w;
 	scry_map_init(&s->strangers, STRANGERS_MAX);
 	scry_session_lease(s, SCRY_LEASE_NS);
@@ -254,7 +254,7 @@ static void look_for_owners(struct scry_session *s, size_t count, bool is_progra
 	}
 }
 
-/* Who has run another program: should that not join, it was a stranger's. */
+/* A process that has run another program: should that not join, it was a stranger's. */
 static void look_for_strangers(struct scry_session *s)
 {
 	uint64_t now = scry_now_ns();
@@ -297,8 +297,8 @@ void scry_preload_turn(struct scry_session *s)
 	look_for_strangers(s);
 }
 
-/* Who takes a child buffer says who he is at once; anybody who has the pool may take one in
- * nobody's name.
+/* A process that takes a child buffer says at once which it is; any process that has the pool may
+ * take one in no process's name.
  */
 static bool is_young(const struct scry_watch *w)
 {

@@ -1,8 +1,8 @@
 /*
  * The way into processes that may not be entered (ptrace is denied, by seccomp, Yama or a
  * container): the program is started with an object preloaded that has the same handlers, records
- * into a child buffer of the keeper's pool and says who it is (wire/preload.h). Nothing is stopped,
- * read or written from outside but /proc/PID/maps and the like.
+ * into a child buffer of the keeper's pool and says which process it is (wire/preload.h). Nothing
+ * is stopped, read or written from outside but /proc/PID/maps and the like.
  *
  * Not for a process that runs already, a program that is static, or one that gains rights.
  */

@@ -69,7 +69,7 @@ struct scry_session {
 /* watch.c */
 void scry_send_news(const struct scry_session *s, enum scry_news kind, int value, const char *text);
 struct scry_watch *scry_watch_new(struct scry_session *s);
-/* Takes it out of the session and frees it. Nothing of it may stand in its process. */
+/* Takes it out of the session and frees it. Nothing of it may be left in its process. */
 void scry_watch_free(struct scry_watch *w);
 /* Lock, map, hook: a live process, or one held at its start. After scry_proc_open. */
 int scry_watch_enter(struct scry_watch *w);
@@ -120,8 +120,8 @@ bool scry_follow_expects(const struct scry_session *s);
 void scry_follow_end(struct scry_session *s);
 /* After all are left: their children that made no object, too. */
 void scry_follow_leave_hooked_children(struct scry_session *s);
-/* A started or exec'ed image stands still in `t`: entered if the instrument wants it. 1: entered;
- * 0: not wanted; -errno with a sentence. `t` is let go, but for 0. */
+/* A started or exec'ed program is stopped in `t`: entered if the instrument wants it. 1: entered;
+ * 0: not wanted; -errno with a sentence. `t` is released, except for 0. */
 int scry_session_image(struct scry_session *s, struct scry_tracee *t);
 
 #endif

@@ -11,7 +11,7 @@
 volatile sig_atomic_t scry_front_interrupts;
 volatile pid_t scry_front_program;
 
-/* It may have ended while a report was printed: then nobody has said so yet. */
+/* It may have ended while a report was printed: then it was not said yet. */
 static bool does_run(pid_t program)
 {
 	siginfo_t info = {0};

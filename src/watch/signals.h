@@ -34,8 +34,8 @@ extern volatile pid_t scry_front_program;
  * nohup SIGHUP stays ignored. */
 void scry_front_catch_signals(void);
 
-/* While threads of another process are held: who is stopped meanwhile (^Z) holds them until he is
- * continued. With `all` not interrupted either. *ret_was is for sigprocmask, afterwards. */
+/* While threads of another process are held: a scry that is stopped meanwhile (^Z) holds them until
+ * it is continued. With `all` not interrupted either. *ret_was is for sigprocmask, afterwards. */
 void scry_signals_hold(bool all, sigset_t *ret_was);
 
 #endif

@@ -23,7 +23,7 @@ struct scry_until {
 	uint64_t limit;
 };
 
-struct scry_until_now { /* as it stands */
+struct scry_until_now { /* as it is */
 	uint64_t rss_bytes;
 	uint64_t live;
 	uint64_t allocated;

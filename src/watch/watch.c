@@ -48,9 +48,9 @@ static void watch_event(const struct scry_watch *w, uint16_t type, const void *p
 			    payload, size);
 }
 
-void scry_watch_note(struct scry_watch *w, const char *fmt, ...)
+void scry_watch_note_of(struct scry_watch *w, bool is_cost, const char *fmt, ...)
 {
-	struct scry_ev_note note = {0};
+	struct scry_ev_note note = {.is_cost = is_cost};
 	char text[512];
 	va_list ap;
 	int n = 0;
@@ -399,7 +399,7 @@ void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint6
 	note_hooked_children(w, &header);
 }
 
-/* What stays in the process, for who reads it. */
+/* What stays in the process, for the reader. */
 static void describe_left(const struct scry_watch *w, uint64_t left, char *ret, size_t size)
 {
 	size_t standing = w->inj->edit.mem ? scry_edit_standing(&w->inj->edit) : 0;
@@ -482,7 +482,7 @@ static void write_end(struct scry_watch *w, const char *why, const struct scry_u
 	watch_event(w, SCRY_EVENT_TOTALS, &t, sizeof(t));
 }
 
-/* Entering failed half-way: what stands is taken out again. The sentence of why stays. */
+/* Entering failed half-way: what was put in is taken out again. The sentence of why stays. */
 static void back_out(struct scry_watch *w)
 {
 	struct scry_undo_report undo = {0};

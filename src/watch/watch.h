@@ -133,18 +133,18 @@ struct scry_instrument {
 	bool (*must_wait)(const struct scry_watch *w);
 	/* Last events into the recording. */
 	int (*finish)(struct scry_watch *w);
-	/* Instead: adds the counters of `w` to those of `into`, which is no process. */
+	/* Instead: adds the counters of `w` to those of `into`, which is not a process. */
 	int (*merge)(struct scry_watch *into, struct scry_watch *w);
 	void (*done)(struct scry_watch *w);
 	int (*close)(struct scry_watch *speaker); /* all are written: it may note; or NULL */
 };
 
-/* For every report: a NOTE; events that are lost; what else thread buffers lost or waited for. */
-void scry_watch_note(struct scry_watch *w, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
+/* For every report: a NOTE, of bookkeeping if `is_cost`; events lost; what else buffers lost. */
+#define scry_watch_note(w, ...) scry_watch_note_of(w, false, __VA_ARGS__)
+void scry_watch_note_of(struct scry_watch *w, bool is_cost, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 void scry_watch_lost(struct scry_watch *w, uint64_t count, const char *why);
 void scry_watch_lost_some(struct scry_watch *w, const char *why);
 void scry_watch_buffers(struct scry_watch *w, uint64_t waits);
-/* instrument->drain; a recording that is full from now on is not an error. */
-int scry_watch_drain(struct scry_watch *w);
+int scry_watch_drain(struct scry_watch *w); /* a recording full from now on is not an error */
 #endif

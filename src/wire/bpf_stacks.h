@@ -1,7 +1,7 @@
 /*
- * What bpf/stacks.bpf.c gets, and what it gives: the control frames of a thread and the values
- * that they point into, copied while the thread stands still at the tick of its clock. Of all
- * threads of the processes that are sampled, or of those that keep others waiting for a VM's lock.
+ * What bpf/stacks.bpf.c gets, and what it gives: the control frames of a thread and the values that
+ * they point into, copied while the thread is held at the tick of its clock. Of all threads of the
+ * processes that are sampled, or of threads that keep others waiting for a VM's lock.
  */
 #ifndef SCRY_WIRE_BPF_STACKS_H
 #define SCRY_WIRE_BPF_STACKS_H
@@ -55,7 +55,7 @@ enum scry_bpf_kind {
 	SCRY_BPF_REJECTED, /* a page was not there, or the words make no stack */
 	SCRY_BPF_STRANGER, /* not in the map, or the map is out of date */
 	SCRY_BPF_NATIVE, /* struct scry_bpf_native: of the thread's next record, at the same time */
-	/* in the ring `news`, where a record wakes who polls it: */
+	/* in the ring `news`, where a record wakes the thread that polls it: */
 	SCRY_BPF_FORKED, /* `pid` is a new process, of `tid`, a thread of the tree; no more in it */
 	SCRY_BPF_FILLS,	 /* the ring of the others fills; nothing else in it */
 };

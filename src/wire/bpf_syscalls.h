@@ -1,9 +1,9 @@
 /*
- * What bpf/syscalls.bpf.c gets, and what it gives: sums of system calls for each thread and
- * place, counted while the thread stands between program and kernel, and copies of native stacks.
+ * What bpf/syscalls.bpf.c gets, and what it gives: sums of system calls for each thread and place,
+ * counted while the thread is between program and kernel, and copies of native stacks.
  *
- * A place is the address of the instruction behind the one that made the call. An image is what one
- * process runs from one exec (or fork) to the next; its number is never given out again.
+ * A place is the address of the instruction behind the one that made the call. An instance is what
+ * one process runs from one exec (or fork) to the next; its number is never given out again.
  */
 #ifndef SCRY_WIRE_BPF_SYSCALLS_H
 #define SCRY_WIRE_BPF_SYSCALLS_H
@@ -35,12 +35,12 @@ struct scry_syscalls_setup { /* constants */
  * are told apart by at once: words of 64 bits, by the machine's number; all, where that is not
  * known. */
 struct scry_syscalls_member {
-	uint32_t image;	 /* 0: counted from its next exec on */
-	uint32_t parent; /* image of whose fork it is; 0: none */
+	uint32_t instance; /* 0: counted from its next exec on */
+	uint32_t parent;   /* instance of whose fork it is; 0: none */
 };
 
 struct scry_syscalls_key { /* no padding */
-	uint32_t tid, image;
+	uint32_t tid, instance;
 	uint32_t number; /* SCRY_SYSCALLS_RETURNED */
 	uint32_t abi;	 /* enum scry_syscalls_abi */
 	uint64_t ip;
@@ -89,7 +89,7 @@ enum {			       /* map `counters`, summed over the processors */
        SCRY_SYSCALLS_NOWHERE,  /* calls for which there was no room in `sums` */
        SCRY_SYSCALLS_TICKS,    /* of the clock, while a thread of the tree ran */
        SCRY_SYSCALLS_INSIDE,   /* of them: in a system call */
-       SCRY_SYSCALLS_UNPLACED, /* of those: no room in `sums` */
+       SCRY_SYSCALLS_UNPLACED, /* of these: no room in `sums` */
        SCRY_SYSCALLS_EXITS,    /* threads that ended by exit or exit_group: calls without end */
        SCRY_SYSCALLS_KILLED,   /* threads that ended within another call */
        SCRY_SYSCALLS_STRANGE,  /* children for which there was no room in `tree` */
@@ -98,10 +98,10 @@ enum {			       /* map `counters`, summed over the processors */
 };
 
 enum scry_syscalls_kind {
-	/* in the ring `news`, where a record wakes who polls it: */
-	SCRY_SYSCALLS_FORKED, /* `image` of `pid` is new, and has what `other` has mapped */
-	SCRY_SYSCALLS_EXECED, /* `image` of `pid` is new, in the place of `other` (0: none) */
-	SCRY_SYSCALLS_ENDED,  /* thread `tid` of `image` has ended, called `name` */
+	/* in the ring `news`, where a record wakes the thread that polls it: */
+	SCRY_SYSCALLS_FORKED, /* `instance` of `pid` is new, and has what `other` has mapped */
+	SCRY_SYSCALLS_EXECED, /* `instance` of `pid` is new, in the place of `other` (0: none) */
+	SCRY_SYSCALLS_ENDED,  /* thread `tid` of `instance` has ended, called `name` */
 	/* in the ring `places`, which wakes no reader: */
 	SCRY_SYSCALLS_PLACE,	   /* struct scry_syscalls_place: `key` is new */
 	SCRY_SYSCALLS_STACK,	   /* struct scry_syscalls_stack */
@@ -110,8 +110,9 @@ enum scry_syscalls_kind {
 };
 
 struct scry_syscalls_record {
-	uint32_t kind, pid, tid, image;
-	uint32_t other; /* in `places`: image of whose fork it is, as that may be reported later; 0
+	uint32_t kind, pid, tid, instance;
+	uint32_t other; /* in `places`: instance of whose fork it is, as that may be reported later;
+			 * 0
 			 */
 	uint32_t is_last; /* ENDED: the process has no other thread */
 	char name[16];

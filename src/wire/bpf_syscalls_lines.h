@@ -11,7 +11,7 @@
 #define SCRY_SYSCALLS_VALUES 4096 /* and of what their environments are in */
 
 /*
- * Map `rubies`, by a number that map `lines` gives for an image: a Ruby's layout, and where a
+ * Map `rubies`, by a number that map `lines` gives for an instance: a Ruby's layout, and where a
  * thread has its execution context: so far from its fs.
  */
 struct scry_syscalls_ruby {

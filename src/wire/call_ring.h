@@ -7,13 +7,13 @@
  *   entry    argument registers, the first one first
  *            with SCRY_CALL_MORE: the number of words that follow, then parts
  *   return   rax
- *            with SCRY_CALL_MORE, it is no return, but parts of the call of that hook which
+ *            with SCRY_CALL_MORE, it is not a return, but parts of the call of that hook which
  *            will return from the slot next: in rax' place the number of words, then parts
  *
  * The slot, where the return address lies, is what an entry and its return have in common. An entry
- * with SCRY_CALL_TAIL was reached by a tail call: it returns together with those that stand on the
- * same slot, in one return record. Without it, what still stands on the slot was left by longjmp or
- * an exception. One with SCRY_CALL_ALONE has no return, and leaves the slot as it is. From time to
+ * with SCRY_CALL_TAIL was reached by a tail call: it returns together with the calls on the same
+ * slot, in one return record. Without it, what is still on the slot was left by longjmp or an
+ * exception. One with SCRY_CALL_ALONE has no return, and leaves the slot as it is. From time to
  * time a TIME record of two words comes, which says nothing more.
  *
  * A part is a piece of memory or of registers, as it was: struct scry_call_part, then its bytes,

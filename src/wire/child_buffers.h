@@ -7,15 +7,15 @@
  * mapped rw- and shared by the process and all its fork descendants.
  *
  * A child finds its process state page zero, takes a free child buffer by one compare-and-swap and
- * goes on as if it had been entered: no system call, no stop, no loss. The keeper
- * finds out later whose child buffer it is (hook/child_buffers), reads it to its end when that
- * process ends, and frees it.
+ * goes on as if it had been entered: no system call, no stop, no loss. The keeper finds out later
+ * whose child buffer it is (hook/child_buffers), reads it to its end when that process ends, and
+ * frees it.
  *
- * Where several instruments record each child has a set of child buffers, one for each: who claims
- * child buffer I has those at fixed distances behind it, too. Then set 0 is that of the process
- * that was entered.
+ * Where several instruments record each child has a set of child buffers, one for each: a process
+ * that claims child buffer I has those at fixed distances behind it, too. Then set 0 is that of the
+ * process that was entered.
  *
- * Freestanding. What the host reads here is hostile: any process of the family can write it.
+ * Freestanding. What the host reads here is hostile: any descendant of the process can write it.
  */
 #ifndef SCRY_WIRE_CHILD_BUFFERS_H
 #define SCRY_WIRE_CHILD_BUFFERS_H
@@ -58,9 +58,9 @@ struct scry_claim {
 /* Private, inherited by children, written by the host before the watch is on. */
 struct scry_follow {
 	struct scry_child_buffers *child_buffers; /* 0: children are not followed */
-	uint64_t nonce;			 /* of this pool: says that a process is of this family */
+	uint64_t nonce; /* of this pool: says that a process descends from this one */
 	struct scry_agent_frames frames; /* for a child's process state page */
-	uint32_t waits; /* who takes a child buffer waits until the keeper has seen it:
+	uint32_t waits; /* a process that takes a child buffer waits until the keeper has seen it:
 			   wire/preload.h */
 	uint32_t sets;	/* a child claims one of the child buffers [0, sets) */
 	/* bytes from there to the child buffer of that channel, and to that of a table (gvl) */

@@ -67,7 +67,7 @@ struct scry_control {
 	uint64_t head;	     /* from here on the agent writes: words ever put into the ring */
 	uint64_t armed;	     /* the watch whose `wanted` number the handler last took up */
 	uint64_t lost;	     /* events not recorded: ring full or lease gone */
-	uint64_t lost_lease; /* of those, because the keeper did not refresh the lease */
+	uint64_t lost_lease; /* of these, because the keeper did not refresh the lease */
 	uint64_t busy;	     /* handler entered while it was running: not recorded */
 	/* threads in the dynamic loader that wait for the keeper: agent/loads.c */
 	uint64_t load_arg;	 /* of the newest: what the loader is about to run */

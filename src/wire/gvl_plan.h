@@ -12,7 +12,7 @@
 struct scry_gvl_plan {	     /* what each event needs comes first */
 	uint64_t mutex;	     /* 0: nothing is counted */
 	uint64_t owner;	     /* of the word that says which thread has the lock */
-	uint64_t queue;	     /* of the head of the ring of those that want it */
+	uint64_t queue;	     /* of the head of the ring of the threads that want it */
 	uint64_t state_page; /* the agent's */
 	uint32_t node;	     /* in a thread's struct: its node there */
 	uint32_t self;

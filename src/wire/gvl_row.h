@@ -32,7 +32,7 @@ enum scry_gvl_state {
 _Static_assert(SCRY_GVL_THREADS == 1u << 11, "the shift above");
 
 /* A thread's struct; another thread may have it later. th 0: the row is free. In its first line is
- * what a take or give needs that nobody waits for. */
+ * what a take or give needs that no thread waits for. */
 struct scry_gvl_row {
 	uint64_t th;
 	uint64_t self;	/* its Thread object */
@@ -51,15 +51,15 @@ struct scry_gvl_row {
 	uint64_t lost_since; /* its share of waiting is in the pairs up to here */
 	uint64_t yields;     /* times that it gave the lock and wanted it at once */
 	uint64_t taken_back; /* grants that were another's before it ran */
-	uint64_t lost;	     /* ticks that others waited while it had the lock; of row 0: while
-			      * nobody had it, as it changed hands */
-	uint64_t old_wait;   /* from the first event to the end of the wait that was on then */
+	uint64_t lost; /* ticks that others waited while it had the lock; of row 0: while no thread
+			  had it, as it changed hands */
+	uint64_t old_wait; /* from the first event to the end of the wait that was on then */
 	/* Of the yields: Thread.pass was what ran; it was not, so the VM asked for it. Of
 	 * the others it could not be seen. */
 	uint64_t passes, forced;
 	uint64_t overtakes; /* times that it got the lock while others had waited for it */
-	/* Runs of such takes, with nobody's between who had waited, that it began: their number,
-	 * ticks of all and of the longest, most takes in one. */
+	/* Runs of such takes, with no take in between of a thread that had waited, that it began:
+	 * their number, ticks of all and of the longest, most takes in one. */
 	uint64_t runs, run_ticks, run_longest, run_most;
 	uint64_t brief, brief_waits; /* ticks and number of waits that are too short for a stack */
 	uint32_t place;		     /* among those that want it; of a free row: the next one */

@@ -1,6 +1,6 @@
 /*
  * What the kernel's probe reports of a Ruby's code (iseq) at the moment at which it comes into
- * being: the spine between bpf/iseq_births and vm/ruby_iseq_log.
+ * being: the spine between bpf/iseq_events and vm/ruby_iseq_log.
  *
  * The moment is rb_iseq_insns_info_encode_positions(iseq), which every iseq passes once, compiled
  * or loaded from binary form, before it can run; its table of lines is still a plain one. Code

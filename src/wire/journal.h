@@ -12,7 +12,7 @@
  */
 #define SCRY_EDIT_MAX 16u
 enum scry_edit_state { SCRY_EDIT_NONE, SCRY_EDIT_PLANNED, SCRY_EDIT_APPLIED, SCRY_EDIT_UNDONE };
-/* PAD: text that only a changed entry leads to, so no thread may stand at its first byte either. */
+/* PAD: text that only a changed entry leads to, so no thread may be at its first byte either. */
 enum scry_edit_kind { SCRY_EDIT_TEXT = 1, SCRY_EDIT_SLOT, SCRY_EDIT_PAD };
 struct scry_journal_entry {
 	uint64_t address;

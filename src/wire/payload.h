@@ -47,7 +47,7 @@ struct scry_ev_objects { /* counters of one site since the watch began */
 	uint32_t site;
 	uint32_t slice; /* 0: at the end of the watch; else at the end of that SLICE */
 	uint64_t allocated;
-	uint64_t freed; /* of those allocated */
+	uint64_t freed; /* of the objects allocated */
 	uint64_t bytes; /* of all allocated; with `freed_bytes` slots and buffers, else slots */
 	uint64_t live_bytes;
 	uint64_t freed_bytes; /* bytes = live_bytes + freed_bytes; both 0: not known apart */
@@ -75,7 +75,7 @@ struct scry_ev_free {
 struct scry_ev_lost {	/* events that happened and are not in the recording */
 	uint64_t count; /* 0: how many is not known */
 	uint32_t why_str;
-	uint32_t processes; /* so many are missing, or in part: SCRY_LOST_PERHAPS: nobody knows */
+	uint32_t processes; /* so many are missing, or in part: SCRY_LOST_PERHAPS: not known */
 };
 #define SCRY_LOST_PERHAPS (1u << 31)
 struct scry_ev_pause { /* threads held by scry */
@@ -99,13 +99,13 @@ struct scry_ev_detach {
 	uint32_t part; /* number of the program that ended, of that pid, and one; 0 not known */
 };
 struct scry_ev_note { /* a sentence that every report must show: limits, degraded modes */
-	uint32_t text_str, reserved;
+	uint32_t text_str, is_cost; /* is_cost: what watching took, and the like: bookkeeping */
 };
 #define SCRY_REASON_ENDED "the target ended" /* of a detach: it was there no longer */
 #define SCRY_EXIT_KNOWN (1u << 16)
 struct scry_ev_totals {	       /* one per process, at the end */
 	uint64_t events;       /* produced in the target */
-	uint64_t lost;	       /* of those, dropped */
+	uint64_t lost;	       /* of these, dropped */
 	uint64_t errors;       /* reads, names, checks that failed */
 	uint64_t pause_max_ns; /* longest hold of any thread */
 	uint64_t pause_total_ns;

@@ -54,8 +54,8 @@ struct scry_ev_gvl_thread {
 	uint64_t passes;    /* of the yields: by Thread.pass */
 	uint64_t forced;    /* of the yields: not by it; of the others it is not known */
 	uint64_t overtakes; /* takes while others had waited for it */
-	/* Runs of these, by it and others, that it began; none who had waited got it between: their
-	 * number, time, the longest in time, the most takes of one. */
+	/* Runs of these, by it and others, that it began; no thread that had waited got it between:
+	 * their number, time, the longest in time, the most takes of one. */
 	uint64_t runs, runs_ns, run_max_ns, run_most;
 	uint64_t cpu_ns; /* processor time in the watch, plus 1; 0: not known */
 };
@@ -73,7 +73,7 @@ struct scry_ev_gvl_line { /* a stack of a holder, while others wanted it */
 	uint32_t holder;
 	uint32_t stack;	  /* id of a STACK event; 0: it could not be read */
 	uint32_t samples; /* 0: the holder was never looked at */
-	uint64_t lost_ns; /* by all who waited: their share of the exact sum, by samples */
+	uint64_t lost_ns; /* by all that waited: their share of the exact sum, by samples */
 };
 
 struct scry_ev_gvl_wait_line { /* a stack of a waiter */

@@ -40,14 +40,14 @@ struct scry_ev_sampling { /* how well it went: one per process, at the end */
 	uint64_t sampler_ns; /* CPU time of scry itself */
 	uint64_t busy_ns;    /* of it, in ticks */
 	uint64_t clocked;    /* of the samples: by eBPF, at a tick of the thread's own clock */
-	uint64_t lost;	     /* of those: for which there was no room */
+	uint64_t lost;	     /* of these: for which there was no room */
 	uint64_t kernel_ns;  /* time of that program in the kernel */
 };
 
 struct scry_ev_pauses { /* a process that was held for each look: one, at the end */
 	uint32_t pid;
 	uint32_t threads;   /* most that were held at once */
-	uint64_t count;	    /* looks; who waits is not held, so in some nobody was */
+	uint64_t count;	    /* looks; a thread that waits is not held, so in some none was */
 	uint64_t total_ns;  /* from when one may have stood to the last release, each */
 	uint64_t median_ns; /* of them: within a sixteenth */
 	uint64_t longest_ns;

@@ -19,7 +19,7 @@ struct scry_ev_syscalls {   /* of the whole watch: one, at its end */
 	uint32_t rate;	    /* ticks a second on each processor */
 	uint64_t ticks;	    /* while a thread that was watched ran */
 	uint64_t inside;    /* of them: in a system call */
-	uint64_t unplaced;  /* of those: without a row */
+	uint64_t unplaced;  /* of these: without a row */
 	uint64_t calls;	    /* that returned; 0 where they were not counted */
 	uint64_t nowhere;   /* of them: without a row, as there were too many */
 	uint64_t exits;	    /* threads that ended by exit or exit_group, which do not return */
@@ -92,7 +92,7 @@ struct scry_ev_syscall_time { /* of a site: calls that took so long */
 	uint64_t calls;
 };
 
-struct scry_ev_syscall_stack { /* who called: samples, each for the calls since the one before */
+struct scry_ev_syscall_stack { /* the caller: samples, each for the calls since the one before */
 	uint32_t site;
 	uint32_t stack; /* id of a STACK: the frame that has the site */
 	uint64_t count; /* of calls, or ticks, that they stand for */

@@ -1,7 +1,7 @@
 /*
  * Where a process may not be entered, the agent's handlers of malloc come in a shared object that
  * the loader preloads (src/preload): it joins a pool of child buffers (wire/child_buffers.h) that
- * the keeper has made, as a fork child does, and says who it is.
+ * the keeper has made, as a fork child does, and says which process it is.
  *
  *   SCRY_PRELOAD=ABI:KEEPER:FD:PID     in the environment, beside LD_PRELOAD: the pool is
  *                                      /proc/KEEPER/fd/FD; PID: the only process that records, 0:

@@ -1,6 +1,6 @@
 /*
- * What stands before the words in the memory of a replay: wire/replay.h. One side writes each field
- * at a time, by whose turn it is.
+ * What is before the words in the memory of a replay: wire/replay.h. One side writes each field at
+ * a time, by whose turn it is.
  *
  * Freestanding.
  */
@@ -36,8 +36,8 @@ enum scry_replay_kind {
 	SCRY_REPLAY_KIND_USABLE,
 	SCRY_REPLAY_KINDS,
 };
-/* Whose turn it is, and for what: to replay the window, to end all blocks that live. */
-enum scry_replay_turn { SCRY_TURN_FEEDER, SCRY_TURN_WINDOW, SCRY_TURN_DRAIN, SCRY_TURN_EXIT };
+/* Whose turn it is, and for what: to replay the batch, to end all blocks that live. */
+enum scry_replay_turn { SCRY_TURN_FEEDER, SCRY_TURN_BATCH, SCRY_TURN_DRAIN, SCRY_TURN_EXIT };
 
 #define SCRY_REPLAY_BUCKETS 512u /* of a histogram: eight to each doubling of the TSC's ticks */
 
@@ -52,23 +52,23 @@ struct scry_replay_head {
 	uint64_t live_max;    /* bytes asked for that may live at once */
 	uint64_t address_max; /* bytes, RLIMIT_AS */
 	char allocator[1024]; /* path of the object that must serve malloc; "": libc */
-	/* the feeder's, before each window */
+	/* the feeder's, before each batch */
 	uint32_t turn;		  /* futex; enum scry_replay_turn */
-	uint32_t window;	  /* 1, 2, ... */
+	uint32_t batch;		  /* 1, 2, ... */
 	uint32_t streams, blocks; /* in use */
 	uint32_t slots;		  /* ever used */
 	uint32_t is_building;	  /* what was there before: not measured */
 	/* scry-replay's */
 	uint64_t position;  /* words done, a block of 512 late */
-	uint64_t cpu_ns;    /* of its threads in windows, without what waited */
+	uint64_t cpu_ns;    /* of its threads in batches, without what waited */
 	uint64_t kernel_ns; /* of that, in the kernel; as exact as the kernel counts it */
 	uint64_t wait_ns;   /* for other threads */
 	uint64_t waits;
-	uint64_t faults;			       /* minor, in windows */
+	uint64_t faults;			       /* minor, in batches */
 	uint64_t failed;			       /* calls that got no memory */
-	uint64_t live_blocks;			       /* at the last window's end */
+	uint64_t live_blocks;			       /* at the last batch's end */
 	uint64_t wrong;				       /* VERIFY: blocks that were */
-	uint64_t syscalls[SCRY_REPLAY_SYSCALLS];       /* COUNTED: in windows */
+	uint64_t syscalls[SCRY_REPLAY_SYSCALLS];       /* COUNTED: in batches */
 	uint32_t has_syscalls;			       /* 0: they cannot be counted here */
 	uint32_t beats;				       /* it is at something that takes long */
 	uint64_t tsc_begin, tsc_end, ns_begin, ns_end; /* one pair of readings each */

@@ -28,7 +28,7 @@ enum scry_ring_record {
 			      new slot's bytes in bits 48..63 of the latter. Bit 48 of the escape
 			      word: a new compaction */
 	SCRY_RING_SLOT,	   /* no word: bytes of the slots of the next objects made, in bits 48..63;
-			      0, as before the first one: not known. Where slots differ in size: who
+			      0, as before the first one: not known. Where slots differ in size: what
 			      reads the ring comes too late, as a page may have been cut anew */
 	SCRY_RING_UNFOLLOWED, /* one word: the address of an object that lives, or does not, and of
 				 which nothing more will be said */
@@ -52,7 +52,7 @@ enum scry_ring_gc {
 enum scry_ring_class {
 	SCRY_RING_CLASS_CORE,  /* String, for a T_STRING, and so on: scry_agent_ruby.core_class */
 	SCRY_RING_CLASS_OTHER, /* another one */
-	SCRY_RING_CLASS_NONE,  /* its class word was 0, or nobody knows */
+	SCRY_RING_CLASS_NONE,  /* its class word was 0, or it is not known */
 	SCRY_RING_CLASSES,
 };
 #define SCRY_RING_FREED 0x10001u
@@ -88,7 +88,7 @@ struct scry_ring_def {
 _Static_assert(sizeof(struct scry_ring_def) == 88, "part of the ring format");
 
 /*
- * A frame that called something, in the tree of all stacks seen. Node 0 is nobody. A node may be
+ * A frame that called something, in the tree of all stacks seen. Node 0 is no frame. A node may be
  * defined anew; its children are then defined anew before they are used.
  */
 #define SCRY_STACK_NODES 65536u

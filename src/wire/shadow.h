@@ -9,8 +9,8 @@
  *   thunk i:  push $i; jmp scry_agent_return     16 bytes, in a slab
  *   originals[i]                                 filled once, never changed
  *
- * Invariant: an entry stands in the table before its slot is changed, until its function has
- * returned or its slot is used again. So the host finds every changed slot by the table.
+ * Invariant: an entry is in the table before its slot is changed, until its function has returned
+ * or its slot is used again. So the host finds every changed slot by the table.
  *
  * What becomes of a call: counted, in counters of its hook that lie in a slab and are shared with
  * the keeper; or, with head.records, recorded one by one (wire/call_ring.h).
@@ -40,8 +40,8 @@ struct scry_shadow_entry {
 	uint64_t tsc; /* of the entry */
 };
 
-/* Executable memory, ascending. What lies elsewhere is no return address: the function was entered
- * in some other way, and its stack is left alone. */
+/* Executable memory, ascending. What lies elsewhere is not a return address: the function was
+ * entered in some other way, and its stack is left alone. */
 #define SCRY_SHADOW_RANGES 512u
 struct scry_shadow_range {
 	uint64_t start, end; /* [start, end) */
@@ -86,7 +86,7 @@ struct scry_shadow {
 /* A duration's bucket: four linear steps to each power of two, so a bucket is a quarter wide. */
 #define SCRY_SHADOW_STEPS 180u
 struct scry_shadow_stats {
-	uint64_t total_tsc; /* of those that returned */
+	uint64_t total_tsc; /* of the calls that returned */
 	uint64_t max_tsc;
 	uint64_t left;	 /* by longjmp or exception: the slot was used again */
 	uint64_t missed; /* calls that could not be followed: table full, lease over */

@@ -21,7 +21,7 @@ struct scry_agent_frames { /* the part of the VM's layout that each event needs,
 };
 /*
  * What agent/gvl.c knows of a VM's lock for itself. Its table is shared with fork children, which
- * may have fewer rights: what says which thread's memory may be read lies here, where nobody else
+ * may have fewer rights: what says which thread's memory may be read lies here, where nothing else
  * writes.
  */
 struct scry_state_page_gvl {

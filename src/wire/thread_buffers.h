@@ -10,7 +10,7 @@
  *   segment = head (8 words) | words
  *
  * A segment's `state` word is generation << 2 | enum scry_thread_buffer_state, and is only changed
- * by compare-and-swap, so that nobody can close a segment that has been given to somebody else.
+ * by compare-and-swap, so that no thread can close a segment that has been given to another.
  *   FREE -> OPEN     agent: it is this thread's; the generation goes up
  *   OPEN -> CLOSED   agent: it is full, or its thread is another one now
  *   OPEN -> DEAD     keeper: its thread has ended
@@ -28,18 +28,18 @@
  *
  * Turns. Reading the clock costs more than all the rest of a record. Where only the order of
  * records matters a thread may use its last stamp again, as long as control->turn is still its own:
- * nobody else has got a stamp since. Who finds another value there takes the turn by an exchange,
- * and reads the clock after that. A stamp holds only if the turn, looked at after the clock, is
- * one's own or SCRY_TURN_ALL: else somebody may have begun to repeat an earlier one. Threads that
- * run side by side would only hand the turn about: they soon set SCRY_TURN_ALL, and all read the
- * clock for each record. The keeper takes the turn away in each of its own (and SCRY_TURN_ALL now
- * and then), so that a time is old by no more than that, and behind the clock of that look, so that
- * no stamp from before it is repeated after it; and sets SCRY_TURN_ALL before it reads the clock
- * for an end. Why this is an order: what the allocator did for a record lies before its look
- * at the turn (a beginning) or behind it (an end), and stores become visible in the order of the
- * program (TSO). So who sees what that did, in memory, sees the turn of before that as well. The
- * clock is read behind an lfence where the turn is not one's own already: rdtsc alone may run ahead
- * of the loads that saw it.
+ * no other thread has got a stamp since. A thread that finds another value there takes the turn by
+ * an exchange, and reads the clock after that. A stamp holds only if the turn, looked at after the
+ * clock, is one's own or SCRY_TURN_ALL: else another thread may have begun to repeat an earlier
+ * one. Threads that run side by side would only hand the turn about: they soon set SCRY_TURN_ALL,
+ * and all read the clock for each record. The keeper takes the turn away in each of its own (and
+ * SCRY_TURN_ALL now and then), so that a time is old by no more than that, and behind the clock of
+ * that look, so that no stamp from before it is repeated after it; and sets SCRY_TURN_ALL before it
+ * reads the clock for an end. Why this is an order: what the allocator did for a record lies before
+ * its look at the turn (a beginning) or behind it (an end), and stores become visible in the order
+ * of the program (TSO). So a thread that sees what that did, in memory, sees the turn of before
+ * that as well. The clock is read behind an lfence where the turn is not one's own already: rdtsc
+ * alone may run ahead of the loads that saw it.
  *
  * Freestanding. What the host reads here is hostile.
  */
@@ -77,9 +77,10 @@ struct scry_thread_buffer { /* a segment's head; the agent writes all but some s
 	uint32_t stamping; /* 1 from before the clock is read until the record is published: later
 			      stamps of others must wait for it */
 	uint64_t thread;   /* its thread pointer, fs:0 */
-	uint64_t birth;	 /* TSC when that thread took its first segment: with `thread`, who it is */
-	uint32_t tid;	 /* 0: it does not know */
-	uint32_t serial; /* of the thread's segments: 0, 1, ... */
+	uint64_t
+		birth; /* TSC when that thread took its first segment: with `thread`, which it is */
+	uint32_t tid;  /* 0: it does not know */
+	uint32_t serial;    /* of the thread's segments: 0, 1, ... */
 	uint64_t begin_tsc; /* when it was taken; stamps in it are not older */
 	uint64_t reserved[2];
 };

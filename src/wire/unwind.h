@@ -30,8 +30,8 @@ enum scry_unwind_base {
 	SCRY_UNWIND_BP_DEREF, /* the CFA is the word at rbp + cfa: a realigned stack */
 	SCRY_UNWIND_PLT,      /* rsp + 8, + 8 more behind the push: what linkers write */
 	SCRY_UNWIND_SIGNAL,   /* the restorer: rsp is a ucontext, the kernel's */
-	/* rbp + cfa, of code that a signal handler has gone on to: where the frame above it stands
-	 * lies below that one's red zone */
+	/* rbp + cfa, of code that a signal handler has gone on to: where the frame above it is lies
+	 * below that one's red zone */
 	SCRY_UNWIND_RED_ZONE,
 };
 #define SCRY_UNWIND_RED_ZONE_BYTES 128

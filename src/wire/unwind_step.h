@@ -12,7 +12,7 @@ struct scry_unwind_state { /* of a frame */
 	uint64_t pc, sp;
 	uint64_t bp, bx;       /* rbp and rbx, where they are ... */
 	uint64_t bp_at, bx_at; /* ... unless the stack has them here: read when needed */
-	uint32_t is_exact;     /* it stands at pc, not behind a call: of the innermost frame, and of
+	uint32_t is_exact;     /* it is at pc, not behind a call: of the innermost frame, and of
 				  one that a signal interrupted */
 	uint32_t lost;	       /* SCRY_UNWIND_HAS_NO_*: values that are not known */
 };

@@ -19,10 +19,10 @@ static void check(const struct scry_core *core)
 	struct scry_mem mem = scry_core_mem(core);
 	static uint8_t bytes[8192];
 
-	must(core->thread_count > 0 && core->part_count > 0, "an empty core");
+	must(core->thread_count > 0 && core->segment_count > 0, "an empty core");
 	must(strlen(core->comm) < sizeof(core->comm), "a name without an end");
-	for (size_t i = 0; i < core->part_count; i++) {
-		const struct scry_core_part *p = &core->parts[i];
+	for (size_t i = 0; i < core->segment_count; i++) {
+		const struct scry_core_segment *p = &core->segments[i];
 
 		must(p->start < p->end && p->filed <= p->end - p->start, "a part");
 		must(!p->filed || p->offset + p->filed <= core->size, "bytes that are not there");

@@ -72,7 +72,7 @@ bursts() {
 	"$SCRY" stacks -q --engine=read -d 1s -o "$T/t.scry" -p "$PID"
 	"$SCRY" report "$T/t.scry" >"$T/text"
 	grep -q "^scry stacks: pid $PID ruby" "$T/text"
-	grep -q "valid: two equal collects" "$T/text"
+	grep -q "valid: equal when read twice" "$T/text"
 	grep -q "block in Object#calls" "$T/text"
 	"$SCRY" report --folded "$T/t.scry" >"$T/folded" 2>/dev/null
 	times="$("$RUBY" -e 'puts 1.method(:times).source_location ? "<internal:numeric>:[0-9]+:Integer#times" : "Integer#times_\\[c\\]"')" # 3.3: in Ruby

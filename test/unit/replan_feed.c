@@ -78,7 +78,7 @@ static void one_thread(void **state)
 	assert_int_equal(scry_malloc_feed_stats(f)->live_bytes, gen.live_bytes);
 	assert_int_equal(scry_malloc_feed_stats(f)->calls, gen.calls);
 	assert_int_equal(scry_malloc_feed_stats(f)->strange, 0);
-	assert_int_equal(scry_malloc_feed_stats(f)->windows, 1);
+	assert_int_equal(scry_malloc_feed_stats(f)->batches, 1);
 	scry_malloc_feed_free(f);
 }
 
@@ -126,9 +126,9 @@ static void as_one(void **state)
 	scry_malloc_feed_free(f);
 }
 
-/* More than a window holds: it is decoded again for each run, blocks live on from one to the next.
+/* More than a batch holds: it is decoded again for each run, blocks live on from one to the next.
  */
-static void windows(void **state)
+static void batches(void **state)
 {
 	struct scry_malloc_feed *f;
 
@@ -145,7 +145,7 @@ static void windows(void **state)
 	for (int i = 0; i < 2; i++) {
 		run(f, i ? &glibc : &null);
 		assert_int_equal(result.live_blocks, gen.count);
-		assert_true(scry_malloc_feed_stats(f)->windows > 1);
+		assert_true(scry_malloc_feed_stats(f)->batches > 1);
 	}
 	opts.mode = SCRY_REPLAY_VERIFY;
 	scry_malloc_feed_free(f);
@@ -218,7 +218,7 @@ static void any_calls(void **state)
 	}
 }
 
-/* Words of a kind that a stream has in the window that stands in memory. */
+/* Words of a kind that a stream has in the batch that stands in memory. */
 static uint32_t words_of(struct scry_malloc_feed *f, uint32_t stream, enum scry_replay_op which)
 {
 	const struct scry_replay_memory *m = scry_malloc_feed_memory(f);
@@ -644,7 +644,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_thread),	 cmocka_unit_test(many_threads),
-		cmocka_unit_test(as_one),	 cmocka_unit_test(windows),
+		cmocka_unit_test(as_one),	 cmocka_unit_test(batches),
 		cmocka_unit_test(any_calls),	 cmocka_unit_test(pace),
 		cmocka_unit_test(think),	 cmocka_unit_test(think_long),
 		cmocka_unit_test(takers),	 cmocka_unit_test(swappers),

@@ -1,5 +1,5 @@
 /*
- * scry-replay and windows that nobody would make: it refuses them or replays them, and does not
+ * scry-replay and batches that nobody would make: it refuses them or replays them, and does not
  * crash, hang, or take more than it was allowed.
  */
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 #include "replan/feed.h"
 
 #define LIVE_MAX (UINT64_C(64) << 20)
-#define TURNS_MAX 6000 /* of 10 ms that a window may take */
+#define TURNS_MAX 6000 /* of 10 ms that a batch may take */
 
 static struct malloc_gen gen;
 static struct scry_malloc_feed *feed;
@@ -67,9 +67,9 @@ static void *fresh(void)
 	size_t bytes;
 	char *copy;
 
-	/* Gives the window's words back as they were made. */
+	/* Gives the batch's words back as they were made. */
 	assert_int_equal(scry_malloc_feed_rewind(feed), 0);
-	assert_int_equal(scry_malloc_feed_window(feed), 1);
+	assert_int_equal(scry_malloc_feed_batch(feed), 1);
 	bytes = (size_t)m->head.blocks * sizeof(m->words[0]);
 	copy = malloc(bytes);
 	memcpy(copy, m->words, bytes);
@@ -88,11 +88,11 @@ static void set_head(enum scry_replay_mode mode, uint32_t blocks)
 	m->head.sample_every = 7;
 	m->head.live_max = LIVE_MAX;
 	m->head.address_max = UINT64_C(8) << 30;
-	m->head.window = 1;
+	m->head.batch = 1;
 	m->head.streams = streams;
 	m->head.blocks = blocks;
 	m->head.slots = slots;
-	m->head.turn = SCRY_TURN_WINDOW;
+	m->head.turn = SCRY_TURN_BATCH;
 }
 
 static pid_t start(void)
@@ -174,7 +174,7 @@ static void spoil(uint32_t blocks, uint32_t streams)
 			break;
 		default:
 			if (draw(4) == 0)
-				(&m->head.window)[draw(4)] ^= 1u << draw(32);
+				(&m->head.batch)[draw(4)] ^= 1u << draw(32);
 		}
 	}
 }
@@ -213,7 +213,7 @@ static void hostile(void **state)
 			fail_msg("try %u: it took %llu MiB", i, (unsigned long long)(bytes >> 20));
 		refused += status == 3;
 	}
-	print_message("# %u of %u windows were refused\n", refused, tries);
+	print_message("# %u of %u batches were refused\n", refused, tries);
 	assert_true(refused > tries / 4);
 	free(copy);
 }

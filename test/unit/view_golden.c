@@ -461,6 +461,97 @@ static void calls_hist(void **state)
 	close(fd);
 }
 
+/* Functions of equal times: in the order of their names, whichever came first. */
+static int tied_calls_recording(bool is_reversed)
+{
+	static const char *const names[] = {"alpha", "beta", "gamma"};
+	struct golden rec = golden_begin();
+
+	golden_beginning(&rec, "calls", 4711);
+	for (uint32_t i = 0; i < 3; i++) {
+		struct scry_ev_function f = {
+			.function = i,
+			.pid = 4711,
+			.symbol_str = golden_str(&rec, names[is_reversed ? 2 - i : i]),
+			.module_str = golden_str(&rec, "/usr/lib/libx.so.3"),
+			.way_str = golden_str(&rec, "entry")};
+
+		golden_put(&rec, SCRY_EVENT_FUNCTION, &f, sizeof(f));
+	}
+	for (uint32_t i = 0; i < 3; i++) {
+		put_call(&rec, 1000000 * (i + 1), 11,
+			 (struct scry_ev_call){.call = i + 1, .function = i}, NULL, 0);
+		put_return(&rec, 1000000 * (i + 1) + 500000, 11,
+			   (struct scry_ev_return){
+				   .call = i + 1, .function = i, .duration_ns = 500000});
+	}
+	golden_totals(&rec, 4711, 6);
+	return golden_end(&rec);
+}
+
+/* Equal objects from two callers of one line: in the order of what the callers are called, as a
+ * tree and as rows. */
+static int tied_objects_recording(bool is_reversed)
+{
+	static const char *const callers[] = {"first", "second"};
+	struct golden rec = golden_begin();
+
+	golden_beginning(&rec, "objects", 4711);
+	for (uint32_t i = 0; i < 2; i++) {
+		const struct scry_ev_stack caller = {
+			.id = i + 1,
+			.line = 5,
+			.file_str = golden_str(&rec, "/srv/app.rb"),
+			.method_str = golden_str(&rec, callers[is_reversed ? 1 - i : i])};
+		const struct scry_ev_site site = {.site = i + 1,
+						  .pid = 4711,
+						  .stack = i + 1,
+						  .line = 9,
+						  .file_str = golden_str(&rec, "/srv/app.rb"),
+						  .class_str = golden_str(&rec, "String"),
+						  .method_str = golden_str(&rec, "make"),
+						  .slot_bytes = 40};
+		const struct scry_ev_objects objects = {
+			.site = i + 1, .allocated = 10, .bytes = 400};
+
+		golden_put(&rec, SCRY_EVENT_STACK, &caller, sizeof(caller));
+		golden_put(&rec, SCRY_EVENT_SITE, &site, sizeof(site));
+		golden_put(&rec, SCRY_EVENT_OBJECTS, &objects, sizeof(objects));
+	}
+	golden_totals(&rec, 4711, 20);
+	return golden_end(&rec);
+}
+
+static void ties(void **state)
+{
+	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
+	struct scry_view_opts stacks = plain;
+
+	stacks.stacks = true;
+	for (int is_reversed = 0; is_reversed < 2; is_reversed++) {
+		int fd = tied_calls_recording(is_reversed);
+
+		golden_check(fd, "calls-hist", "calls_hist_ties.txt", &plain);
+		golden_check(fd, "calls-tree", "calls_tree_ties.txt", &plain);
+		close(fd);
+		fd = tied_objects_recording(is_reversed);
+		golden_check(fd, "objects", "objects_ties.txt", &stacks);
+		golden_check(fd, "objects", "objects_ties.json", &stacks);
+		close(fd);
+	}
+}
+
+/* Lines that --grep hides are counted below the last one. */
+static void hidden_lines(void **state)
+{
+	const struct scry_view_opts opts = {
+		.sort = SCRY_VIEW_SORT_DEFAULT, .top = SCRY_VIEW_TOP_DEFAULT, .grep = "nosuch"};
+	int fd = calls_recording();
+
+	golden_check(fd, "calls", "calls_grep.txt", &opts);
+	close(fd);
+}
+
 static void objects(void **state)
 {
 	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
@@ -656,6 +747,7 @@ int main(void)
 		cmocka_unit_test(events),     cmocka_unit_test(count),
 		cmocka_unit_test(times),      cmocka_unit_test(locks),
 		cmocka_unit_test(calls),      cmocka_unit_test(calls_hist),
+		cmocka_unit_test(ties),	      cmocka_unit_test(hidden_lines),
 		cmocka_unit_test(info),	      cmocka_unit_test(bad_regex),
 		cmocka_unit_test(half),	      cmocka_unit_test(crowd),
 		cmocka_unit_test(documented),

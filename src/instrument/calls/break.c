@@ -1,7 +1,7 @@
 /*
- * See break.h. What is entered waits, by its slot on the stack, for the breakpoint at its
- * return address; there rsp is 8 above the slot. A breakpoint that is met for nothing again and
- * again is lifted until a call needs it.
+ * See break.h. What is entered waits, by its slot on the stack, for the breakpoint at its return
+ * address; there rsp is 8 above the slot. A breakpoint that is hit for nothing again and again is
+ * lifted until a call needs it.
  *
  * An entry whose slot and return address are those of a call that has not returned was reached by a
  * tail call, or the other was left (longjmp, exception) and its place called from again: which, the
@@ -35,7 +35,7 @@
 #define IDLE_MAX 16 /* meetings for nothing */
 #define TRAP_LOOK_NS 100000000ull
 #define STACK_FRAMES 64u
-#define WALKS_MAX 3 /* of one stack: the thread stands still meanwhile */
+#define WALKS_MAX 3 /* of one stack: the thread is stopped meanwhile */
 #define WORDS_MAX (3 + SCRY_CALL_ARGS_MAX + SCRY_CALL_MORE_MAX)
 
 struct waiting {	     /* a slot whose calls have not returned */
@@ -58,7 +58,7 @@ struct scry_calls_break {
 	struct scry_unwinder *unwinder;
 	struct scry_map numbers; /* hash of a stack -> its number */
 	ssize_t brk;		 /* breakpoint of the loader; -1: none */
-	uint64_t full_ns;	 /* since when nobody takes */
+	uint64_t full_ns;	 /* since when none are taken */
 	bool is_dropping;
 	bool is_handled, is_unset; /* SIGTRAP, by the agent; not any more */
 	uint64_t trap_look_ns;
@@ -140,7 +140,7 @@ static const char *why_not(const struct scry_calls_break *b, const struct scry_h
 	return scry_breaks_why(&b->breaks, row->target);
 }
 
-/* Rows from `first` on, which came from `functions`: where each is met, or why not. */
+/* Rows from `first` on, which came from `functions`: where each is hit, or why not. */
 static int choose(struct scry_calls_break *b, const struct scry_functions *functions, size_t first)
 {
 	struct scry_hooks *h = b->opts.hooks;
@@ -297,7 +297,7 @@ static int add_rows(struct scry_calls_break *b, struct scry_functions *found)
 	return r;
 }
 
-/* The list of objects has changed, or may have: what is new is met from now on. */
+/* The list of objects has changed, or may have: what is new is hit from now on. */
 static void renew(struct scry_calls_break *b, struct scry_tracee *held)
 {
 	struct scry_hooks *h = b->opts.hooks;
@@ -379,7 +379,7 @@ static void wait_no_more(struct scry_calls_break *b, uint64_t slot, struct waiti
 	b->free_slot = (uint32_t)(w - b->slots) + 1;
 }
 
-/* Does a loop lead back to the function's first byte? Then its entry is met each time. Asked where
+/* Does a loop lead back to the function's first byte? Then its entry is hit each time. Asked where
  * it matters, as all code of its object has to be read. */
 static bool loops(struct scry_calls_break *b, uint64_t address)
 {
@@ -417,7 +417,7 @@ static enum entered entered_how(struct scry_calls_break *b, uint32_t row, const 
 	return is_known && row != w->first ? ENTERED_NEW : ENTERED_TAIL;
 }
 
-/* The breakpoint where a call returns to, on; -1: it cannot be met. */
+/* The breakpoint where a call returns to, on; -1: it cannot be hit. */
 static ssize_t return_to(struct scry_calls_break *b, uint64_t back, struct scry_tracee *t)
 {
 	ssize_t k = scry_breaks_at(&b->breaks, back);
@@ -432,7 +432,7 @@ static ssize_t return_to(struct scry_calls_break *b, uint64_t back, struct scry_
 	return k;
 }
 
-/* Its return will be met, if it can. *ret: where what it needs then is kept; NULL: it cannot. */
+/* Its return will be hit, if it can. *ret: where what it needs then is kept; NULL: it cannot. */
 static enum entered wait_for_return(struct scry_calls_break *b, struct scry_tracee *t, uint32_t row,
 				    struct waiting **ret)
 {
@@ -516,7 +516,7 @@ static int open_unwinder(struct scry_calls_break *b)
 	return r;
 }
 
-/* Who calls, of a thread at a function's entry: return addresses, as agent/walk.h has them; how
+/* The caller, of a thread at a function's entry: return addresses, as agent/walk.h has them; how
  * many, 0: not known. */
 static uint32_t walk(struct scry_calls_break *b, const struct scry_tracee *t,
 		     uint64_t ret_frames[STACK_FRAMES])
@@ -630,7 +630,7 @@ static uint64_t next(void *arg, uint64_t address)
 		       : 0;
 }
 
-/* A thread that blocked SIGTRAP has met a breakpoint: the kernel gives such a signal, which cannot
+/* A thread that blocked SIGTRAP has hit a breakpoint: the kernel gives such a signal, which cannot
  * wait, its default, and so takes the agent's handler from all threads. */
 static void handle_again(struct scry_calls_break *b, struct scry_tracee *t)
 {

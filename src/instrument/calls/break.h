@@ -1,7 +1,7 @@
 /*
- * The other engine of `scry calls`, --engine=breakpoint: entries and returns are met by breakpoints
- * (trace/breaks) in threads that the keeper traces (trace/ptrace_stops), and emitted in the words
- * in which the agent emits (wire/call_ring.h). No return address is changed.
+ * The other engine of `scry calls`, --engine=breakpoint: entries and returns are seen by
+ * breakpoints (trace/breaks) in threads that the keeper traces (trace/ptrace_stops), and emitted in
+ * the words in which the agent emits (wire/call_ring.h). No return address is changed.
  *
  * Life, in the keeper: new, plan (reads only); enter, turn..., leave; report; free.
  */
@@ -39,7 +39,7 @@ struct scry_calls_break_opts {
 int scry_calls_break_new(const struct scry_calls_break_opts *opts, struct scry_calls_break **ret);
 void scry_calls_break_free(struct scry_calls_break *b); /* NULL is legal */
 
-/* Finds the functions. 0; -ENOTSUP: none of them can be met; -errno, with a sentence. */
+/* Finds the functions. 0; -ENOTSUP: none of them can be hit; -errno, with a sentence. */
 int scry_calls_break_plan(struct scry_calls_break *b);
 void scry_calls_break_describe(const struct scry_calls_break *b, FILE *out);
 
@@ -48,7 +48,7 @@ int scry_calls_break_plans(struct scry_calls_break *b, uint32_t number,
 			   const struct scry_plan *plan);
 
 int scry_calls_break_enter(struct scry_calls_break *b);
-/* Takes what happens for a turn of the keeper. `is_full`: nobody takes what is recorded, so threads
+/* Takes what happens for a turn of the keeper. `is_full`: what is recorded is not taken, so threads
  * that call wait, for a second in all; then calls are lost and counted. */
 void scry_calls_break_turn(struct scry_calls_break *b, bool is_full);
 void scry_calls_break_leave(struct scry_calls_break *b);

@@ -1,7 +1,7 @@
 /*
- * errno of C library functions that failed, for `scry calls`: of those whose prototypes say that
- * they set it, in the library whose __errno_location says where (sys/errno_home.h). One library: a
- * second copy (dlmopen) has an errno of its own.
+ * errno of C library functions that failed, for `scry calls`: of functions whose prototypes say
+ * that they set it, in the library whose __errno_location says where (sys/errno_home.h). One
+ * library: a second copy (dlmopen) has an errno of its own.
  */
 #ifndef SCRY_INSTRUMENT_CALLS_ERRNO_H
 #define SCRY_INSTRUMENT_CALLS_ERRNO_H

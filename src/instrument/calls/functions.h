@@ -41,7 +41,7 @@ struct scry_calls_watch {
 	uint64_t kernel_until;		      /* TSC: system calls are taken up to there */
 	struct scry_calls_signals *signals;   /* signals.h; NULL: none */
 	int signals_error;		      /* why there are none; 0: not wanted */
-	uint32_t signals_pid;		      /* whose signals it gets; 0: nobody's yet */
+	uint32_t signals_pid;		      /* whose signals it gets; 0: no process's yet */
 	uint64_t handlers_ns;		      /* with signals_error: when it was looked for */
 	bool handles_signals;		      /* the program: it has a handler for one */
 	uint32_t own_number;		      /* its pid in its pid namespace; 0: the same */
@@ -69,13 +69,13 @@ struct scry_calls_watch {
 	bool is_unsure;
 	/* of a fork child */
 	struct scry_calls_watch *root; /* whose functions these are; NULL: it was entered */
-	uint32_t child_pid;	       /* who it is, as its child buffer said first */
+	uint32_t child_pid;	       /* which it is, as its child buffer said first */
 	bool is_of_root;	       /* `calls` are the root's: children.h */
 	bool is_identified;
 };
 
 /* Of process `pid`, or a part of it: numbers in the recording begin anew with each program that a
- * pid runs, and do not meet. */
+ * pid runs, and do not mix. */
 struct scry_calls_opts scry_calls_functions_opts(const struct scry_watch *w, uint32_t pid,
 						 uint32_t image);
 /* What the stubs give to the agent: functions of rows that have a way get numbers, new ones behind

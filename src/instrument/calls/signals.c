@@ -23,10 +23,10 @@ struct scry_calls_signals {
 	struct scry_signals *source;
 	struct scry_map watches;   /* pid -> struct scry_calls_watch */
 	struct scry_map family;	   /* forked by a process that is watched, or by one of these */
-	struct scry_signal *early; /* of those, before anybody watches them; in order */
+	struct scry_signal *early; /* of these, before they are watched; in order */
 	size_t early_count;
 	uint64_t unshown; /* that gave way to others there */
-	uint64_t crowded; /* of those that are watched: what waits fills the limit of memory */
+	uint64_t crowded; /* of processes that are watched: what waits fills the limit of memory */
 };
 
 /* A child that has none yet gets its root's. */
@@ -55,7 +55,7 @@ static void use(struct scry_calls_watch *t, struct scry_calls_signals *s)
 	t->signals = s;
 }
 
-/* Signals of process `pid` are its from now on; 0: nobody's. */
+/* Signals of process `pid` are its from now on; 0: no process's. */
 static void own(struct scry_calls_watch *t, uint32_t pid)
 {
 	struct scry_map *watches = &t->signals->watches;
@@ -141,7 +141,7 @@ static uint32_t tid_inside(const struct scry_calls_watch *t, uint32_t tid)
 	return (uint32_t)scry_proc_tid_inside(t->watch->proc.pid, (pid_t)tid);
 }
 
-/* A fork child says itself who it is, before it is found. 0: not yet. */
+/* A fork child says itself which it is, before it is found. 0: not yet. */
 static uint32_t pid_of(const struct scry_calls_watch *t)
 {
 	if (t->watch->proc.pid)
@@ -149,7 +149,7 @@ static uint32_t pid_of(const struct scry_calls_watch *t)
 	return t->root && !t->root->own_number ? t->child_pid : 0;
 }
 
-/* NULL: nobody watches it, or it has not said who it is. One that asks may be at its end. */
+/* NULL: it is not watched, or it has not said which it is. One that asks may be at its end. */
 static const struct scry_calls_watch *watch_of(const struct scry_calls_watch *taker, uint32_t pid)
 {
 	const struct scry_calls_watch *t;
@@ -174,7 +174,7 @@ static bool emit(const struct scry_calls_watch *taker, const struct scry_signal 
 	return t != NULL;
 }
 
-/* It is the family's until it ends, or nobody else's process has its number. */
+/* It is a descendant until it ends, or another process has its number. */
 static void on_fork_or_end(const struct scry_calls_watch *taker, const struct scry_signal *of)
 {
 	struct scry_map *family = &signals_of(taker)->family;

@@ -1,7 +1,7 @@
 /*
  * What a watch without -f does not see: children that are Rubies, each with a lock of its own.
  *
- * A server's workers are what a person looks for who names its master. Children are found by their
+ * A server's workers are what a user looks for who names its master. Children are found by their
  * numbers, some milliseconds late, and counted; one that ends sooner is not. Reads /proc only.
  */
 #include <stdlib.h>

@@ -37,8 +37,8 @@ static int look(const struct scry_sym *sym, void *arg)
 	return 0;
 }
 
-/* Files in which there is none, for the programs to come. It is said in a note: the times of a
- * file's changes are proof enough. */
+/* Files in which there is none, for the programs to come. A note says so: the times of a file's
+ * changes are proof enough. */
 #define KNOWN 64u
 static struct stat known[KNOWN];
 static size_t known_next;

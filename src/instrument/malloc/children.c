@@ -106,8 +106,8 @@ void scry_malloc_children_next(struct scry_watch *w)
 	for (int i = 0; i < tries && scry_watch_beside(w, 1) && w->opts->follow && !is_found; i++) {
 		if (i)
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-		scry_watch_let_others_on(w); /* its parent may stand in a stop of ours */
-		/* it may have one that nobody has looked at yet */
+		scry_watch_let_others_on(w); /* its parent may be in a stop of ours */
+		/* it may have one that was not looked at yet */
 		scry_watch_take_up_child_buffers(w);
 		for (size_t k = 0; (other = scry_watch_beside(w, k)); k++) {
 			if (other == w || other->is_over || other->proc.pid ||
@@ -153,7 +153,7 @@ static void keep_within(struct scry_watch *w)
 }
 
 /* It was not waited for: it ran another program, or made calls, before its parent's fork was known.
- * Who stands at the start of its next program, not entered yet, waits for just that. */
+ * A child that is at the start of its next program, not entered yet, waits for just that. */
 static bool has_begun(const struct scry_watch *w, uint32_t pid)
 {
 	const struct scry_watch *other;
@@ -181,7 +181,7 @@ struct scry_malloc_opts scry_malloc_children_opts(struct scry_watch *entered, ui
 		.memory = entered->opts->memory,
 		.own_start = inj->header.text,
 		.own_end = inj->header.shared + inj->header.shared_size,
-		.is_glibc = m->family.is_glibc && !*m->family.prefix,
+		.is_glibc = m->functions.is_glibc && !*m->functions.prefix,
 		.is_closed = entered->opts->preload,
 		.has_stacks = m->has_stacks,
 		.on_fork = scry_watch_pool(entered) ? scry_malloc_children_fork : NULL,
@@ -195,13 +195,13 @@ void scry_malloc_children_allocator(struct scry_watch *entered, uint32_t pid,
 	const struct scry_malloc_watch *m = entered->state;
 	struct scry_ev_allocator whole = ev ? *ev : (struct scry_ev_allocator){0};
 
-	if (!*m->family.module)
+	if (!*m->functions.module)
 		return;
 	whole.pid = pid;
 	whole.flags = m->older.is_partial ? SCRY_ALLOCATOR_OLDER_PARTIAL : 0;
-	whole.module_str = scry_watch_string(entered, m->family.module);
-	if (*m->family.name)
-		whole.name_str = scry_watch_string(entered, m->family.name);
+	whole.module_str = scry_watch_string(entered, m->functions.module);
+	if (*m->functions.name)
+		whole.name_str = scry_watch_string(entered, m->functions.name);
 	scry_watch_event(entered, SCRY_EVENT_ALLOCATOR, &whole, sizeof(whole));
 }
 
@@ -236,7 +236,7 @@ int scry_malloc_children_fork(void *arg, struct scry_malloc *parent, uint32_t pi
 	return 0;
 }
 
-/* Has it ended, and without a call? Who is gone takes no child buffer any more. */
+/* Has it ended, and without a call? A process that is gone takes no child buffer any more. */
 static bool will_not_come(const struct scry_watch *w, const struct scry_malloc_child *child)
 {
 	const struct scry_pool *pool = scry_watch_pool(w);
@@ -262,7 +262,7 @@ void scry_malloc_children_look(struct scry_watch *w)
 	}
 }
 
-/* Since the last look. A keeper that stands still has not waited: its parent's calls are there, and
+/* Since the last look. A keeper that is held up has not waited: its parent's calls are there, and
  * not merged yet. */
 static uint64_t look_ns(struct scry_malloc_watch *m)
 {
@@ -305,7 +305,8 @@ int scry_malloc_child_take_up(struct scry_watch *w)
 		m->waited_ns = CHILD_WAIT_NS;
 	}
 	if (!pid || (!has_waited(m) && !is_preloaded))
-		return 0; /* else it began here, and is no child, or one whose blocks are not known
+		return 0; /* else it began here, and is not a child, or is one whose blocks are not
+			   * known
 			   */
 	opts = scry_malloc_children_opts(w->root, pid, scry_proc_start_ticks((pid_t)pid));
 	opts.producer.ring = w->image = scry_watch_part(w, pid);
@@ -332,8 +333,8 @@ int scry_malloc_child_adopt(struct scry_watch *w)
 	return r;
 }
 
-/* A child that ended before its parent's fork was merged: that is soon, but not while we stand
- * still, as its parent may stand too, in a stop that it is for us to end. */
+/* A child that ended before its parent's fork was merged: that is soon, but not while we are held
+ * up, as its parent may be too, in a stop that it is for us to end. */
 bool scry_malloc_child_must_wait(const struct scry_watch *w)
 {
 	struct scry_malloc_watch *m = w->state;

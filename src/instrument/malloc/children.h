@@ -13,8 +13,8 @@
  * the fork children belong. The caller adds its number of parts. */
 struct scry_malloc_opts scry_malloc_children_opts(struct scry_watch *entered, uint32_t pid,
 						  uint64_t start_ticks);
-/* An ALLOCATOR event: who serves `pid` is who serves the process of `entered`. `ev`: what else it
- * says; NULL: nothing. None where the pool is one that programs join: they say it themselves. */
+/* An ALLOCATOR event: `pid` has the allocator of the process of `entered`. `ev`: what else it says;
+ * NULL: nothing. None where the pool is one that programs join: they say it themselves. */
 void scry_malloc_children_allocator(struct scry_watch *entered, uint32_t pid,
 				    const struct scry_ev_allocator *ev);
 /* scry_malloc_opts.on_fork, its argument the watch of the process that was entered: what `parent`
@@ -37,7 +37,7 @@ int scry_malloc_child_adopt(struct scry_watch *w);
 int scry_malloc_child_take_up(struct scry_watch *w);
 /* struct scry_instrument's must_wait: it has ended, and they are not known yet. */
 bool scry_malloc_child_must_wait(const struct scry_watch *w);
-/* The same at the end of all, when nobody stands any more: waits here. */
+/* The same at the end of all, when none is stopped any more: waits here. */
 int scry_malloc_child_take_late(struct scry_watch *w);
 /* Before its words are taken: lines are those of the Ruby that its root is. */
 void scry_malloc_child_lines(struct scry_watch *w);

@@ -20,7 +20,7 @@ struct member {
 #define NOTHROW "RKSt9nothrow_t"
 #define ALIGNED "St11align_val_t"
 
-static const struct member family[] = {
+static const struct member members[] = {
 	{"malloc", H(malloc), -1, true},
 	{"calloc", H(calloc), -1, true},
 	{"realloc", H(realloc), -1, true},
@@ -193,7 +193,7 @@ static int want_prefixed(struct scry_malloc_functions *f, struct scry_hooks *h,
 	return scry_hooks_want(h, request, &to);
 }
 
-/* The family under a prefix. 0: this program has none of that name; 1: hooks are wanted. */
+/* The functions under a prefix. 0: this program has none of that name; 1: hooks are wanted. */
 static int want_builtin(struct scry_malloc_functions *f, struct scry_hooks *h)
 {
 	char name[64];
@@ -208,8 +208,8 @@ static int want_builtin(struct scry_malloc_functions *f, struct scry_hooks *h)
 	snprintf(f->name, sizeof(f->name), "%s", name);
 	f->start = h->objects.objects[object].start;
 	f->end = h->objects.objects[object].end;
-	for (size_t i = 0; i < COUNT(family) && r == 0; i++)
-		r = want_prefixed(f, h, &family[i]);
+	for (size_t i = 0; i < COUNT(members) && r == 0; i++)
+		r = want_prefixed(f, h, &members[i]);
 	snprintf(name, sizeof(name), "%s" JEMALLOC, f->prefix);
 	if (r < 0 || !scry_malloc_builtin_function(h, name, &at, &unused))
 		return r < 0 ? r : 1;
@@ -243,9 +243,9 @@ int scry_malloc_functions_want(struct scry_malloc_functions *f, struct scry_hook
 	f->start = h->objects.objects[malloc_at.object].start;
 	f->end = h->objects.objects[malloc_at.object].end;
 	name_it(f, h, malloc_at.object);
-	for (size_t i = 0; i < COUNT(family) && r == 0; i++)
-		if (find(h, family[i].symbol, &at))
-			r = want(h, &family[i], &at);
+	for (size_t i = 0; i < COUNT(members) && r == 0; i++)
+		if (find(h, members[i].symbol, &at))
+			r = want(h, &members[i], &at);
 	for (size_t i = 0; i < COUNT(operators) && r == 0; i++)
 		if (defines(h, malloc_at.object, operators[i].symbol, &at))
 			r = want(h, &operators[i], &at);
@@ -273,15 +273,15 @@ static const struct scry_hook *row_of(const struct scry_hooks *h, const char *ha
 
 int scry_malloc_functions_check(const struct scry_malloc_functions *f, const struct scry_hooks *h)
 {
-	for (size_t i = 0; i < COUNT(family); i++) {
-		const struct scry_hook *row = row_of(h, family[i].handler);
+	for (size_t i = 0; i < COUNT(members); i++) {
+		const struct scry_hook *row = row_of(h, members[i].handler);
 
 		/* what is not there is not called; in libc's absence, and for malloc itself, too */
 		if (!row && i && (*f->prefix || h->objects.is_static))
 			continue;
-		if (family[i].is_needed && (!row || !row->way))
+		if (members[i].is_needed && (!row || !row->way))
 			return scry_fail(-ENOTSUP, "%s of %s cannot be hooked: %s",
-					 family[i].symbol, f->module,
+					 members[i].symbol, f->module,
 					 row ? row->why : "it does not exist");
 	}
 	return 0;

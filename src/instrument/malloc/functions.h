@@ -1,7 +1,7 @@
 /*
- * Who serves a process's malloc, and the hooks on its functions.
+ * What serves a process's malloc, and the hooks on its functions.
  *
- * Each function of the family is hooked where the loader binds its name: in the first object of the
+ * Each of the functions is hooked where the loader binds its name: in the first object of the
  * program's scope that exports it (a preloaded allocator, the program itself, libc). Operators new
  * and delete are hooked only where malloc's own object defines them; elsewhere they call malloc.
  */
@@ -29,14 +29,14 @@ struct scry_malloc_functions {
 };
 
 struct scry_malloc_functions_opts {
-	const char *prefix; /* where a program has PREFIXmalloc, that family; NULL: malloc */
+	const char *prefix; /* where a program has PREFIXmalloc, those functions; NULL: malloc */
 	bool with_fork;	    /* children are recorded: its hook, too */
 };
 
 /* After scry_hooks_open: finds out, and wants the hooks. 0; -ENOTSUP with a sentence. */
 int scry_malloc_functions_want(struct scry_malloc_functions *f, struct scry_hooks *h,
 			       const struct scry_malloc_functions_opts *opts);
-/* Who it is whose malloc lies at this address of process `pid`, by its file only. 0 or -errno. */
+/* What it is whose malloc lies at this address of process `pid`, by its file only. 0 or -errno. */
 int scry_malloc_functions_at(struct scry_malloc_functions *f, pid_t pid, uint64_t malloc_at);
 /* After scry_hooks_plan: a sentence when a function that is needed cannot be hooked: -ENOTSUP. */
 int scry_malloc_functions_check(const struct scry_malloc_functions *f, const struct scry_hooks *h);

@@ -1,6 +1,7 @@
 /*
  * Allocators that come later: a library that is loaded by dlopen may bring a malloc of its own, for
- * itself (RTLD_DEEPBIND) or for who looks it up there. What that serves is not recorded, and said.
+ * itself (RTLD_DEEPBIND) or for code that looks it up there. What that serves is not recorded, and
+ * said.
  */
 #ifndef SCRY_INSTRUMENT_MALLOC_LATE_H
 #define SCRY_INSTRUMENT_MALLOC_LATE_H
@@ -17,7 +18,7 @@ struct scry_malloc_late { /* zeros at first */
 };
 
 /* Now and then, while the process lives: looks at what has been loaded since `hooks` were opened.
- * `serving`: the path of who serves malloc. */
+ * `serving`: the path of what serves malloc. */
 void scry_malloc_late_look(struct scry_malloc_late *l, struct scry_watch *w,
 			   const struct scry_hooks *hooks, const char *serving);
 

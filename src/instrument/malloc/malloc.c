@@ -34,7 +34,7 @@ static bool has_stacks(const struct scry_watch *w)
 
 static void report_allocator(struct scry_watch *w, const struct scry_malloc_watch *m)
 {
-	const struct scry_malloc_functions *f = &m->family;
+	const struct scry_malloc_functions *f = &m->functions;
 	const struct scry_ev_allocator ev = {.older_blocks = m->older.blocks,
 					     .older_bytes = m->older.bytes};
 
@@ -60,14 +60,14 @@ static void report_allocator(struct scry_watch *w, const struct scry_malloc_watc
 			  *f->name ? ", " : "", f->name);
 }
 
-/* It has joined by itself: who its allocator is, and what is not seen. */
+/* It has joined by itself: which its allocator is, and what is not seen. */
 static void report_preloaded(struct scry_watch *w)
 {
 	struct scry_malloc_watch *m = w->state;
 	struct scry_elf *elf = NULL;
 	char exe[32];
 
-	if (scry_malloc_functions_at(&m->family, w->proc.pid,
+	if (scry_malloc_functions_at(&m->functions, w->proc.pid,
 				     scry_account_of(w->inj->control)->malloc.preloaded) < 0) {
 		scry_error_clear();
 		return;
@@ -80,11 +80,11 @@ static void report_preloaded(struct scry_watch *w)
 				w->proc.exe);
 	scry_elf_close(elf);
 	scry_error_clear();
-	if (m->family.has_operators)
+	if (m->functions.has_operators)
 		scry_watch_note(w,
 				"operators new and delete of %s are its own: they do not come "
 				"through malloc, and --preload does not record them",
-				m->family.module);
+				m->functions.module);
 }
 
 static void identified(struct scry_watch *w)
@@ -118,7 +118,7 @@ static int prepare(struct scry_watch *w)
 	r = scry_loading_open(w, &m->hooks);
 	if (r == 0)
 		r = scry_malloc_functions_want(
-			&m->family, &m->hooks,
+			&m->functions, &m->hooks,
 			&(const struct scry_malloc_functions_opts){opts->prefix, w->opts->follow});
 	if (r == 0)
 		r = scry_malloc_lines_want(&m->lines, &m->hooks);
@@ -127,7 +127,7 @@ static int prepare(struct scry_watch *w)
 	if (r == 0)
 		r = scry_hooks_plan(&m->hooks);
 	if (r == 0)
-		r = scry_malloc_functions_check(&m->family, &m->hooks);
+		r = scry_malloc_functions_check(&m->functions, &m->hooks);
 	if (r == 0)
 		scry_ruby_lines_check(&m->lines, &m->hooks);
 	if (r == 0)
@@ -139,8 +139,8 @@ static void describe(struct scry_watch *w, FILE *out)
 {
 	const struct scry_malloc_watch *m = w->state;
 
-	fprintf(out, "  allocator   %s%s%s\n", scry_text_shown(m->family.module).text,
-		*m->family.name ? ": " : "", scry_text_shown(m->family.name).text);
+	fprintf(out, "  allocator   %s%s%s\n", scry_text_shown(m->functions.module).text,
+		*m->functions.name ? ": " : "", scry_text_shown(m->functions.name).text);
 	scry_patch_describe(&m->hooks, out);
 }
 
@@ -189,21 +189,21 @@ static int enter(struct scry_watch *w)
 	if (r == 0)
 		scry_malloc_lines_read(&m->lines, m->calls);
 	if (r == 0)
-		r = scry_malloc_functions_report(&m->family, &m->hooks, w->inj, false);
+		r = scry_malloc_functions_report(&m->functions, &m->hooks, w->inj, false);
 	if (r == 0 && w->pool.head)
 		r = scry_pool_announce(&w->pool, w->inj, &(struct scry_agent_frames){0});
 	if (r == 0)
 		r = scry_hooks_on(&m->hooks, w->inj, w->held);
 	if (r == 0)
-		r = scry_malloc_functions_report(&m->family, &m->hooks, w->inj, true);
+		r = scry_malloc_functions_report(&m->functions, &m->hooks, w->inj, true);
 	if (r == 0) /* before the first call: what is older than the recording */
 		r = scry_malloc_memory(m->calls, scry_now_ns(), true);
 	if (r == 0)
-		r = w->held || *m->family.prefix
+		r = w->held || *m->functions.prefix
 			    ? record(w)
-			    : scry_malloc_older_find(w, m->calls, record, m->family.is_glibc,
+			    : scry_malloc_older_find(w, m->calls, record, m->functions.is_glibc,
 						     &m->older);
-	if (r == 0 && !w->held && *m->family.prefix)
+	if (r == 0 && !w->held && *m->functions.prefix)
 		scry_malloc_older_foreign(w);
 	if (r < 0)
 		return r;
@@ -253,7 +253,7 @@ static int take(struct scry_watch *w, struct scry_malloc_watch *m)
 			scry_malloc_children_look(w);
 	}
 	if (r == 0 && !w->root && !w->target_gone && !scry_preload_has(w))
-		scry_malloc_late_look(&m->late, w, &m->hooks, m->family.module);
+		scry_malloc_late_look(&m->late, w, &m->hooks, m->functions.module);
 	scry_writer_stats(w->writer, &written);
 	if ((r == -ENOSPC && !written.error) || r == -ENOMEM) { /* what was taken is whole */
 		m->is_full = true;
@@ -274,7 +274,7 @@ static int drain(struct scry_watch *w)
 }
 
 /*
- * First nobody comes in any more, then those inside come out, then all is taken. What they still
+ * First no thread comes in any more, then those inside come out, then all is taken. What they still
  * do is not recorded: others, which pass by already, may have freed the block that they get.
  */
 static void leave(struct scry_watch *w)
@@ -323,7 +323,8 @@ static void note_over(struct scry_watch *w, uint64_t lost)
 		w->proc.pid, gap_s, (unsigned long long)lost);
 }
 
-/* Who had no room has waited for us; what was lost all the same nobody shall replay unawares. */
+/* A thread that had no room has waited for us; what was lost all the same must not be replayed
+ * unawares. */
 static void note_held_up(struct scry_watch *w, const struct scry_malloc_stats *calls,
 			 const struct scry_thread_buffers_stats *buffers)
 {
@@ -381,10 +382,10 @@ static void note_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 	scry_watch_lost(w, buffers->unfinished, "being written when their thread ended");
 	w->errors += calls->bad + buffers->bad;
 	if (calls->own_memory >= OWN_NOTED)
-		scry_watch_note(w,
-				"up to %.1f MiB of resident memory were scry's own, and are not "
-				"counted as the program's",
-				(double)calls->own_memory / (1 << 20));
+		scry_watch_note_of(w, true,
+				   "up to %.1f MiB of resident memory were scry's own, and are "
+				   "not counted as the program's",
+				   (double)calls->own_memory / (1 << 20));
 	if (scry_unwind_lacks(&((struct scry_malloc_watch *)w->state)->unwinding, text,
 			      sizeof(text)))
 		scry_watch_note(w, "%s", text);
@@ -470,14 +471,15 @@ static void done(struct scry_watch *w)
 	w->state = NULL;
 }
 
-/* The processor time of scry itself is no part of the program's. */
+/* The processor time of scry itself is not part of the program's. */
 static int note_own_time(struct scry_watch *speaker)
 {
 	struct rusage own;
 
 	if (getrusage(RUSAGE_SELF, &own) == 0)
-		scry_watch_note(
-			speaker, "scry itself took %.2f s of processor time, beside the program's",
+		scry_watch_note_of(
+			speaker, true,
+			"scry itself took %.2f s of processor time, beside the program's",
 			(double)(own.ru_utime.tv_sec + own.ru_stime.tv_sec) +
 				(double)(own.ru_utime.tv_usec + own.ru_stime.tv_usec) / 1e6);
 	return 0;

@@ -23,7 +23,7 @@ struct scry_malloc_child;
 
 struct scry_malloc_watch {
 	struct scry_hooks hooks;
-	struct scry_malloc_functions family;
+	struct scry_malloc_functions functions;
 	struct scry_ruby_lines lines;
 	struct scry_thread_buffers *buffers;
 	struct scry_malloc *calls;

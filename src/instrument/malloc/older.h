@@ -13,12 +13,12 @@ struct scry_malloc_older {
 };
 
 /*
- * Switches recording on by `on`, and finds what lives at that moment: hooks must stand already and
- * let everything pass. All threads are held while glibc's heap is read, no longer than
- * opts->max_pause_ns in all, and `on` is called before they are let go, so that no call is counted
- * twice and none is missed but the one a held thread is in. Then each block is given to `m`, before
- * its first merge. `is_glibc`: it is known to serve the calls; else, behind a preloaded malloc, it
- * may all the same.
+ * Switches recording on by `on`, and finds what lives at that moment: hooks must be there already
+ * and let everything pass. All threads are held while glibc's heap is read, no longer than
+ * opts->max_pause_ns in all, and `on` is called before they are released, so that no call is
+ * counted twice and none is missed but the one a held thread is in. Then each block is given to
+ * `m`, before its first merge. `is_glibc`: it is known to serve the calls; else, behind a preloaded
+ * malloc, it may all the same.
  *
  * What cannot be read (another allocator, an unknown layout, the rest of too large a heap) is a
  * note; then its blocks are unknown when they are freed. Returns what `on` returned, or what

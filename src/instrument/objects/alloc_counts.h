@@ -30,7 +30,7 @@ struct scry_alloc_counts_reported { /* what the child said last */
 };
 
 struct scry_alloc_counts {
-	struct scry_ruby *ruby; /* the target's; layout.makers is what is found out */
+	struct scry_ruby *ruby; /* the target's; layout.alloc_functions is what is found out */
 	struct scry_ruby *child;
 	struct scry_calib_talk talk;
 	struct scry_proc proc;
@@ -43,9 +43,9 @@ struct scry_alloc_counts {
 	struct scry_alloc_counts_phase free[SCRY_ALLOC_COUNTS_FREES];
 	uint64_t *addresses; /* of the counted functions, module-relative, ascending */
 	size_t count;
-	bool *sets[SCRY_ALLOC_COUNTS_SETS]; /* by function: those that may be the makers */
+	bool *sets[SCRY_ALLOC_COUNTS_SETS]; /* by function: those that may make objects */
 	size_t set_count;
-	uint64_t freers[SCRY_ALLOC_COUNTS_SETS]; /* those that may be the one who frees */
+	uint64_t freers[SCRY_ALLOC_COUNTS_SETS]; /* those that may be the one that frees */
 	size_t freer_count;
 };
 
@@ -71,17 +71,17 @@ int scry_alloc_counts_want(struct scry_alloc_counts *c, uint64_t address,
 /* The answer is no, and why: returns -ENOENT. */
 int scry_alloc_counts_no(struct scry_alloc_counts *c, const char *why);
 
-/* alloc_counts_words.c: where the VM keeps its own counts, into layout.makers. Not found is no
- * failure: ages are then not known. */
+/* alloc_counts_words.c: where the VM keeps its own counts, into layout.alloc_functions. Not found
+ * is not a failure: ages are then not known. */
 int scry_alloc_counts_find_words(struct scry_alloc_counts *c);
 
-/* alloc_counts_ec.c: where threads keep their execution context, into layout.makers. Not found is
- * no failure. */
+/* alloc_counts_ec.c: where threads keep their execution context, into layout.alloc_functions. Not
+ * found is not a failure. */
 int scry_alloc_counts_find_ec(struct scry_alloc_counts *c);
 
-/* alloc_probes.c: with layout.makers a guess at makers and freer, put on as real hooks: do they
- * return and get every object that is made and freed? 1, and how the freed object is given is
- * filled in; 0; or -errno with a sentence. */
+/* alloc_probes.c: with layout.alloc_functions a guess at what makes and frees objects, put on as
+ * real hooks: do they return and get every object that is made and freed? 1, and how the freed
+ * object is given is filled in; 0; or -errno with a sentence. */
 int scry_alloc_functions_probe(struct scry_alloc_counts *c, struct scry_agent_probe *scratch);
 
 #endif

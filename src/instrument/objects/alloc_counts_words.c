@@ -76,7 +76,7 @@ static void compare_structs(struct scry_alloc_counts *c, const struct look looks
 	}
 }
 
-/* Not found is no refusal: ages are then not known. */
+/* Not found is not a refusal: ages are then not known. */
 int scry_alloc_counts_find_words(struct scry_alloc_counts *c)
 {
 	struct look *looks = malloc(2 * sizeof(*looks));

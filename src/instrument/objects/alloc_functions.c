@@ -1,5 +1,5 @@
 /*
- * Who makes and frees objects, from calls counted in a child: see alloc_functions.h.
+ * What makes and frees objects, from calls counted in a child: see alloc_functions.h.
  */
 #include "instrument/objects/alloc_functions.h"
 
@@ -69,7 +69,7 @@ static int add_callers(struct scry_alloc_counts *c, size_t i, bool *set)
 	return 0;
 }
 
-static bool are_makers(const struct scry_alloc_counts *c, const bool *set)
+static bool are_alloc_functions(const struct scry_alloc_counts *c, const bool *set)
 {
 	for (size_t k = 0; k < SCRY_ALLOC_COUNTS_KINDS; k++) {
 		uint64_t sum = 0;
@@ -95,11 +95,11 @@ static bool is_slow(const struct scry_alloc_counts *c, size_t i)
 }
 
 /*
- * Who makes the objects when events are off, `way` being how they come when events are on: its
+ * What makes the objects when events are off, `way` being how they come when events are on: its
  * callers; and, when it is called all the same, `hooked` has it itself. It may be called by
  * functions that make other objects without it, which are then seen to return its objects again.
  */
-static int add_makers(struct scry_alloc_counts *c, size_t way, bool *counted, bool *hooked)
+static int add_alloc_functions(struct scry_alloc_counts *c, size_t way, bool *counted, bool *hooked)
 {
 	int r = add_callers(c, way, counted);
 
@@ -133,9 +133,9 @@ static bool is_called(const struct scry_alloc_counts *c, size_t i)
 }
 
 /*
- * Where the VM's slow way is the function that reports events, its callers are makers and parts of
- * the collector. Those of them that are called at all: the subset that makes the objects stays,
- * forty sums say so. False: there is none.
+ * Where the VM's slow way is the function that reports events, its callers are allocation functions
+ * and parts of the collector. Those of them that are called at all: the subset that makes the
+ * objects stays, forty sums say so. False: there is none.
  */
 static bool trim(const struct scry_alloc_counts *c, bool *counted, bool *hooked)
 {
@@ -145,13 +145,13 @@ static bool trim(const struct scry_alloc_counts *c, bool *counted, bool *hooked)
 		if (!counted[i] || !is_called(c, i))
 			continue;
 		if (n == SUBSET_MAX)
-			return are_makers(c, counted);
+			return are_alloc_functions(c, counted);
 		called[n++] = i;
 	}
 	for (uint32_t left_out = 0; left_out < 1u << n; left_out++) {
 		for (size_t i = 0; i < n; i++)
 			counted[called[i]] = !(left_out >> i & 1);
-		if (!are_makers(c, counted))
+		if (!are_alloc_functions(c, counted))
 			continue;
 		for (size_t i = 0; i < n; i++)
 			hooked[called[i]] &= !(left_out >> i & 1);
@@ -160,7 +160,8 @@ static bool trim(const struct scry_alloc_counts *c, bool *counted, bool *hooked)
 	return false;
 }
 
-/* Functions that nobody called prove nothing: only those stay of which ruby.h says what they do. */
+/* Functions that were not called prove nothing: only those stay of which ruby.h says what they do.
+ */
 static void drop_uncalled(const struct scry_alloc_counts *c, bool *hooked)
 {
 	static const char *const alloc_functions[] = {
@@ -194,10 +195,10 @@ static int try_ways(struct scry_alloc_counts *c, size_t a, size_t b, bool *sets)
 	int r;
 
 	memset(sets, 0, 2 * (c->hooks.count + 1));
-	r = add_makers(c, a, counted, hooked);
+	r = add_alloc_functions(c, a, counted, hooked);
 	if (r == 0)
-		r = add_makers(c, b, counted, hooked);
-	if (r < 0 || (!are_makers(c, hooked) && !trim(c, counted, hooked)))
+		r = add_alloc_functions(c, b, counted, hooked);
+	if (r < 0 || (!are_alloc_functions(c, hooked) && !trim(c, counted, hooked)))
 		return r;
 	drop_uncalled(c, hooked);
 	return keep_set(c, hooked);
@@ -250,8 +251,8 @@ static bool frees_each(const struct scry_alloc_counts *c, size_t i)
 
 /*
  * The VM reports births and ends through one function, which with events on is called for each
- * object made: who calls it too, and only in a GC, may be the one who frees; and
- * so may who is called for each object that is freed.
+ * object made: what calls it too, and only in a GC, may be what frees; and so may what is called
+ * for each object that is freed.
  */
 static int find_freers(struct scry_alloc_counts *c)
 {

@@ -8,7 +8,7 @@
  *
  *   1. With object events on, the VM leaves its fast path for each object. A function, or a pair,
  *      that is then called as often as objects are made is that slow way.
- *   2. Who calls it directly has the fast path in itself: these functions make the objects. Proof:
+ *   2. What calls it directly has the fast path in itself: these functions make the objects. Proof:
  *      with events off, for each of some forty kinds of creation, their calls together are the
  *      objects that the VM says were made.
  *   3. What is called as often as objects are freed, in several GCs, frees them. Which of its
@@ -22,9 +22,9 @@
 #include "vm/ruby.h"
 
 /*
- * Fills ruby->layout.makers, unless that is known already (from the cache of layouts, where it is
- * kept), and adds its row for `scry doctor`. Takes about a second and a child. 0, or -errno with a
- * sentence: it could not be tried. Not proven is no error.
+ * Fills ruby->layout.alloc_functions, unless that is known already (from the cache of layouts,
+ * where it is kept), and adds its row for `scry doctor`. Takes about a second and a child. 0, or
+ * -errno with a sentence: it could not be tried. Not proven is not an error.
  */
 int scry_alloc_functions_find(struct scry_ruby *ruby, const struct scry_proc *proc);
 

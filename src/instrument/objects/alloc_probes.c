@@ -60,7 +60,7 @@ static bool is_in_mask(const struct scry_alloc_counts *c, const struct scry_agen
 	return false;
 }
 
-/* How many ends of what the child reported does the guess in layout.makers explain? */
+/* How many ends of what the child reported does the guess in layout.alloc_functions explain? */
 static size_t explained(const struct scry_alloc_counts *c, const struct scry_calib *reported,
 			const struct scry_agent_probe *p)
 {
@@ -129,8 +129,8 @@ static int read_probe(struct scry_alloc_counts *c, struct scry_agent_probe *ret)
 	return scry_mem_read(&c->inj.mem, scratch_at(c), ret, sizeof(*ret));
 }
 
-/* Do births, told apart by the agent, come out even for every kind, and ends in every GC? 1, 0, or
- * -errno. */
+/* Do new objects, as the agent counts them, come out even for every kind, and ends in every GC? 1,
+ * 0, or -errno. */
 static int count_again(struct scry_alloc_counts *c, struct scry_agent_probe *p)
 {
 	struct scry_ruby_alloc_functions *m = &c->ruby->layout.alloc_functions;

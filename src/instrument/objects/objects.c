@@ -34,7 +34,7 @@
 
 #define RETRY_NS 500000000ull
 #define SLIPPED_NS 20000000ull
-#define BUSY_NS 20000000ull /* of processor time: somebody runs, and does not get to us */
+#define BUSY_NS 20000000ull /* of processor time: a thread runs, and does not get to us */
 
 #define UNTIL_EVERY_NS 100000000ull
 #define LAST_LOOK_NS 1000000000ull
@@ -328,7 +328,7 @@ static void measure(const struct scry_watch *w, struct scry_objects_watch *o)
 		scry_objects_measure(o->names, w->target_gone);
 }
 
-/* --every: the counters as they stand now. */
+/* --every: the counters as they are now. */
 static void end_slice(struct scry_watch *w, struct scry_objects_watch *o)
 {
 	const struct scry_objects_opts *opts = w->opts->instrument_opts;
@@ -446,7 +446,7 @@ static int take(struct scry_watch *w, struct scry_objects_watch *o)
 
 /* The program ends, or has. What it made before its layout could be judged on it is believed where
  * its own program's child has taught that. Where it waited to be judged and scry had no processor,
- * that says nothing about a kept layout; else one that nobody could judge is not kept. */
+ * that says nothing about a kept layout; else one that could not be judged is not kept. */
 static void settle(struct scry_watch *w, struct scry_objects_watch *o)
 {
 	if (belief(w) == NOT_YET && !o->ruby->unjudged && o->held.count)
@@ -595,7 +595,7 @@ static void leave(struct scry_watch *w)
 	take_last(w, o, scry_now_ns() + LAST_LOOK_NS);
 }
 
-/* What the agent counted in this watch; a child buffer is somebody else's afterwards. */
+/* What the agent counted in this watch; a child buffer is another process's afterwards. */
 static void take_counters(struct scry_watch *w, struct scry_objects_watch *o)
 {
 	const struct scry_control *c = w->inj->control;

@@ -14,7 +14,7 @@
 
 /* --force-gc, at the end. */
 enum scry_objects_forced {
-	SCRY_FORCED_NOT_ASKED,	  /* there was nobody to ask: the program had ended */
+	SCRY_FORCED_NOT_ASKED,	  /* there was no thread to ask: the program had ended */
 	SCRY_FORCED_MADE,	  /* in forced_gc_ns */
 	SCRY_FORCED_NO_SAFEPOINT, /* it did not come to one in time */
 	SCRY_FORCED_REFUSED,	  /* it came, and the VM made none */

@@ -16,7 +16,7 @@ struct scry_objects_ractors {
 
 /* Counts them, at most each 100 ms. */
 void scry_objects_ractors_look(struct scry_objects_ractors *r, const struct scry_ruby *ruby);
-/* Are there any whose objects nobody sees? */
+/* Are there any whose objects are not seen? */
 bool scry_objects_ractors_unseen(const struct scry_objects_ractors *r, const struct scry_ruby *ruby,
 				 const struct scry_objects_totals *t);
 /* Says that, as a loss without a number, and what it means for other figures. */

@@ -1,8 +1,8 @@
 /*
  * The rehearsal: what is to be done to a live Ruby to watch its objects is done to a child of the
  * same program first, by the same code (the instrument of instrument/objects/objects), with the
- * same agent and the same layout. A Ruby that nobody has seen may crash, hang or count otherwise:
- * then it is the child that does so.
+ * same agent and the same layout. A Ruby that was never seen before may crash, hang or count
+ * otherwise: then it is the child that does so.
  *
  * The child is the one in which calls are counted (alloc_counts.h, alloc_functions.rb). It makes
  * objects of every kind, collects, compacts, has threads, forks, has a ractor, is left, goes on, is
@@ -19,7 +19,7 @@
 /*
  * Fills ruby->layout.rehearsed[way], unless it is known; some 0.3 s of a processor, and more
  * children than one where something goes wrong. 0; -ENOTSUP with a sentence: this way may not be
- * gone, or nobody can say.
+ * gone, or it cannot be known.
  */
 int scry_rehearse(struct scry_ruby *ruby, const struct scry_proc *proc, uint32_t way);
 /* The row for `scry doctor`: what it found. */

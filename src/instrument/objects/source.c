@@ -1,5 +1,5 @@
 /*
- * Events or hooks: see source.h. Who makes and frees objects is known from
+ * Events or hooks: see source.h. What makes and frees objects is known from
  * instrument/objects/alloc_functions; here it is asked whether that holds in this very process: one
  * ractor, no code made at run time, every entry as in its file and free to be changed.
  */

@@ -13,7 +13,7 @@
 #include "agent/objects.h"
 #include "vm/ruby_size.h"
 
-/* Drops what is no object: entries that are empty or removed. */
+/* Drops what is not an object: entries that are empty or removed. */
 static size_t keep_objects(struct scry_sampled *at)
 {
 	size_t n = 0;

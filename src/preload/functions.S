@@ -1,7 +1,7 @@
 /*
- * What the object gives to the program: the malloc functions, and fork. Each has a row: its name, its handler in the
- * agent, the function that it would be without us, and where a call goes. That is stored last and loaded first, so who
- * sees a handler there sees the original too.
+ * What the object gives to the program: the malloc functions, and fork. Each has a row: its name,
+ * its handler in the agent, the function that it would be without us, and where a call goes. That
+ * is stored last and loaded first, so a call that sees a handler there sees the original too.
  */
 	.text
 	.macro	way name, handler, libc

@@ -87,7 +87,7 @@ int main(int argc, char **argv)
 			data[i] = (uint8_t)next_random(next_random(4) ? 24 : 256);
 		LLVMFuzzerTestOneInput(data, next_random(sizeof(data)));
 	}
-	printf("1..1\nok 1 - iseq_births: %d inputs\n", ROUNDS);
+	printf("1..1\nok 1 - iseq_events: %d inputs\n", ROUNDS);
 	return 0;
 }
 

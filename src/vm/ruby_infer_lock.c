@@ -1,11 +1,11 @@
 /*
- * Learns who holds a Mutex, and the name of a Thread.
+ * Infers which thread holds a Mutex, and the name of a Thread.
  *
- * The child's threads hold Mutexes, and each has let go of one. The word that says who holds it is
- * the one that leads to the right thread in all that are held: by its th, by its object, or by the
- * fiber that locked it, which is at one distance before its execution context. A Mutex that nobody
- * holds may still name the last who did, so a second word is needed: 0 in all that are free, and in
- * none that is held.
+ * The child's threads hold Mutexes, and each has released one. The word that says which thread
+ * holds it is the one that leads to the right thread in all that are held: by its th, by its
+ * object, or by the fiber that locked it, which is at one distance before its execution context. A
+ * Mutex that no thread holds may still name the last that did, so a second word is needed: 0 in all
+ * that are free, and in none that is held.
  */
 #include <string.h>
 
@@ -20,7 +20,7 @@
 
 struct lock {
 	uint64_t words[MUTEX_BYTES / 8];
-	const struct scry_infer_thread *by; /* NULL: nobody */
+	const struct scry_infer_thread *by; /* NULL: no thread */
 };
 
 struct locks {
@@ -106,7 +106,7 @@ static bool find_locked(const struct locks *k, uint32_t *ret)
 	return false;
 }
 
-static void learn_owner(struct scry_infer *infer)
+static void infer_owner(struct scry_infer *infer)
 {
 	static const enum scry_ruby_owner_kind kinds[] = {SCRY_RUBY_OWNER_FIBER, SCRY_RUBY_OWNER_TH,
 							  SCRY_RUBY_OWNER_OBJECT};
@@ -155,7 +155,7 @@ static bool names_fit(struct scry_infer *infer, uint64_t at)
 	return count >= 4;
 }
 
-static void learn_names(struct scry_infer *infer)
+static void infer_names(struct scry_infer *infer)
 {
 	struct scry_pick pick = {0};
 
@@ -170,7 +170,7 @@ static void learn_names(struct scry_infer *infer)
 int scry_infer_locks(struct scry_infer *infer)
 {
 	infer->child->layout.locks.data = infer->data_offset;
-	learn_owner(infer);
-	learn_names(infer);
+	infer_owner(infer);
+	infer_names(infer);
 	return 0;
 }

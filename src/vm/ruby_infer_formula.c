@@ -44,7 +44,7 @@ static size_t different(const struct scry_size_set *set, size_t enough)
 	return n;
 }
 
-static bool fit_none(const struct scry_size_set *set, struct scry_size_rule *ret)
+static bool infer_none(const struct scry_size_set *set, struct scry_size_rule *ret)
 {
 	for (size_t i = 0; i < set->count; i++) {
 		if (set->at[i]->extra)
@@ -55,7 +55,7 @@ static bool fit_none(const struct scry_size_set *set, struct scry_size_rule *ret
 }
 
 /* One size, or nothing where a pointer is 0. */
-static bool fit_const(const struct scry_size_set *set, struct scry_size_rule *ret)
+static bool infer_const(const struct scry_size_set *set, struct scry_size_rule *ret)
 {
 	int64_t add = 0;
 	bool zeros = false;
@@ -116,13 +116,14 @@ static bool is_affine(const struct scry_size_set *set, struct scry_size_rule *re
 	return true;
 }
 
-typedef bool (*fit_fn)(const struct scry_size_set *set, struct scry_size_rule *ret);
+typedef bool (*formula_fn)(const struct scry_size_set *set, struct scry_size_rule *ret);
 
 /*
  * The one field for which `fits` holds. Of several widths at a place the widest: a narrower one
  * reads the same. Two places that both explain all prove neither.
  */
-static bool fit_field(const struct scry_size_set *set, fit_fn fits, struct scry_size_rule *ret)
+static bool infer_field(const struct scry_size_set *set, formula_fn fits,
+			struct scry_size_rule *ret)
 {
 	unsigned int hits = 0;
 	uint32_t end = 0;
@@ -209,8 +210,8 @@ static void extend_powers(const int64_t small[SCRY_SIZE_POWERS], int64_t large[S
 
 /* With the table of a st_table given: by the power alone, or by the power and whether there are
  * bins, as a small table may have them too. */
-static bool fit_power(struct scry_infer *infer, const struct scry_size_set *set,
-		      struct scry_size_rule *ret)
+static bool infer_power(struct scry_infer *infer, const struct scry_size_set *set,
+			struct scry_size_rule *ret)
 {
 	int64_t bytes[2][SCRY_SIZE_POWERS];
 
@@ -222,8 +223,8 @@ static bool fit_power(struct scry_infer *infer, const struct scry_size_set *set,
 	return false;
 }
 
-static bool fit_table(struct scry_infer *infer, const struct scry_size_set *set,
-		      struct scry_size_rule *ret)
+static bool infer_table(struct scry_infer *infer, const struct scry_size_set *set,
+			struct scry_size_rule *ret)
 {
 	if (different(set, POWERS_MIN) < POWERS_MIN)
 		return false;
@@ -231,22 +232,22 @@ static bool fit_table(struct scry_infer *infer, const struct scry_size_set *set,
 		.kind = SCRY_SIZE_TABLE, .width = 1, .via = SCRY_SIZE_DIRECT};
 	for (uint32_t at = FIELD_FIRST; at < set->at[0]->head_size; at++) {
 		ret->at = (uint16_t)at;
-		if (fit_power(infer, set, ret))
+		if (infer_power(infer, set, ret))
 			return true;
 	}
 	for (uint32_t via = FIELD_FIRST; via + 8 <= set->at[0]->head_size; via += 8) {
 		ret->via = (uint16_t)via;
 		for (uint32_t at = 0; at < 8; at++) {
 			ret->at = (uint16_t)at;
-			if (fit_power(infer, set, ret))
+			if (infer_power(infer, set, ret))
 				return true;
 		}
 	}
 	return false;
 }
 
-void scry_fit_table_bytes(struct scry_infer *infer, const struct scry_size_set *set,
-			  const struct scry_size_rule *rule, int64_t ret[2][SCRY_SIZE_POWERS])
+void scry_infer_table_bytes(struct scry_infer *infer, const struct scry_size_set *set,
+			    const struct scry_size_rule *rule, int64_t ret[2][SCRY_SIZE_POWERS])
 {
 	if (is_power(infer, set, rule, ret))
 		extend_powers(ret[0], ret[rule->null_at != 0]);
@@ -354,8 +355,8 @@ static bool try_root(struct shape_search *search, uint64_t root, struct scry_siz
 	return false;
 }
 
-bool scry_fit_shape(struct scry_infer *infer, const struct scry_size_set *set,
-		    struct scry_size_rule *ret)
+bool scry_infer_shape(struct scry_infer *infer, const struct scry_size_set *set,
+		      struct scry_size_rule *ret)
 {
 	struct scry_size_rules *r = &infer->child->layout.sizes;
 	const struct scry_ruby *child = infer->child;
@@ -381,14 +382,14 @@ bool scry_fit_shape(struct scry_infer *infer, const struct scry_size_set *set,
 
 /* --- which formula -----------------------------------------------------------------------------*/
 
-bool scry_fit_leaf(struct scry_infer *infer, const struct scry_size_set *set,
-		   struct scry_size_rule *ret)
+bool scry_infer_leaf(struct scry_infer *infer, const struct scry_size_set *set,
+		     struct scry_size_rule *ret)
 {
 	*ret = (struct scry_size_rule){0};
 	if (set->count == 0)
 		return false;
-	return fit_none(set, ret) || fit_const(set, ret) || fit_field(set, is_affine, ret) ||
-	       fit_table(infer, set, ret);
+	return infer_none(set, ret) || infer_const(set, ret) || infer_field(set, is_affine, ret) ||
+	       infer_table(infer, set, ret);
 }
 
 /* What is left of the sample's size after field * scale. */
@@ -464,15 +465,15 @@ static bool is_selected(const struct scry_size_set *set, struct scry_size_rule *
 	return false;
 }
 
-size_t scry_fit_selected(const struct scry_size_set *set,
-			 struct scry_size_rule ret[SCRY_SIZE_SELECTED_MAX])
+size_t scry_infer_selected(const struct scry_size_set *set,
+			   struct scry_size_rule ret[SCRY_SIZE_SELECTED_MAX])
 {
 	int8_t add[256];
 	unsigned int seen[64], usual = 0;
 	size_t n = 0;
 	unsigned int shift;
 
-	if (!fit_field(set, is_selected, &ret[0]) || !adds_by_flags(set, &ret[0], add, seen))
+	if (!infer_field(set, is_selected, &ret[0]) || !adds_by_flags(set, &ret[0], add, seen))
 		return 0;
 	shift = (unsigned int)__builtin_ctzll(ret[0].mask);
 	for (unsigned int i = 0; i < 64; i++)
