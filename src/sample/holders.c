@@ -12,8 +12,10 @@
 #include "sample/layout.h"
 #include "sample/processors.h"
 #include "sys/container.h"
+#include "sys/tracee.h"
 
 #define RATE 1000u
+#define QUIET_RATE 250u	    /* while nobody waits */
 #define PROGRAMS_MAX 8	    /* layouts at a time */
 #define PROCESSES_MAX 1024u /* of one layout */
 #define CLOCKS 1	    /* number of these attachments */
@@ -24,12 +26,14 @@ SCRY_BPF_OBJECT(stacks);
 struct program { /* in the kernel, for one layout */
 	struct scry_bpf *bpf;
 	struct scry_bpf_layout layout;
+	struct scry_processors clocks;
 	bool is_on;
 };
 
 struct process {
 	struct scry_holders_of of;
 	struct program *program;
+	bool is_quiet;
 };
 
 static struct {
@@ -37,12 +41,14 @@ static struct {
 	size_t program_count;
 	struct process *processes;
 	size_t count, room;
+	size_t busy;			       /* of the processes: somebody waits there */
+	uint64_t period_ns, paced_ns, rest_ns; /* of the clocks; since when; at least for so long */
 	char refused[512]; /* why nothing may be loaded, once and for all; "": it was not refused */
 } all;
 
 uint64_t scry_holders_period_ns(void)
 {
-	return scry_processors_period(RATE);
+	return all.period_ns;
 }
 
 static int give(void *arg, void *record, size_t size)
@@ -136,11 +142,43 @@ static int plant(struct program *p, const struct scry_holders_of *of)
 		return scry_fail(err, "the kernel does not take a process into its map: %s",
 				 strerror(-err));
 	if (!p->is_on)
-		err = scry_processors_tick(p->bpf, TICK, scry_holders_period_ns(), CLOCKS, NULL);
+		err = scry_processors_tick(p->bpf, TICK, all.period_ns, CLOCKS, &p->clocks);
 	p->is_on |= !err;
 	if (err)
 		scry_bpf_unset(p->bpf, "locks", &of->pid);
 	return err;
+}
+
+/* A record has the weight of the pace at which it is taken: so those that are there come first. The
+ * clocks are slowed down only a while after they were made faster. */
+static void set_pace(void)
+{
+	const uint64_t period_ns = scry_processors_period(all.busy ? RATE : QUIET_RATE),
+		       now = scry_now_ns();
+
+	if (period_ns == all.period_ns || (!all.busy && now - all.paced_ns < all.rest_ns))
+		return;
+	for (size_t i = 0; i < all.program_count; i++)
+		scry_bpf_take(all.programs[i].bpf);
+	all.rest_ns = 0;
+	for (size_t i = 0; i < all.program_count; i++) {
+		struct scry_processors *clocks = &all.programs[i].clocks;
+
+		scry_processors_pace(clocks, period_ns);
+		all.rest_ns += scry_processors_rest_ns(clocks);
+	}
+	all.period_ns = period_ns;
+	all.paced_ns = now;
+}
+
+void scry_holders_pace(const void *arg, bool is_quiet)
+{
+	for (size_t i = 0; i < all.count; i++)
+		if (all.processes[i].of.arg == arg && all.processes[i].is_quiet != is_quiet) {
+			all.processes[i].is_quiet = is_quiet;
+			all.busy += is_quiet ? -(size_t)1 : 1;
+		}
+	set_pace();
 }
 
 int scry_holders_add(const struct scry_holders_of *of)
@@ -148,19 +186,25 @@ int scry_holders_add(const struct scry_holders_of *of)
 	struct program *p = NULL;
 	int err = program_for(of->ruby, &p);
 
+	if (!all.count)
+		all.period_ns = scry_processors_period(RATE);
 	if (!err && scry_vector_reserve(&all.processes, all.count, &all.room))
 		err = scry_no_memory("the clock");
 	if (!err)
 		err = plant(p, of);
 	if (!err)
-		all.processes[all.count++] = (struct process){*of, p};
+		all.processes[all.count++] = (struct process){*of, p, .is_quiet = false};
+	all.busy += !err;
+	set_pace();
 	return err;
 }
 
 static void close_all(void)
 {
-	for (size_t i = 0; i < all.program_count; i++)
+	for (size_t i = 0; i < all.program_count; i++) {
+		scry_processors_done(&all.programs[i].clocks);
 		scry_bpf_close(all.programs[i].bpf);
+	}
 	free(all.processes);
 	all.processes = NULL;
 	all.program_count = all.count = all.room = 0;
@@ -174,6 +218,7 @@ void scry_holders_remove(const void *arg)
 		if (p.of.arg != arg)
 			continue;
 		scry_bpf_unset(p.program->bpf, "locks", &p.of.pid);
+		all.busy -= !p.is_quiet;
 		all.processes[i] = all.processes[--all.count];
 	}
 	if (!all.count)
@@ -184,4 +229,5 @@ void scry_holders_take(void)
 {
 	for (size_t i = 0; i < all.program_count; i++)
 		scry_bpf_take(all.programs[i].bpf);
+	set_pace();
 }

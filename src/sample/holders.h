@@ -10,6 +10,7 @@
 #ifndef SCRY_SAMPLE_HOLDERS_H
 #define SCRY_SAMPLE_HOLDERS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -37,7 +38,10 @@ void scry_holders_remove(const void *arg);
 
 /* Gives what is there, of all processes. */
 void scry_holders_take(void);
-/* The processor time that a record stands for. */
+/* The processor time that a record which is given now stands for. */
 uint64_t scry_holders_period_ns(void);
+/* Does a thread wait in the process of `arg`? While none does in any process, the clock ticks each
+ * four milliseconds instead of each: a tick interrupts the program for some microseconds. */
+void scry_holders_pace(const void *arg, bool is_quiet);
 
 #endif

@@ -104,19 +104,34 @@ static uint64_t now_ns(void)
 
 /* A period begins anew then, so half a tick is lost: of many. Each processor is interrupted: where
  * there are many, more seldom. */
-void scry_processors_sway(struct scry_processors *p)
+uint64_t scry_processors_rest_ns(const struct scry_processors *p)
 {
-	const uint64_t least = SWAY_TICKS * p->period_ns, now = now_ns();
-	const uint64_t rest = least > SWAY_NS ? least : SWAY_NS;
+	const uint64_t least = SWAY_TICKS * p->period_ns;
 
-	if (now - p->swayed_ns < rest * (1 + p->count / SWAY_MANY))
-		return;
-	p->swayed_ns = now;
+	return (least > SWAY_NS ? least : SWAY_NS) * (1 + p->count / SWAY_MANY);
+}
+
+static void set_periods(struct scry_processors *p, uint64_t least_ns, uint64_t range_ns)
+{
 	for (size_t i = 0; i < p->count; i++) {
-		/* three quarters of it to five */
-		uint64_t period = p->period_ns - p->period_ns / 4 +
-				  (uint64_t)random() % (p->period_ns / 2 + 1);
+		uint64_t period = least_ns + (range_ns ? (uint64_t)random() % range_ns : 0);
 
 		ioctl(p->fds[i], PERF_EVENT_IOC_PERIOD, &period);
 	}
+}
+
+void scry_processors_sway(struct scry_processors *p)
+{
+	const uint64_t now = now_ns();
+
+	if (now - p->swayed_ns < scry_processors_rest_ns(p))
+		return;
+	p->swayed_ns = now;
+	set_periods(p, p->period_ns - p->period_ns / 4, p->period_ns / 2 + 1); /* 3/4 to 5/4 */
+}
+
+void scry_processors_pace(struct scry_processors *p, uint64_t period_ns)
+{
+	p->period_ns = period_ns;
+	set_periods(p, period_ns, 0);
 }

@@ -28,6 +28,11 @@ int scry_processors_tick(struct scry_bpf *bpf, const char *program, uint64_t per
 			 uint64_t number, struct scry_processors *ret);
 void scry_processors_done(struct scry_processors *p);
 
+/* Another period for all of them, which begins now. Each processor is interrupted, so not more
+ * often than each `rest_ns`. */
+void scry_processors_pace(struct scry_processors *p, uint64_t period_ns);
+uint64_t scry_processors_rest_ns(const struct scry_processors *p);
+
 /*
  * To be called each few ms. Work that repeats by itself, and has nothing to do with the rate, may
  * come in step with a clock for as long as a program runs, so that the same few moments of it are

@@ -6,9 +6,10 @@
  * meanwhile is read without the frames that do, so calls of a few microseconds are then their
  * callers'; that is said.
  *
- * While nobody waited at the last looks they are four milliseconds apart: a watch of a program
- * whose threads do not wait for each other costs it little. A look stands for the time since the
- * one before, however long, so shares are right at either pace.
+ * While no thread waited at the last looks, looks and ticks are four milliseconds apart: a watch of
+ * a program whose threads do not wait for each other costs it little. A look stands for the time
+ * since the one before, however long, and a tick for its period, so shares are right at either
+ * pace.
  *
  * The stack at which a holder gives the lock would blame another line, as the VM looks at its
  * interrupts after a C function is off the stack. So holders are sampled while they hold. How long
@@ -556,8 +557,10 @@ static void keep_pace(struct scry_gvl *g)
 		b->quiet_looks = 0;
 	else if (!was_quiet)
 		b->quiet_looks++;
-	if (was_quiet != (b->quiet_looks >= QUIET_LOOKS))
-		set_period(b, was_quiet ? PERIOD_NS : QUIET_PERIOD_NS);
+	if (was_quiet == (b->quiet_looks >= QUIET_LOOKS))
+		return;
+	set_period(b, was_quiet ? PERIOD_NS : QUIET_PERIOD_NS);
+	scry_holders_pace(g, !was_quiet);
 }
 
 static void look_at_holder(struct scry_gvl *g, const struct holding *held, uint64_t stands_ns)
