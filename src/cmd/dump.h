@@ -86,6 +86,9 @@ struct scry_dump {
 	size_t cycles;		   /* of threads that wait for each other */
 	size_t left_out;	   /* threads without frames: there was no room for more */
 	bool has_fibers;	   /* they were looked for */
+	bool is_late;		   /* but not to the end */
+	uint64_t unsearched;	   /* bytes, too many to look for them without being asked */
+	char fibers_error[256];	   /* why they could not be; "" */
 	struct scry_fibers *found; /* has the texts of places */
 	struct scry_dump_place *places;
 	size_t place_count;

@@ -160,6 +160,29 @@ static void push_core_notes(const struct show *s, struct scry_buf *buf)
 	}
 }
 
+/* Why there may be suspended fibers that are not shown. */
+static void push_fiber_notes(const struct show *s, struct scry_buf *buf)
+{
+	const struct scry_dump *d = s->d;
+
+	if (d->unsearched) {
+		scry_buf_printf(buf,
+				"suspended fibers were not looked for, as that takes long in ");
+		scry_text_size(buf, d->unsearched);
+		scry_buf_printf(buf, d->core ? " of a core" : " of memory");
+		scry_buf_printf(buf, "; fix: --fibers");
+	} else if (d->fibers_error[0]) {
+		scry_buf_printf(buf, "suspended fibers could not be looked for: %s",
+				d->fibers_error);
+	} else if (d->is_late) {
+		scry_buf_printf(buf,
+				"suspended fibers may be missing, as the time for the search was "
+				"over; fix: scry fibers --max-time 0");
+	}
+	if (buf->len)
+		push_note(s, buf);
+}
+
 /* Whatever its threads would do: they do nothing before they may run again. */
 static void push_stopped(const struct show *s, struct scry_buf *buf)
 {
@@ -230,6 +253,7 @@ static void push_head(const struct show *s, const struct scry_buf *process)
 		push_core_notes(s, &buf);
 	else
 		push_stopped(s, &buf);
+	push_fiber_notes(s, &buf);
 	if (d->cycles)
 		push_cycles(s, cycle, &buf);
 	scry_buf_done(&buf);

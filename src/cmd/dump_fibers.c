@@ -14,7 +14,8 @@
 #include "name/fibers.h"
 
 #define MEMORY_MAX (256ull << 20) /* searched without being asked */
-#define JUDGE_NS 500000000ull
+#define MOST_NS 2000000000ull
+#define ASKED_NS 120000000000ull /* as long as scry fibers takes */
 #define PLACES_MAX 1000u
 
 /* The Ruby frames of a group, the newest first; what a method in C has of a file is its caller's.
@@ -82,11 +83,12 @@ static int add(struct scry_dump *d, const struct scry_fiber_group *group)
 	return 0;
 }
 
-static bool is_small(const struct scry_dump *d)
+/* Bytes that are too many to be searched without being asked; 0. */
+static uint64_t too_many(const struct scry_dump *d)
 {
 	uint64_t bytes = d->core ? d->core->size : scry_proc_rss(d->proc.pid);
 
-	return bytes <= MEMORY_MAX;
+	return bytes > MEMORY_MAX ? bytes : 0;
 }
 
 int scry_dump_fibers_take(struct scry_dump *d, bool is_asked)
@@ -94,17 +96,21 @@ int scry_dump_fibers_take(struct scry_dump *d, bool is_asked)
 	const struct scry_space space = {.pid = d->proc.pid, .core = d->core};
 	int err;
 
-	d->has_fibers = is_asked || is_small(d);
-	if (!d->has_fibers)
+	d->unsearched = is_asked ? 0 : too_many(d);
+	if (d->unsearched)
 		return 0;
-	err = scry_fibers_open(&space, JUDGE_NS, &d->found);
-	if (err || !(d->places = calloc(PLACES_MAX, sizeof(*d->places)))) {
-		d->has_fibers = false;
-		if (is_asked)
-			return err ? err : -ENOMEM;
+	err = scry_fibers_open(&space, is_asked ? ASKED_NS : MOST_NS, &d->found);
+	if (!err && !(d->places = calloc(PLACES_MAX, sizeof(*d->places))))
+		err = scry_no_memory("%u places where fibers wait", PLACES_MAX);
+	if (err && is_asked)
+		return err;
+	if (err) {
+		snprintf(d->fibers_error, sizeof(d->fibers_error), "%s", scry_error());
 		scry_error_clear();
 		return 0;
 	}
+	d->has_fibers = true;
+	d->is_late = d->found->budget.is_over || d->found->budget.is_look_over;
 	for (size_t i = 0; i < d->found->group_keys.count && !err; i++) {
 		const struct scry_fiber_group *g = &d->found->groups[i];
 

@@ -363,11 +363,14 @@ static int take(struct show *s, uint64_t took_ns)
 	r->stale = sums->stale;
 	r->several = sums->several;
 	r->unled = sums->unled;
+	r->unled_midway = sums->unled_midway;
 	r->freed = sums->freed;
 	r->unchecked = sums->unchecked;
 	r->unlisted = sums->unlisted;
 	r->lost = sums->lost + f->marks.lost;
 	r->unjudged = f->budget.unjudged;
+	r->unsearched_bytes = f->budget.unsearched_bytes;
+	r->is_late = f->budget.is_over || f->budget.is_look_over;
 	r->bad = sums->bad;
 	r->unreadable = sums->unreadable;
 	r->read_bytes = f->marks.read_bytes;
@@ -383,7 +386,7 @@ static int take(struct show *s, uint64_t took_ns)
 static int print(struct show *s)
 {
 	struct scry_report_opts form = SCRY_REPORT_OPTS_DEFAULT;
-	struct scry_doc doc = {.view = "fibers", .schema = 2, .talk = stderr};
+	struct scry_doc doc = {.view = "fibers", .schema = 3, .talk = stderr};
 	struct scry_output o;
 	int err = scry_output_stream(&o, s->opts->output, s->opts->force);
 
@@ -485,7 +488,7 @@ int scry_cmd_fibers(int argc, char **argv)
 		{0, "top", SCRY_OPT_U64, &o.top, "N",
 		 "show N groups of fibers, 0 all (default 30; all in JSON)", NULL},
 		{0, "max-time", SCRY_OPT_DURATION, &o.most_ns, "TIME",
-		 "judge what was found for so much processor time, and count the rest "
+		 "look, and judge what is found, for so much processor time, and say what is left "
 		 "(default 2m; 0: all)",
 		 NULL},
 		{0, "json", SCRY_OPT_FLAG, &o.json, NULL, "print JSON instead of text", NULL},

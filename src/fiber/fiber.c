@@ -4,7 +4,7 @@
  * its memory back while it is still in use; a fiber that is made next takes it as it is. That makes
  * a spawn and an exit as cheap as two switches.
  */
-#include "fiber/fiber.h"
+#include "fiber/queue.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -102,35 +102,35 @@ static int make_on_stack(struct scry_fiber_sched *sched, size_t size_bytes,
 	memset(fiber, 0, sizeof(*fiber));
 	fiber->stack = stack;
 	fiber->pool = pool;
+	fiber->slot = scry_slot_of(pool, stack.id);
 	fiber->sched = sched;
 	fiber->magic = SCRY_FIBER_MAGIC;
 	*ret_fiber = fiber;
 	return 0;
 }
 
-int scry_fiber_make(struct scry_fiber_sched *sched, const struct scry_fiber_attr *attr,
-		    scry_fiber_fn *entry, void *arg, struct scry_fiber **ret_fiber)
+/* The stack of the one that ended last, if it fits; NULL. Not for an ended fiber that goes through
+ * its mail: it stands on the spare. */
+static inline struct scry_fiber *take_spare(struct scry_fiber_sched *sched, size_t size_bytes)
 {
-	size_t size_bytes = attr != NULL ? attr->size_bytes : 0;
 	struct scry_fiber *fiber = sched->spare;
-	struct saved *saved;
-	struct scry_stack_slot *slot;
 
-	/* not by an ended fiber that goes through its mail: it stands on the spare */
-	if (fiber != NULL && size_bytes == 0 && fiber->pool == sched->plain_pool &&
-	    fiber != scry_fiber_current && !sched->pool_is_measured) {
-		sched->spare = NULL;
-		if (is_watched(sched))
-			scry_fiber_report_free(fiber);
-	} else {
-		int error = make_on_stack(sched, size_bytes, &fiber);
+	if (fiber == NULL || size_bytes != 0 || fiber->pool != sched->plain_pool ||
+	    fiber == scry_fiber_current || sched->pool_is_measured)
+		return NULL;
+	sched->spare = NULL;
+	if (is_watched(sched))
+		scry_fiber_report_free(fiber);
+	return fiber;
+}
 
-		if (error != 0)
-			return error;
-		if (size_bytes == 0)
-			sched->plain_pool = fiber->pool;
-	}
-	saved = (struct saved *)fiber->stack.top - 1;
+/* One that has its stack begins as a new one. */
+static inline void set_up(struct scry_fiber_sched *sched, struct scry_fiber *fiber,
+			  const struct scry_fiber_attr *attr, scry_fiber_fn *entry, void *arg)
+{
+	struct saved *saved = (struct saved *)fiber->stack.top - 1;
+	const char *name = attr != NULL ? attr->name : NULL;
+
 	*saved = (struct saved){
 		.control_words = CONTROL_WORDS,
 		.r12 = (uint64_t)fiber,
@@ -139,28 +139,61 @@ int scry_fiber_make(struct scry_fiber_sched *sched, const struct scry_fiber_attr
 	fiber->sp = saved;
 	fiber->entry = entry;
 	fiber->arg = arg;
-	fiber->name = attr != NULL ? attr->name : NULL;
+	fiber->name = name;
 	fiber->is_detached = attr != NULL && attr->is_detached;
 	fiber->resumer = NULL;
 	fiber->joiner = NULL;
 	fiber->error = 0;
 	fiber->is_woken = 0;
 	fiber->is_parked = 0;
-	fiber->is_mailed = 0;
+	/* it is 0 already, as nobody may wake one that has ended; not by an exchange, which is slow
+	 */
+	atomic_store_explicit(&fiber->is_mailed, 0, memory_order_relaxed);
 	fiber->timer = -1;
 	fiber->is_on_descriptor = 0;
 	fiber->preempted = 0;
 	fiber->cxa[0] = fiber->cxa[1] = 0;
-	slot = scry_slot_of(fiber->pool, fiber->stack.id);
-	slot->name = fiber->name;
-	slot->entry = (const void *)entry;
-	set_state(fiber, SCRY_STATE_IDLE);
+	fiber->slot->name = name;
+	fiber->slot->entry = (const void *)entry;
+	fiber->state = SCRY_STATE_IDLE | sched->keep;
 	if (is_watched(sched))
 		scry_fiber_report_new(fiber);
 	sched->live++;
 	sched->held++;
+}
+
+/* By a call, which the usual way does without. */
+static __attribute__((noinline)) int make_other(struct scry_fiber_sched *sched, size_t size_bytes,
+						struct scry_fiber **ret_fiber)
+{
+	int error = make_on_stack(sched, size_bytes, ret_fiber);
+
+	if (error == 0 && size_bytes == 0)
+		sched->plain_pool = (*ret_fiber)->pool;
+	return error;
+}
+
+static inline int make(struct scry_fiber_sched *sched, const struct scry_fiber_attr *attr,
+		       scry_fiber_fn *entry, void *arg, struct scry_fiber **ret_fiber)
+{
+	const size_t size_bytes = attr != NULL ? attr->size_bytes : 0;
+	struct scry_fiber *fiber = take_spare(sched, size_bytes);
+
+	if (__builtin_expect(fiber == NULL, 0)) {
+		int error = make_other(sched, size_bytes, &fiber);
+
+		if (error != 0)
+			return error;
+	}
+	set_up(sched, fiber, attr, entry, arg);
 	*ret_fiber = fiber;
 	return 0;
+}
+
+int scry_fiber_make(struct scry_fiber_sched *sched, const struct scry_fiber_attr *attr,
+		    scry_fiber_fn *entry, void *arg, struct scry_fiber **ret_fiber)
+{
+	return make(sched, attr, entry, arg, ret_fiber);
 }
 
 int scry_fiber_new(const struct scry_fiber_attr *attr, scry_fiber_fn *entry, void *arg,
@@ -172,7 +205,7 @@ int scry_fiber_new(const struct scry_fiber_attr *attr, scry_fiber_fn *entry, voi
 	if (sched == NULL)
 		return -EPERM;
 	scry_fiber_enter(sched);
-	error = scry_fiber_make(sched, attr, entry, arg, ret_fiber);
+	error = make(sched, attr, entry, arg, ret_fiber);
 	sched->busy = 0;
 	return error;
 }
@@ -208,15 +241,21 @@ int scry_fiber_start(struct scry_fiber *fiber)
 int scry_fiber_spawn(const struct scry_fiber_attr *attr, scry_fiber_fn *entry, void *arg,
 		     struct scry_fiber **ret_fiber)
 {
+	struct scry_fiber_sched *sched = scry_fiber_current->sched;
 	struct scry_fiber *fiber;
-	int error = scry_fiber_new(attr, entry, arg, &fiber);
+	int error;
 
-	if (error != 0)
-		return error;
-	scry_fiber_queue(fiber->sched, fiber);
-	if (ret_fiber != NULL)
-		*ret_fiber = fiber;
-	return 0;
+	if (sched == NULL)
+		return -EPERM;
+	scry_fiber_enter(sched);
+	error = make(sched, attr, entry, arg, &fiber);
+	if (error == 0) {
+		scry_fiber_queue(sched, fiber);
+		if (ret_fiber != NULL)
+			*ret_fiber = fiber;
+	}
+	sched->busy = 0;
+	return error;
 }
 
 /* It stands on no stack of this thread: the ended fiber has switched away. */
@@ -233,12 +272,14 @@ void scry_fiber_put_spare(struct scry_fiber_sched *sched)
 }
 
 /* An ended fiber's stack is the next to be used; the one that was goes to its pool. */
-static void put_aside(struct scry_fiber_sched *sched, struct scry_fiber *fiber)
+static inline void put_aside(struct scry_fiber_sched *sched, struct scry_fiber *fiber)
 {
-	scry_fiber_mail_forget(sched, fiber);
+	if (atomic_load_explicit(&fiber->is_mailed, memory_order_acquire))
+		scry_fiber_mail_forget(sched, fiber);
 	set_state(fiber, SCRY_STATE_FREE);
 	sched->held--;
-	scry_fiber_put_spare(sched);
+	if (sched->spare != NULL)
+		scry_fiber_put_spare(sched);
 	sched->spare = fiber;
 }
 
@@ -266,7 +307,10 @@ static void end(struct scry_fiber *fiber, void *value, int error)
 	} else {
 		resumer = scry_fiber_next(sched);
 	}
-	scry_fiber_change(fiber, resumer);
+	if (__builtin_expect(resumer->state & SCRY_KEEP_NOTIFIED, 0))
+		scry_fiber_report_switch(fiber, resumer);
+	else
+		scry_fiber_leave(fiber, resumer);
 	__builtin_unreachable();
 }
 

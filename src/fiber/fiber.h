@@ -29,10 +29,11 @@ struct scry_fiber {
 	const char *name;
 	struct scry_stack stack;
 	struct scry_stack_pool *pool;
-	int error;	    /* of its end */
-	uint32_t is_woken;  /* before it parked */
-	uint32_t is_parked; /* idle, and to be woken */
-	int32_t timer;	    /* place in the heap, or -1 */
+	struct scry_stack_slot *slot; /* what the pool knows of the stack */
+	int error;		      /* of its end */
+	uint32_t is_woken;	      /* before it parked */
+	uint32_t is_parked;	      /* idle, and to be woken */
+	int32_t timer;		      /* place in the heap, or -1 */
 	int wait_fd, wait_events, wait_result;
 	uint32_t is_on_descriptor; /* it waits for wait_fd */
 	_Atomic uint32_t is_mailed;
@@ -54,6 +55,8 @@ extern __thread const char *scry_fiber_open_note
 /* switch.S: saves what `from` has to keep and goes on as `to`; the scheduler is no longer busy
  * then. */
 void scry_fiber_switch(struct scry_fiber *from, struct scry_fiber *to);
+/* switch.S: the same of one that has ended, and keeps nothing. */
+void scry_fiber_leave(struct scry_fiber *from, struct scry_fiber *to);
 /* switch.S: where a new fiber begins, with itself in %r12. */
 void scry_fiber_begin(void);
 /* Called there; does not return. */
@@ -61,13 +64,9 @@ void scry_fiber_main(struct scry_fiber *fiber);
 /* Where transfer goes for what it does not do itself. */
 int scry_fiber_transfer_slow(struct scry_fiber *to);
 
-/* The queue, and who runs next. block: there may be nothing to run. run.c */
-void scry_fiber_queue(struct scry_fiber_sched *sched, struct scry_fiber *fiber);
-void scry_fiber_go_on(struct scry_fiber_sched *sched);
-struct scry_fiber *scry_fiber_next(struct scry_fiber_sched *sched);
+/* Times, in nanoseconds of the monotonic clock. run.c */
 int64_t scry_fiber_now(void);
-/* In `ns` from now, or never. */
-int64_t scry_fiber_after(int64_t ns);
+int64_t scry_fiber_after(int64_t ns); /* from now, or never */
 
 /* Timers: a heap by time. timer.c */
 int scry_fiber_timer_add(struct scry_fiber_sched *sched, struct scry_fiber *fiber, int64_t at_ns);
@@ -96,7 +95,6 @@ void scry_fiber_put_spare(struct scry_fiber_sched *sched);
 
 /* 0: the fiber is of this scheduler. */
 int scry_fiber_check(const struct scry_fiber_sched *sched, const struct scry_fiber *fiber);
-
 /* Tools that watch, and are to be notified of stacks and switches; each does nothing where there is
  * none. watchers.c */
 int scry_fiber_report_open(struct scry_fiber_sched *sched, struct scry_fiber *main);
@@ -104,30 +102,9 @@ void scry_fiber_report_new(struct scry_fiber *fiber);
 void scry_fiber_report_begin(struct scry_fiber *fiber);
 void scry_fiber_report_free(struct scry_fiber *fiber);
 void scry_fiber_report_emptied(struct scry_fiber *fiber);
+/* While a stack is searched, which may have words that nobody wrote. Also in a handler. */
+void scry_fiber_report_search(const struct scry_fiber_sched *sched, bool is_on);
 void scry_fiber_report_switch(struct scry_fiber *from, struct scry_fiber *to);
-
-/* Ends the program: see scry_fiber_enter. */
-_Noreturn void scry_fiber_misused(void);
-
-/*
- * Before what may be neither preempted nor interrupted by another call. The scheduler is at work
- * already when a signal handler calls the library, or has left it by a jump.
- */
-static inline void scry_fiber_enter(struct scry_fiber_sched *sched)
-{
-	if (__builtin_expect(sched->busy, 0))
-		scry_fiber_misused();
-	sched->busy = 1;
-}
-
-/* The way from one fiber to another for all of the library. */
-static inline void scry_fiber_change(struct scry_fiber *from, struct scry_fiber *to)
-{
-	if (__builtin_expect(to->state & SCRY_KEEP_NOTIFIED, 0))
-		scry_fiber_report_switch(from, to);
-	else
-		scry_fiber_switch(from, to);
-}
 
 _Static_assert(sizeof(struct scry_fiber) <= 256, "a million of them");
 _Static_assert(offsetof(struct scry_fiber, sp) == SCRY_FIBER_SP, "switch.S");

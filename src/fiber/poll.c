@@ -4,7 +4,7 @@
  * carries the number that its arming had: what an earlier file of the same number, kept open by a
  * duplicate, reports later is dropped.
  */
-#include "fiber/fiber.h"
+#include "fiber/queue.h"
 
 #include <errno.h>
 #include <fcntl.h>

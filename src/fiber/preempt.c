@@ -7,7 +7,7 @@
  * until the switch), in code that was not allowed, within other handlers, and where the stack has
  * no room.
  */
-#include "fiber/fiber.h"
+#include "fiber/queue.h"
 #include "fiber/scry_preempt.h"
 
 #include <cpuid.h>
@@ -23,8 +23,9 @@
 #define RANGES 64
 #define RED_ZONE 128
 #define LEAST_SLICE_NS 10000
-#define ROOM 4096   /* beside the registers: for the scheduler's frames */
-#define TICK SIGURG /* ignored by default: one that comes late does no harm */
+#define ROOM 4096	     /* beside the registers: for the scheduler's frames */
+#define HANDLER_REACH 16384u /* above the stack pointer: how far a signal's frame is looked for */
+#define TICK SIGURG	     /* ignored by default: one that comes late does no harm */
 
 struct range {
 	uintptr_t begin, end;
@@ -36,6 +37,7 @@ void scry_preempt_leave(void);
 __attribute__((visibility("hidden"))) uint64_t scry_preempt_xsave_bytes;
 __attribute__((visibility("hidden"))) int scry_preempt_has_xsavec;
 
+static uintptr_t restorer; /* where handlers return to: of libc */
 static struct range ranges[RANGES];
 static _Atomic uint32_t range_count;
 static pthread_mutex_t ranges_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -82,17 +84,51 @@ static bool is_allowed(uintptr_t ip)
 	return false;
 }
 
-/* On the running fiber's own stack, with room for all that the trampoline saves. */
-static bool has_room(const struct scry_fiber_sched *sched, const struct scry_fiber *fiber,
-		     uintptr_t sp)
+/*
+ * Is it in a handler of its own? Nearly all are known by the signal that is blocked meanwhile; one
+ * with SA_NODEFER and an empty mask only by what the kernel has put above it (asm/sigframe.h):
+ *
+ *     restorer | ucontext_t: uc_flags | uc_link: 0 | ... registers, with rsp, from above it
+ *
+ * What an earlier handler left looks the same, in room that a function has and did not write to:
+ * the tick is kept then, which does no harm.
+ */
+__attribute__((no_sanitize("address", "thread"))) static bool is_in_handler(uintptr_t sp,
+									    uintptr_t high)
+{
+	const uintptr_t last = high - sp < HANDLER_REACH ? high : sp + HANDLER_REACH;
+
+	/* the frame's end, and so its beginning, is 8 more than a multiple of 16 */
+	for (uintptr_t at = ((sp + 7) & ~(uintptr_t)15) + 8;
+	     at + 8 + offsetof(ucontext_t, uc_sigmask) <= last; at += 16) {
+		const ucontext_t *context = (const ucontext_t *)(at + 8);
+
+		if (*(const uintptr_t *)at == restorer && context->uc_link == NULL &&
+		    (uintptr_t)context->uc_mcontext.gregs[REG_RSP] > at &&
+		    (uintptr_t)context->uc_mcontext.gregs[REG_RSP] <= high)
+			return true;
+	}
+	return false;
+}
+
+/* On the running fiber's own stack, with room for all that the trampoline saves, and in no handler.
+ */
+static bool may_leave(const struct scry_fiber_sched *sched, const struct scry_fiber *fiber,
+		      uintptr_t sp)
 {
 	uintptr_t low = (uintptr_t)fiber->stack.low, high = (uintptr_t)fiber->stack.top;
+	bool is;
 
 	if (fiber == sched->main) {
 		low = sched->preempt.main_low;
 		high = sched->preempt.main_high;
 	}
-	return sp <= high && sp > low && sp - low > scry_preempt_xsave_bytes + ROOM;
+	if (sp > high || sp <= low || sp - low <= scry_preempt_xsave_bytes + ROOM)
+		return false;
+	scry_fiber_report_search(sched, true);
+	is = !is_in_handler(sp, high);
+	scry_fiber_report_search(sched, false);
+	return is;
 }
 
 static void on_tick(int signal, siginfo_t *info, void *argument)
@@ -109,8 +145,8 @@ static void on_tick(int signal, siginfo_t *info, void *argument)
 	if (info->si_code == SI_TIMER)
 		sched->preempt.counts.missed += info->si_overrun;
 	if (sched->busy || !is_allowed(registers[REG_RIP]) ||
-	    !has_room(sched, fiber, registers[REG_RSP]) ||
-	    memcmp(&context->uc_sigmask, &sched->preempt.mask, SCRY_KERNEL_MASK) != 0) {
+	    memcmp(&context->uc_sigmask, &sched->preempt.mask, SCRY_KERNEL_MASK) != 0 ||
+	    !may_leave(sched, fiber, registers[REG_RSP])) {
 		sched->preempt.counts.kept++;
 		sched->is_due = 1;
 		return;
@@ -157,8 +193,17 @@ void scry_preempt_point(void)
 	scry_fiber_go_on(sched);
 }
 
+/* The kernel's struct sigaction (asm/signal.h), which glibc does not show. */
+struct kernel_action {
+	void *handler;
+	unsigned long flags;
+	uintptr_t restorer;
+	uint64_t mask;
+};
+
 static int install(void)
 {
+	struct kernel_action installed = {0};
 	struct sigaction action = {.sa_sigaction = on_tick,
 				   .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART},
 			 now;
@@ -175,6 +220,9 @@ static int install(void)
 		else if (sigaction(TICK, &action, NULL) != 0)
 			error = -errno;
 	}
+	/* other handlers have the same one */
+	if (syscall(SYS_rt_sigaction, TICK, NULL, &installed, SCRY_KERNEL_MASK) == 0)
+		restorer = installed.restorer;
 	pthread_mutex_unlock(&install_lock);
 	return error;
 }

@@ -8,15 +8,15 @@
  * from slab + extra on. A fiber whose magic is right, whose sched is the scheduler, and whose
  * state's low byte is 1 (idle or running) to 5 (ended) is there; one with another sched was lost by
  * a fork: its stack stays in the child's pools. The one that runs on a thread is named by the word
- * at current_tls from that thread's FS base. Of others, sp leads to eight words: control words, r15
- * to r12, rbx, rbp, and where it goes on.
+ * at current_tls from that thread's FS base. Of others that did not end, sp leads to eight words:
+ * control words, r15 to r12, rbx, rbp, and where it goes on.
  */
 #ifndef SCRY_FIBER_REGISTRY_H
 #define SCRY_FIBER_REGISTRY_H
 
 #include <stdint.h>
 
-#define SCRY_FIBER_REGISTRY_VERSION 2
+#define SCRY_FIBER_REGISTRY_VERSION 3
 #define SCRY_FIBER_MAGIC 0x7265626966797263ull /* "cryfiber" */
 
 struct scry_fiber_registry {
@@ -30,6 +30,7 @@ struct scry_fiber_registry {
 	uint32_t extra, fiber_bytes;
 	uint32_t fiber_sp, fiber_state, fiber_name, fiber_entry, fiber_low, fiber_top, fiber_magic;
 	uint32_t fiber_sched;
+	uint32_t sched_is_lost, unused; /* a byte: its thread has ended, and nothing runs them */
 };
 
 #endif

@@ -2,7 +2,7 @@
  * Who runs next. There is no scheduler's stack: a fiber that stops picks the next one itself and
  * switches to it, and when there is none it waits for descriptors, timers and mail where it stands.
  */
-#include "fiber/fiber.h"
+#include "fiber/queue.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,7 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TURNS 64	    /* of the queue, after which descriptors are looked at all the same */
 #define TICK_NS 250000000ll /* idle stacks are given back so often */
 #define SECOND_NS 1000000000ll
 
@@ -27,17 +26,6 @@ int64_t scry_fiber_after(int64_t ns)
 	const int64_t now = scry_fiber_now();
 
 	return ns > INT64_MAX - now ? INT64_MAX : now + ns;
-}
-
-void scry_fiber_queue(struct scry_fiber_sched *sched, struct scry_fiber *fiber)
-{
-	fiber->state = SCRY_STATE_READY | sched->keep;
-	fiber->next = NULL;
-	if (sched->head == NULL)
-		sched->head = fiber;
-	else
-		sched->tail->next = fiber;
-	sched->tail = fiber;
 }
 
 void scry_fiber_misused(void)
@@ -111,34 +99,16 @@ static void look(struct scry_fiber_sched *sched)
 		scry_fiber_poll(sched, timeout);
 }
 
-struct scry_fiber *scry_fiber_next(struct scry_fiber_sched *sched)
+void scry_fiber_fill_queue(struct scry_fiber_sched *sched)
 {
-	struct scry_fiber *fiber;
-
-	if (++sched->turns >= TURNS || sched->head == NULL) {
-		/* in the child of a fork nobody may be left: as when the last thread returns */
-		if (sched->main == NULL && sched->live == 0) {
-			sched->busy = 0; /* functions of atexit may call the library */
-			exit(0);
-		}
-		look(sched);
-		while (sched->head == NULL)
-			look(sched);
+	/* in the child of a fork nobody may be left: as when the last thread returns */
+	if (sched->main == NULL && sched->live == 0) {
+		sched->busy = 0; /* functions of atexit may call the library */
+		exit(0);
 	}
-	fiber = sched->head;
-	sched->head = fiber->next;
-	fiber->state = SCRY_STATE_IDLE | sched->keep;
-	return fiber;
-}
-
-void scry_fiber_go_on(struct scry_fiber_sched *sched)
-{
-	struct scry_fiber *self = scry_fiber_current, *next = scry_fiber_next(sched);
-
-	if (next != self)
-		scry_fiber_change(self, next);
-	else
-		sched->busy = 0;
+	do
+		look(sched);
+	while (sched->head == NULL);
 }
 
 int scry_fiber_sleep(int64_t ns)

@@ -1,5 +1,6 @@
 /*
- * Schedulers: opened by a thread, left behind by fork, and what comes to them from other threads.
+ * Schedulers: opened by a thread, left behind by fork or by the thread's end, and what comes to
+ * them from other threads.
  * Mail is a list that any thread pushes on and the owner takes whole; the event descriptor is
  * written only when the owner sleeps.
  *
@@ -8,7 +9,7 @@
  * (read, write, nanosleep, poll, epoll_wait) are made by syscall(2), here and elsewhere, or while
  * cancellation is disabled (close).
  */
-#include "fiber/fiber.h"
+#include "fiber/queue.h"
 #include "fiber/registry.h"
 
 #include <errno.h>
@@ -27,6 +28,8 @@ static struct scry_fiber_sched
 	*scheds[SCRY_SCHEDS]; /* for the child of a fork, and for debuggers */
 static pthread_mutex_t scheds_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t prepared = PTHREAD_ONCE_INIT;
+static pthread_key_t thread_key; /* its destructor is called when a thread ends */
+static bool has_thread_key;
 
 __attribute__((visibility("default"))) extern struct scry_fiber_registry scry_fiber_registry;
 struct scry_fiber_registry scry_fiber_registry = {
@@ -52,6 +55,7 @@ struct scry_fiber_registry scry_fiber_registry = {
 	.fiber_top = offsetof(struct scry_fiber, stack.top),
 	.fiber_magic = offsetof(struct scry_fiber, magic),
 	.fiber_sched = offsetof(struct scry_fiber, sched),
+	.sched_is_lost = offsetof(struct scry_fiber_sched, is_lost),
 };
 
 /* A number that no scheduler of this process has, nor had lately: those that a fork left are not
@@ -158,8 +162,64 @@ static void after_fork_in_child(void)
 	scry_fiber_poll_open(now); /* without it nothing can be waited for: -EBADF */
 }
 
+/* Who is in such a call still reads the scheduler, though its mail is here already; a yield would
+ * keep one of a lower real-time priority from the processor. */
+static void wait_for_senders(struct scry_fiber_sched *sched)
+{
+	while (atomic_load(&sched->senders) > 0)
+		syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = 20000}, NULL);
+}
+
+/*
+ * Its thread has ended, and there are fibers in it that did not. Their stacks stay: other threads
+ * may have addresses of what lies on them. All else is given back.
+ */
+static void abandon(struct scry_fiber_sched *sched)
+{
+	const int fd = sched->attr.report_fd == 0 ? STDERR_FILENO : sched->attr.report_fd;
+	char said[240];
+	int length =
+		snprintf(said, sizeof(said),
+			 "scry_fiber: thread %d ended before its scheduler was closed, and %zu "
+			 "of its fibers did not end: their stacks stay, and nothing runs them; "
+			 "fix: join them, then call scry_fiber_close\n",
+			 sched->tid, sched->live);
+
+	scry_preempt_stop();
+	atomic_store(&sched->is_lost, true);
+	wait_for_senders(sched);
+	if (scry_fiber_current != sched->main) /* its frames are gone */
+		scry_fiber_current->state = SCRY_STATE_ENDED | sched->keep;
+	scry_fiber_current = &scry_fiber_nobody;
+	scry_fiber_poll_close(sched);
+	free(sched->timers);
+	free(sched->watches);
+	sched->timers = NULL;
+	sched->watches = NULL;
+	scry_stack_unwatch();
+	if (fd >= 0)
+		length = syscall(SYS_write, fd, said, length); /* what fails here has no reader */
+}
+
+/* Also in the middle of a fiber, by pthread_exit: it stands on the thread's own stack then. */
+static void thread_ends(void *arg)
+{
+	struct scry_fiber *self = scry_fiber_current;
+	struct scry_fiber_sched *sched = self->sched;
+
+	if (sched == NULL || sched->is_lost)
+		return;
+	if (self == sched->main && !sched->busy && sched->live == 0) {
+		sched->held = 0; /* nobody can join those that have ended any more */
+		if (scry_fiber_close() == 0)
+			return;
+	}
+	abandon(sched);
+}
+
 static void prepare(void)
 {
+	has_thread_key = pthread_key_create(&thread_key, thread_ends) == 0;
 	scry_fiber_registry.current_tls =
 		(char *)&scry_fiber_current - (char *)__builtin_thread_pointer();
 	pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
@@ -191,7 +251,7 @@ static int open_parts(struct scry_fiber_sched *sched, struct scry_fiber *first)
 	if (error == 0) {
 		scry_fiber_open_note =
 			"a process has 1,024 schedulers at most, with those of threads that ended "
-			"without scry_fiber_close";
+			"before their fibers";
 		error = enlist(sched);
 		if (error != 0)
 			scry_fiber_poll_close(sched);
@@ -247,6 +307,8 @@ int scry_fiber_open(const struct scry_fiber_sched_attr *attr, struct scry_fiber_
 	}
 	first->state = SCRY_STATE_IDLE | sched->keep;
 	scry_fiber_current = first;
+	if (has_thread_key) /* where there is none, its thread has to close it */
+		pthread_setspecific(thread_key, sched);
 	if (ret_sched != NULL)
 		*ret_sched = sched;
 	return 0;
@@ -259,14 +321,13 @@ int scry_fiber_close(void)
 
 	if (sched == NULL || self != sched->main)
 		return -EPERM;
-	/* who is in such a call still reads the scheduler, though its mail is here already; a yield
-	 * would keep one of a lower real-time priority from the processor */
-	while (atomic_load(&sched->senders) > 0)
-		syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = 20000}, NULL);
+	wait_for_senders(sched);
 	scry_fiber_mail_take(sched); /* what others have spawned here is not lost */
 	if (sched->held > 0 || atomic_load(&sched->mails) != NULL)
 		return -EBUSY;
 	scry_preempt_stop();
+	if (has_thread_key)
+		pthread_setspecific(thread_key, NULL);
 	strike(sched);
 	scry_fiber_current = &scry_fiber_nobody;
 	scry_fiber_poll_close(sched);
@@ -281,16 +342,27 @@ int scry_fiber_close(void)
 	return 0;
 }
 
+/* The memory of one that is lost is never freed; it is asked when whoever waits for senders sees
+ * this one. */
+static bool enter_from_outside(struct scry_fiber_sched *sched)
+{
+	atomic_fetch_add(&sched->senders, 1);
+	if (!atomic_load(&sched->is_lost))
+		return true;
+	atomic_fetch_sub(&sched->senders, 1);
+	return false;
+}
+
 int scry_fiber_spawn_on(struct scry_fiber_sched *sched, scry_fiber_fn *entry, void *arg)
 {
-	struct scry_mail *mail;
+	struct scry_mail *mail = malloc(sizeof(*mail));
 
-	if (sched->is_lost) /* of before a fork: its memory is never freed in the child */
-		return -ESRCH;
-	mail = malloc(sizeof(*mail));
 	if (mail == NULL)
 		return -ENOMEM;
-	atomic_fetch_add(&sched->senders, 1);
+	if (!enter_from_outside(sched)) {
+		free(mail);
+		return -ESRCH;
+	}
 	mail->entry = entry;
 	mail->arg = arg;
 	mail->next = atomic_load(&sched->mails);
@@ -315,13 +387,12 @@ int scry_fiber_wake(struct scry_fiber *fiber)
 	struct scry_fiber_sched *sched = fiber->sched;
 	struct scry_fiber *head;
 
-	if (sched->is_lost)
-		return -ESRCH;
 	if (sched == scry_fiber_current->sched) {
 		wake_here(fiber);
 		return 0;
 	}
-	atomic_fetch_add(&sched->senders, 1);
+	if (!enter_from_outside(sched))
+		return -ESRCH;
 	if (!atomic_exchange(&fiber->is_mailed, 1)) {
 		head = atomic_load(&sched->woken);
 		do

@@ -59,13 +59,16 @@ struct scry_fiber_sched {
 	int tid;			/* of its thread */
 	bool pool_is_measured;
 	bool is_on_valgrind;
-	bool is_lost;	      /* the process that had it forked */
+	/* the process that had it forked, or its thread has ended: it never runs again */
+	_Atomic bool is_lost;
 	bool is_mail_stuck;   /* there is no stack for it: it is tried again after a while */
 	size_t live;	      /* fibers that did not end */
-	size_t held;	      /* and those that did, but were not joined */
 	unsigned turns;	      /* since it looked at descriptors and times */
 #define SCRY_TURNS_DUE 65536u /* a slice is over: it looks at once */
 	struct scry_timer *timers;
+	/* and those that did, but were not joined; not beside `live`: a compiler would add to both
+	 * by one load, which waits for the stores of each */
+	size_t held;
 	uint32_t timer_count, timer_room;
 	struct scry_fd_watch *watches;
 	uint32_t watch_room;

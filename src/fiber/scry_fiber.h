@@ -65,7 +65,6 @@ struct scry_fiber_attr {
 	int is_detached;   /* never joined: it is freed when it ends, and may not be named after */
 };
 
-/* What can be waited for. */
 enum scry_fiber_event { SCRY_FIBER_READ = 1, SCRY_FIBER_WRITE = 2 };
 
 #define SCRY_FIBER_FOREVER (-1ll)
@@ -73,8 +72,9 @@ enum scry_fiber_event { SCRY_FIBER_READ = 1, SCRY_FIBER_WRITE = 2 };
 /* Gives the calling thread a scheduler, which calls of others name. -EEXIST: it has one. */
 int scry_fiber_open(const struct scry_fiber_sched_attr *attr, struct scry_fiber_sched **ret_sched);
 
-/* By the main fiber. -EBUSY: there are fibers that were not joined or did not end. A thread that
- * ends without it leaves stacks and scheduler behind; a process has 1,024 schedulers at most. */
+/* By the main fiber. -EBUSY: there are fibers that were not joined or did not end. The end of the
+ * thread closes it, too, unless fibers did not end: then their stacks stay, report_fd is given a
+ * sentence, and calls on them return -ESRCH. A process has 1,024 schedulers at most. */
 int scry_fiber_close(void);
 
 /* An idle fiber, whose entry runs when it is started, resumed or transferred to. attr may be NULL.
@@ -90,8 +90,8 @@ int scry_fiber_spawn(const struct scry_fiber_attr *attr, scry_fiber_fn *entry, v
 		     struct scry_fiber **ret_fiber);
 
 /* From any thread: a detached fiber of that scheduler, which must stay open until that fiber
- * begins; a close that comes sooner than this call's end waits for it. -ESRCH: it was opened before
- * the fork that this process is the child of, which has no name for the one it has instead. */
+ * begins; a close that comes sooner than this call's end waits for it. -ESRCH: its thread has
+ * ended, or it is of before a fork, whose child has another one, without a name. */
 int scry_fiber_spawn_on(struct scry_fiber_sched *sched, scry_fiber_fn *entry, void *arg);
 
 /* To whoever resumed this fiber; else to the next in the queue, and to its end. */

@@ -14,8 +14,8 @@
  * called back by code that does: loops that compute. Never libc, nor a whole program.
  * - Not preempted: the scheduler, fibers with signals blocked that were not when it was started,
  * and fibers whose stack has not the room for the registers (some 3 KiB with AVX-512). Such ticks
- * are kept, and counted. A signal handler blocks its signal, but for SA_NODEFER with an empty mask:
- * do not allow the code of such a one.
+ * are kept, and counted. Nor are signal handlers: they block their signal; and with SA_NODEFER and
+ * an empty mask they are known by the frame that the kernel made, up to 16 KiB above.
  * - Interrupted system calls are restarted (SA_RESTART), but those that signal(7) lists: sleeps,
  * polls.
  * - A child of fork has no timer.

@@ -16,7 +16,7 @@ MAGIC = 0x7265626966797263
 STATES = {1: "idle", 2: "ready", 3: "waiting", 4: "resuming", 5: "ended"}
 FIELDS = (
     "sched_main sched_tid sched_pools classes pool_slab_slots pool_slab_count pool_slabs pool_size extra fiber_bytes "
-    "fiber_sp fiber_state fiber_name fiber_entry fiber_low fiber_top fiber_magic fiber_sched"
+    "fiber_sp fiber_state fiber_name fiber_entry fiber_low fiber_top fiber_magic fiber_sched sched_is_lost"
 ).split()
 MOST_SLABS = 4096
 
@@ -44,7 +44,7 @@ class Registry:
         except gdb.error:
             raise gdb.GdbError("there is no libscryfiber in this program")
         magic, version, self.capacity, self.scheds, self.current_tls = struct.unpack("<QIIQq", read(self.at, 32))
-        if magic != MAGIC or version != 2:
+        if magic != MAGIC or version != 3:
             raise gdb.GdbError("this libscryfiber has another registry than these commands know")
         for name, value in zip(FIELDS, struct.unpack(f"<{len(FIELDS)}I", read(self.at + 32, 4 * len(FIELDS)))):
             setattr(self, name, value)
@@ -70,6 +70,7 @@ class Registry:
             if sched == 0:
                 continue
             tid = word(sched + self.sched_tid, "i")
+            self.is_lost = word(sched + self.sched_is_lost, "B")
             current = self.current(tid)
             main = word(sched + self.sched_main)
             if main:
@@ -98,6 +99,7 @@ class Registry:
 class Fiber:
     def __init__(self, registry, at, tid, current):
         self.at, self.tid, self.is_running = at, tid, at == current
+        self.is_lost = registry.is_lost
         self.sp = word(at + registry.fiber_sp)
         self.state = word(at + registry.fiber_state, "I") & 0xFF
         self.name = text(word(at + registry.fiber_name))
@@ -105,6 +107,8 @@ class Fiber:
         self.low, self.top = word(at + registry.fiber_low), word(at + registry.fiber_top)
 
     def says(self):
+        if self.is_lost:  # its thread has ended
+            return "lost"
         return "running" if self.is_running else STATES.get(self.state, "?")
 
     def registers(self):

@@ -38,6 +38,11 @@
 	mov %rsp, SCRY_FIBER_SP(%rdx)
 	mov %rdi, %fs:(%rax)
 	mov SCRY_FIBER_SP(%rdi), %rsp
+	arrive \keeps_fp, \clears_busy
+.endm
+
+/* On the other stack, with what it keeps on it. */
+.macro arrive keeps_fp, clears_busy
 	.if \keeps_fp
 	ldmxcsr (%rsp)
 	fldcw 4(%rsp)
@@ -130,6 +135,38 @@ scry_fiber_switch:
 2:	exchange 0, 1
 	.cfi_endproc
 	.size scry_fiber_switch, . - scry_fiber_switch
+
+/* void scry_fiber_leave(struct scry_fiber *from, struct scry_fiber *to): `from` has ended, and keeps nothing */
+	.globl scry_fiber_leave
+	.hidden scry_fiber_leave
+	.type scry_fiber_leave, @function
+	.p2align 6
+scry_fiber_leave:
+	.cfi_startproc
+	mov scry_fiber_current@gottpoff(%rip), %rax
+	mov %rdi, %rdx
+	mov %rsi, %rdi
+	testl $SCRY_KEEP_CXA, SCRY_FIBER_STATE(%rdi)
+	jz 1f
+	mov SCRY_FIBER_SCHED(%rdi), %rcx
+	exchange_exceptions %rcx
+1:	mov %rdi, %fs:(%rax)
+	testl $SCRY_KEEP_FP, SCRY_FIBER_STATE(%rdi)
+	mov SCRY_FIBER_SP(%rdi), %rsp
+	.cfi_def_cfa_offset 64
+	.cfi_offset %rbp, -16
+	.cfi_offset %rbx, -24
+	.cfi_offset %r12, -32
+	.cfi_offset %r13, -40
+	.cfi_offset %r14, -48
+	.cfi_offset %r15, -56
+	jz 2f
+	.cfi_remember_state
+	arrive 1, 1
+	.cfi_restore_state
+2:	arrive 0, 1
+	.cfi_endproc
+	.size scry_fiber_leave, . - scry_fiber_leave
 
 /*
  * Where a new fiber goes on: its stack ends here, for all that walk it. The instruction before

@@ -12,6 +12,8 @@
 #define RUNNING_ON_VALGRIND 0
 #define VALGRIND_STACK_REGISTER(low, high) 0
 #define VALGRIND_STACK_DEREGISTER(id) ((void)(id))
+#define VALGRIND_DISABLE_ERROR_REPORTING ((void)0)
+#define VALGRIND_ENABLE_ERROR_REPORTING ((void)0)
 #endif
 
 /* sanitizer/common_interface_defs.h, sanitizer/asan_interface.h, sanitizer/tsan_interface.h */
@@ -84,6 +86,16 @@ void scry_fiber_report_begin(struct scry_fiber *fiber)
 {
 	if (__sanitizer_finish_switch_fiber != NULL)
 		__sanitizer_finish_switch_fiber(NULL, NULL, NULL);
+}
+
+void scry_fiber_report_search(const struct scry_fiber_sched *sched, bool is_on)
+{
+	if (!sched->is_on_valgrind)
+		return;
+	if (is_on)
+		VALGRIND_DISABLE_ERROR_REPORTING;
+	else
+		VALGRIND_ENABLE_ERROR_REPORTING;
 }
 
 void scry_fiber_report_switch(struct scry_fiber *from, struct scry_fiber *to)

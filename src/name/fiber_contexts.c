@@ -397,6 +397,7 @@ static bool fits_any(struct scry_fibers *f, struct block *b, const struct scry_f
 struct fit { /* a block that fits */
 	struct block block;
 	uint64_t leads; /* words that lead to it */
+	bool is_unled;	/* nothing leads to its stack; of the first one of each stack */
 };
 
 struct fits {
@@ -471,7 +472,8 @@ static int by_address(const void *left, const void *right)
 
 static void count_leads(struct scry_fibers *f, struct fits *l)
 {
-	const struct scry_fiber_look look = {.maps = &f->maps, .mem = &f->mem, .pages = &f->pages};
+	const struct scry_fiber_look look = {
+		.maps = &f->maps, .mem = &f->mem, .pages = &f->pages, .budget = &f->budget};
 	struct scry_fiber_lead *leads = calloc(l->count + 1, LEADS_PER_FIT * sizeof(*leads));
 	size_t count = 0;
 
@@ -551,8 +553,8 @@ static bool has_one_changed(const struct scry_fibers *f, const struct fit *of, s
 /* `count` blocks of one stack: the one that is led to. Where several are it is not known which;
  * where none is, the stack was given back, its fiber runs, or a core lacks what leads there. False:
  * it is not in use. */
-static bool take_fits(struct scry_fibers *f, const struct fits *l, const struct fit *of,
-		      size_t count, struct scry_fiber_add *add)
+static bool take_fits(struct scry_fibers *f, const struct fits *l, struct fit *of, size_t count,
+		      struct scry_fiber_add *add)
 {
 	size_t led = 0, chosen = 0;
 
@@ -575,6 +577,7 @@ static bool take_fits(struct scry_fibers *f, const struct fits *l, const struct 
 		f->sums.several++;
 	else if (!l->missed_bytes && !f->space.core && !scry_fibers_has_run(f)) {
 		f->sums.unled++;
+		of->is_unled = true;
 		return false;
 	}
 	if (add->state >= SCRY_FIBER_CHANGED)
@@ -624,6 +627,34 @@ static size_t take_threads(struct scry_fibers *f, uint64_t *ret)
 	return count;
 }
 
+/*
+ * Stacks to which nothing leads were given back. But a thread that was stopped in its own code may
+ * have just left one, and have what leads there in a register still: it is stopped in the middle of
+ * a switch more often than one thinks. Where there are no more such stacks than such threads, they
+ * count.
+ */
+static void take_unled(struct scry_fibers *f, const struct fits *l)
+{
+	size_t midway = 0;
+
+	for (size_t i = 0; i < f->task_count; i++)
+		midway += f->tasks[i].is_midway;
+	if (f->sums.unled > midway) {
+		f->sums.unled_midway = midway;
+		return;
+	}
+	for (size_t i = 0; i < l->count && f->sums.unled; i++) {
+		struct scry_fiber_add add = {.kind = SCRY_FIBER_BOOST, .state = SCRY_FIBER_UNKNOWN};
+
+		if (!l->at[i].is_unled)
+			continue;
+		bound(f, &l->at[i].block, &add.bounds);
+		f->sums.unled--;
+		f->sums.stale--;
+		scry_fibers_add(f, &add);
+	}
+}
+
 /* Areas are claimed when all blocks are seen, as a heap has many stacks. */
 void scry_fibers_find_blocks(struct scry_fibers *f)
 {
@@ -652,6 +683,7 @@ void scry_fibers_find_blocks(struct scry_fibers *f)
 		low = add.bounds.low ? add.bounds.low : l.at[end - 1].block.address;
 		scry_fibers_add(f, &add);
 	}
+	take_unled(f, &l);
 	for (size_t i = 0; i < l.count; i++)
 		scry_fibers_claim(f, l.at[i].block.address);
 	for (size_t i = 0; i < running_count; i++)

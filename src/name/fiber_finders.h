@@ -10,6 +10,7 @@
 struct scry_fiber_task { /* a thread, as it was seen before the finders ran */
 	int32_t tid;
 	bool is_running; /* where it is is not known */
+	bool is_midway;	 /* it was stopped in its own code, not in a system call */
 	uint64_t sp;	 /* 0: not known */
 	struct scry_unwind_state at;
 	uint64_t switches; /* on and off processors, so far */

@@ -41,8 +41,13 @@ static void look_through(struct looker *l, uint64_t start, uint64_t end)
 {
 	for (uint64_t at = start; at < end; at += sizeof(l->words)) {
 		const uint64_t want = end - at < sizeof(l->words) ? end - at : sizeof(l->words);
-		ssize_t n = scry_mem_read_some(l->look->mem, at, l->words, want);
+		ssize_t n;
 
+		if (!scry_fiber_has_time(l->look->budget)) {
+			l->missed += end - at;
+			return;
+		}
+		n = scry_mem_read_some(l->look->mem, at, l->words, want);
 		n = n < 0 ? 0 : n;
 		l->missed += want - (uint64_t)n;
 		for (size_t i = 0; i < (size_t)n / 8; i++) {
@@ -57,8 +62,13 @@ static void look_through(struct looker *l, uint64_t start, uint64_t end)
 static int look_map(struct looker *l, const struct scry_map_entry *m)
 {
 	for (uint64_t at = m->start; at < m->end;) {
-		ssize_t n = scry_pages_runs(l->look->pages, at, m->end, l->runs, RUNS, &at);
+		ssize_t n;
 
+		if (!scry_fiber_has_time(l->look->budget)) {
+			l->missed += m->end - at;
+			return 0;
+		}
+		n = scry_pages_runs(l->look->pages, at, m->end, l->runs, RUNS, &at);
 		if (n < 0)
 			return (int)n;
 		for (ssize_t i = 0; i < n; i++) {

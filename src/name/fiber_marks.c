@@ -196,13 +196,17 @@ static void look_at(struct looker *l, uint64_t address, const char *at, size_t l
 	}
 }
 
-static void look_through(struct looker *l, uint64_t start, uint64_t end)
+/* False: the time is over. */
+static bool look_through(struct looker *l, uint64_t start, uint64_t end)
 {
 	while (start < end) {
 		size_t own = end - start < CHUNK ? end - start : CHUNK;
 		size_t want = end - start < CHUNK + AHEAD ? end - start : CHUNK + AHEAD;
-		ssize_t n = scry_mem_read_some(l->look->mem, start, l->chunk, want);
+		ssize_t n;
 
+		if (!scry_fiber_may_look(l->look->budget, l->map->end - start))
+			return false;
+		n = scry_mem_read_some(l->look->mem, start, l->chunk, want);
 		if (n < 8) {
 			l->m->unread_bytes += own;
 			n = 0;
@@ -214,8 +218,10 @@ static void look_through(struct looker *l, uint64_t start, uint64_t end)
 		l->m->read_bytes += (size_t)n < own ? (size_t)n : own;
 		start += own;
 	}
+	return true;
 }
 
+/* An area that was not searched to its end is none: there may be guards in it. */
 static int look_map(struct looker *l)
 {
 	const struct scry_map_entry *m = l->map;
@@ -223,16 +229,20 @@ static int look_map(struct looker *l)
 
 	area.is_thread = strcmp(m->path, "[stack]") == 0;
 	for (uint64_t at = m->start; at < m->end;) {
-		ssize_t n = scry_pages_runs(l->look->pages, at, m->end, l->runs, RUNS, &at);
+		ssize_t n;
 
+		if (!scry_fiber_may_look(l->look->budget, m->end - at))
+			return 0;
+		n = scry_pages_runs(l->look->pages, at, m->end, l->runs, RUNS, &at);
 		if (n < 0)
 			return (int)n;
 		for (ssize_t i = 0; i < n; i++) {
 			take_run(l->m, &area, &l->runs[i]);
 			/* what it never wrote has no context of it, nor a registry in use */
 			if ((l->runs[i].flags & (SCRY_PAGE_THERE | SCRY_PAGE_FILES)) ==
-			    SCRY_PAGE_THERE)
-				look_through(l, l->runs[i].start, l->runs[i].end);
+				    SCRY_PAGE_THERE &&
+			    !look_through(l, l->runs[i].start, l->runs[i].end))
+				return 0;
 		}
 	}
 	area.top = m->end;

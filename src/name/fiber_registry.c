@@ -8,7 +8,7 @@
 
 #include "name/fiber_finders.h"
 
-#define REGISTRY_VERSION 2u
+#define REGISTRY_VERSION 3u
 #define CAPACITY_MAX 65536u
 #define CLASSES_MAX 256u
 #define SLOTS_MAX 65536u
@@ -34,9 +34,10 @@ struct registry { /* as fiber/registry.h has it */
 	uint32_t extra, fiber_bytes;
 	uint32_t fiber_sp, fiber_state, fiber_name, fiber_entry, fiber_low, fiber_top, fiber_magic;
 	uint32_t fiber_sched;
+	uint32_t sched_is_lost, unused;
 };
 
-_Static_assert(sizeof(struct registry) == 104, "fiber/registry.h");
+_Static_assert(sizeof(struct registry) == 112, "fiber/registry.h");
 
 struct slab {
 	uint64_t at, size; /* size: of one stack */
@@ -50,6 +51,7 @@ struct reader {
 	uint64_t sched;
 	uint64_t current; /* the fiber that runs on the scheduler's thread; 0: not known */
 	int32_t tid;
+	bool is_lost;	 /* the scheduler's thread has ended */
 	uint64_t looked; /* at places of tables, in all */
 	uint64_t name_at;
 	char name[64]; /* that is there */
@@ -76,7 +78,7 @@ static bool is_sound(const struct registry *r)
 				   r->fiber_low, r->fiber_top,	 r->fiber_magic, r->fiber_sched};
 	const uint32_t offsets[] = {r->sched_main,	r->sched_tid,  r->sched_pools,
 				    r->pool_slab_slots, r->pool_slabs, r->pool_slab_count,
-				    r->pool_size,	r->extra};
+				    r->pool_size,	r->extra,      r->sched_is_lost};
 
 	if (r->version != REGISTRY_VERSION || r->capacity > CAPACITY_MAX ||
 	    r->classes > CLASSES_MAX || r->fiber_bytes > FIBER_BYTES_MAX || r->fiber_bytes < 64 ||
@@ -190,9 +192,13 @@ static void take_fiber(struct reader *k, uint64_t address, const char *fiber)
 		return;
 	add.bounds.low = word_at(fiber, r->fiber_low);
 	add.bounds.top = word_at(fiber, r->fiber_top);
-	add.word = state_word(state);
+	add.word = k->is_lost && state != 5 ? "thread ended" : state_word(state);
 	if (!is_stack(k, &add.bounds)) {
-		k->f->sums.bad++;
+		/* no area is known where memory was not searched */
+		if (k->f->budget.is_look_over)
+			k->f->budget.unjudged++;
+		else
+			k->f->sums.bad++;
 		return;
 	}
 	scry_fibers_claim(k->f, add.bounds.low);
@@ -336,14 +342,17 @@ static void take_scheduler(struct reader *k, uint64_t sched)
 {
 	uint64_t fs, pool, main;
 	uint32_t tid = 0;
+	uint8_t is_lost = 0;
 
 	if (scry_mem_u32(&k->f->mem, sched + k->r.sched_tid, &tid) ||
+	    scry_mem_read(&k->f->mem, sched + k->r.sched_is_lost, &is_lost, 1) ||
 	    scry_mem_u64(&k->f->mem, sched + k->r.sched_main, &main)) {
 		k->f->sums.bad++;
 		return;
 	}
 	k->f->sums.schedulers++;
 	k->tid = (int32_t)tid;
+	k->is_lost = is_lost != 0;
 	k->sched = sched;
 	k->current = 0;
 	fs = k->r.current_tls ? thread_register(k, k->tid) : 0;

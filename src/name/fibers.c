@@ -249,6 +249,7 @@ static void read_task(const struct scry_fibers *f, pid_t tid, struct scry_fiber_
 		.tid = tid, .switches = now.switches, .is_running = now.is_running && !now.is_gone};
 	if (now.is_running || now.is_gone || !now.sp)
 		return;
+	ret->is_midway = now.nr == -1;
 	ret->sp = now.sp;
 	ret->at = scry_unwinder_blocked(now.pc, now.sp);
 }

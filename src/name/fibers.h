@@ -86,9 +86,10 @@ struct scry_fibers_sums {
 	uint64_t unmanned;	  /* threads of a Ruby without one of the system */
 	uint64_t spare_stacks;	  /* of a pool: no fiber has them */
 	uint64_t spare_bytes;
-	uint64_t stale;	    /* marks that are not a suspended context's */
-	uint64_t several;   /* stacks with more than one context that may be theirs */
-	uint64_t unled;	    /* stacks with contexts that no pointer leads to: not fibers */
+	uint64_t stale;	       /* marks that are not a suspended context's */
+	uint64_t several;      /* stacks with more than one context that may be theirs */
+	uint64_t unled;	       /* stacks with contexts that no pointer leads to: not fibers */
+	uint64_t unled_midway; /* threads that may have just left one of these */
 	uint64_t freed;	    /* contexts, or their stacks, that were given back to malloc: as well */
 	uint64_t unchecked; /* fibers of which this is not known */
 	uint64_t unlisted;  /* beyond SCRY_FIBERS_MAX: in their groups, not in `all` */
@@ -136,10 +137,9 @@ struct scry_fibers {
 	uint64_t frames[SCRY_FIBER_FRAMES_MAX]; /* of the one that is being added */
 };
 
-/* Looks at all, and judges what it finds for `most_ns` of processor time (0: as long as it takes).
+/* Looks at all, and judges what it finds, in `most_ns` of processor time (0: as long as it takes).
  * `space` is of a live process or of a core, which outlives it. 0 or -errno with a sentence; *ret
- * is to be closed.
- */
+ * is to be closed. */
 int scry_fibers_open(const struct scry_space *space, uint64_t most_ns, struct scry_fibers **ret);
 void scry_fibers_close(struct scry_fibers *f); /* NULL is legal */
 

@@ -176,6 +176,15 @@ static void push_verdict(struct scry_doc *doc, struct scry_buf *buf)
 	scry_buf_clear(buf);
 }
 
+/* A count of fibers is what people take from the first line. */
+static void put_incomplete(const struct scry_fibers_report *r, struct scry_buf *buf)
+{
+	if (r->is_late)
+		scry_buf_printf(buf, "; incomplete: --max-time was over");
+	if (r->lost)
+		scry_buf_printf(buf, "%s a table was full", r->is_late ? "," : "; incomplete:");
+}
+
 static void judge(const struct scry_fibers_report *r, struct scry_doc *doc, struct scry_buf *buf)
 {
 	const uint64_t *found = r->found;
@@ -186,6 +195,7 @@ static void judge(const struct scry_fibers_report *r, struct scry_doc *doc, stru
 	if (!r->total) {
 		scry_buf_printf(buf, "no fibers; ");
 		scry_text_things(buf, r->threads, "threads");
+		put_incomplete(r, buf);
 		push_verdict(doc, buf);
 		return;
 	}
@@ -203,6 +213,7 @@ static void judge(const struct scry_fibers_report *r, struct scry_doc *doc, stru
 		scry_text_size(buf, r->there_bytes);
 		scry_buf_printf(buf, r->core ? " in the core" : " in memory");
 	}
+	put_incomplete(r, buf);
 	push_verdict(doc, buf);
 }
 
@@ -410,6 +421,10 @@ static void push_doubts(const struct scry_fibers_report *r, struct scry_doc *doc
 	push_count(doc, buf, r->unjudged, "finds",
 		   "were not examined, as --max-time was over: fibers are missing; fix: a longer "
 		   "--max-time");
+	push_bytes(
+		doc, buf, r->unsearched_bytes,
+		"of its mappings were not searched, as half of --max-time was over: fibers may be "
+		"missing; fix: a longer --max-time");
 	push_count(doc, buf, left_out(r), "groups",
 		   "are shown without their stacks: there was no room for so many frames");
 	if (has_doubtful(r))
@@ -435,6 +450,10 @@ static void push_doubts(const struct scry_fibers_report *r, struct scry_doc *doc
 	push_count(doc, buf, r->unled, "stacks",
 		   "have saved contexts to which no pointer leads, as stacks that were freed have; "
 		   "not counted");
+	push_count(
+		doc, buf, r->unled_midway, "threads",
+		"were stopped outside of system calls: as many of these stacks may be fibers that "
+		"they have just left");
 	push_count(doc, buf, r->freed, "stacks",
 		   "with saved contexts were given back to malloc, and are not counted");
 	push_count(
@@ -486,7 +505,9 @@ static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc
 	struct scry_cell core = scry_cell_text(r->core, r->core ? strlen(r->core) : 0);
 	struct scry_cell comm = scry_cell_text(r->comm, strlen(r->comm));
 
-	core.is_blank = comm.is_blank = true;
+	struct scry_cell complete = scry_cell_number(!r->is_late && !r->lost);
+
+	core.is_blank = comm.is_blank = complete.is_blank = true;
 	const struct scry_pair pairs[] = {
 		{"pid", "is the process", SCRY_CELL_NUMBER, 0, data((uint64_t)r->pid)},
 		{"comm", NULL, SCRY_CELL_TEXT, 0, comm},
@@ -542,6 +563,9 @@ static void push_totals(const struct scry_fibers_report *r, struct scry_doc *doc
 		{"lost", "finds were left out for want of room", SCRY_CELL_COUNT, 0, data(r->lost)},
 		{"unjudged", "finds were not judged within --max-time", SCRY_CELL_COUNT, 0,
 		 data(r->unjudged)},
+		{"unsearched_bytes", "bytes of mappings were not searched within --max-time",
+		 SCRY_CELL_COUNT, 0, data(r->unsearched_bytes)},
+		{"is_complete", NULL, SCRY_CELL_BOOL, 0, complete},
 		{"stacks_left_out", "groups have no stack here for want of room", SCRY_CELL_COUNT,
 		 0, data(left_out(r))},
 		{"unlisted", "fibers are counted, but not listed", SCRY_CELL_COUNT, 0,

@@ -65,15 +65,16 @@ struct scry_fibers_report {
 	uint64_t vm_left_bytes, vm_size_bytes; /* of that; size 0: none */
 	uint64_t threads, threads_running, thread_stacks, on_fibers, unmanned;
 	uint64_t spare_stacks, spare_bytes;
-	uint64_t read_bytes, swapped_bytes, unread_bytes, stale, several, unled, freed, unchecked,
-		unlisted, lost, bad, unreadable, unjudged;
+	uint64_t read_bytes, swapped_bytes, unread_bytes, stale, several, unled, unled_midway,
+		freed, unchecked, unlisted, lost, bad, unreadable, unjudged, unsearched_bytes;
+	bool is_late; /* --max-time was over */
 	uint64_t took_ns;
 	const char *lack;	  /* what it could not be seen with, for the second line; NULL */
 	const char *const *notes; /* the caller's own */
 	size_t note_count;
 };
 
-/* Pushes the document: schema scry.fibers/2. 0 or -ENOMEM with a sentence. */
+/* Pushes the document: schema scry.fibers/3. 0 or -ENOMEM with a sentence. */
 int scry_fibers_push(const struct scry_fibers_report *report, struct scry_doc *doc);
 
 /* Where a group waits: the innermost frame that is the program's own, and no library's that only

@@ -130,6 +130,17 @@ ucontext_is_as_told() { # KIND PROGRAM
 	[ "$(in_state fibers)" = 26 ]
 }
 
+@test "fibers of a thread that has ended with its scheduler open are said to be nobody's" {
+	standing fibers_scry 20 64 left
+	looks
+	[ "$(waits wait_asleep)" = 20 ]
+	[ "$(in_state fibers)" = 26 ]
+	json_is "$T/fibers.json" "rows.select { |x| x['state'] != 'ended' }.all? { |x| x['word'] == 'thread ended' }"
+	command -v gdb >/dev/null || return 0
+	gdb -nx -batch -p "$PID" -ex "source $BATS_TEST_DIRNAME/../../src/fiber/scryfiber-gdb.py" -ex scry-fibers >"$T/gdb.out" 2>&1
+	[ "$(grep -c " lost .* sleeper  sleeper" "$T/gdb.out")" = 20 ]
+}
+
 @test "in the child of a fork its own fibers are shown, and none of its parent's" {
 	standing fibers_scry 20 64 child
 	PID=$(told pid)
@@ -222,13 +233,16 @@ time.sleep(1000)'
 	json_is "$T/fibers.json" "r['notes'].any? { |x| x.include?('ran while scry read; to see') && x.include?('kill -STOP $PID') }"
 	json_is "$T/fibers.json" "rows.none? { |x| x['state'] == 'unknown' && x['place'].include?('switch unknown') && x['count'] > 10 }"
 	kill -STOP "$PID"
+	wait_for 20 grep -q "^State:.*T" "/proc/$PID/status" # on a busy machine it has yet to have its turn
 	looks
 	kill -CONT "$PID"
 	[ "$(in_state changed)" = 0 ]
-	[ "$(in_state unknown)" = 0 ]
-	# a thread's dispatcher is one more; of them all one runs
-	[ "$(in_state fibers)" = 101 ]
-	[ "$(in_state running)" = 1 ]
+	# stopped in the middle of a switch, the thread may have where the one that it leaves waits in a register only
+	[ "$(in_state unknown)" -le 1 ]
+	# a thread's dispatcher is one more; of them all one runs. The dispatcher has a stack of malloc: there it is not
+	# seen when it was stopped in the middle of its switch, which has no unwind tables
+	[ "$(in_state running)" -le 1 ]
+	[ "$(in_state fibers)" = $((100 + $(in_state running))) ]
 	kill -KILL "$PID"
 }
 
@@ -476,13 +490,14 @@ dies() {
 	done
 }
 
-@test "what is not judged within --max-time is counted, and said" {
+@test "what is not searched or judged within --max-time is counted, and the first line says so" {
 	standing fibers_scry 10000 16
 	looks --max-time 1ms
-	json_is "$T/fibers.json" "r['totals']['unjudged'] > 0 && r['totals']['fibers'] < 10006"
-	json_is "$T/fibers.json" "r['notes'].any? { |x| x.include?('were not examined, as --max-time was over') }"
+	json_is "$T/fibers.json" "r['totals']['unsearched_bytes'] > 0 && r['totals']['fibers'] < 10006 && !r['totals']['is_complete']"
+	json_is "$T/fibers.json" "r['notes'][0].include?('incomplete: --max-time was over') && r['notes'].any? { |x| x.include?('of its mappings were not searched') }"
 	looks --max-time 0
-	json_is "$T/fibers.json" "r['totals']['unjudged'] == 0 && r['totals']['fibers'] == 10006"
+	json_is "$T/fibers.json" "r['totals'].values_at('unsearched_bytes', 'unjudged') == [0, 0] && r['totals']['fibers'] == 10006 && r['totals']['is_complete']"
+	json_is "$T/fibers.json" "r['notes'].none? { |x| x.include?('incomplete') }"
 }
 
 @test "more frames than there is room for are left out, of the smallest groups" {

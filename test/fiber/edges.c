@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -287,6 +288,61 @@ static void descriptors_that_the_program_has_closed_are_opened_again(void **stat
 	close(kept[1]);
 }
 
+/* Linked with --wrap=realloc. */
+static bool has_no_memory;
+void *__real_realloc(void *memory, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+void *__wrap_realloc(void *memory, size_t size)
+{
+	return has_no_memory ? NULL : __real_realloc(memory, size);
+}
+
+static void *hears(void *fd)
+{
+	return (void *)(long)scry_fiber_wait((int)(long)fd, SCRY_FIBER_READ, LONG_NS);
+}
+
+static void *sleeps_long(void *arg)
+{
+	scry_fiber_park_within(LONG_NS);
+	return arg;
+}
+
+/* One fiber waits to read, then another's wait to write for the same descriptor fails for want of
+ * memory: the first one still hears. */
+static void a_wait_that_fails_takes_nothing_from_another(void **state)
+{
+	struct scry_fiber *reader, *sleepers[64];
+	int sockets[2], count = 0;
+	char room[4096] = "";
+	void *events;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, sockets), 0);
+	while (write(sockets[0], room, sizeof(room)) > 0)
+		;
+	reader = spawn(hears, (void *)(long)sockets[0]);
+	scry_fiber_yield();
+	/* until the table of times has to grow */
+	while (here->timer_count < here->timer_room) {
+		sleepers[count++] = spawn(sleeps_long, NULL);
+		scry_fiber_yield();
+	}
+	has_no_memory = true;
+	assert_int_equal(scry_fiber_wait(sockets[0], SCRY_FIBER_WRITE, LONG_NS), -ENOMEM);
+	has_no_memory = false;
+	assert_int_equal(write(sockets[1], "x", 1), 1);
+	assert_int_equal(scry_fiber_join(reader, &events), 0);
+	assert_int_equal((long)events, SCRY_FIBER_READ);
+	for (int i = 0; i < count; i++) {
+		scry_fiber_wake(sleepers[i]);
+		assert_int_equal(scry_fiber_join(sleepers[i], NULL), 0);
+	}
+	for (int i = 0; i < 2; i++) {
+		scry_fiber_forget(sockets[i]);
+		close(sockets[i]);
+	}
+}
+
 /* --- threads ---------------------------------------------------------------------------------- */
 
 static void *opens_and_closes(void *barrier)
@@ -319,6 +375,127 @@ static void threads_open_at_the_same_time(void **state)
 		assert_int_equal(pthread_join(threads[i], &complaint), 0);
 		assert_null(complaint);
 	}
+}
+
+/* --- threads that end with a scheduler open --------------------------------------------------- */
+
+static void *parks(void *arg)
+{
+	scry_fiber_park();
+	return arg;
+}
+
+struct left { /* behind by a thread */
+	struct scry_fiber_sched *sched;
+	struct scry_fiber *fiber;
+	int report_fd;
+};
+
+static void *leaves_a_fiber(void *arg)
+{
+	struct left *left = arg;
+
+	if (scry_fiber_open(&(struct scry_fiber_sched_attr){.report_fd = left->report_fd},
+			    &left->sched) != 0 ||
+	    scry_fiber_spawn(NULL, parks, NULL, &left->fiber) != 0)
+		return "open";
+	scry_fiber_yield();
+	return NULL;
+}
+
+static void *exits(void *arg)
+{
+	pthread_exit(NULL);
+}
+
+static void *leaves_while_in_a_fiber(void *arg)
+{
+	struct left *left = arg;
+
+	if (scry_fiber_open(&(struct scry_fiber_sched_attr){.report_fd = left->report_fd},
+			    &left->sched) != 0 ||
+	    scry_fiber_spawn(NULL, exits, NULL, &left->fiber) != 0)
+		return "open";
+	scry_fiber_join(left->fiber, NULL);
+	return "it did not exit";
+}
+
+static size_t descriptors(void)
+{
+	size_t count = 0;
+
+	for (int fd = 0; fd < 1000; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+/* What others may use stays: they are refused. What the library has of the system's goes. */
+static void what_a_thread_leaves_is_lost_and_said(void **state)
+{
+	void *(*const ways[])(void *) = {leaves_a_fiber, leaves_while_in_a_fiber};
+#ifdef __SANITIZE_THREAD__ /* it ends a program whose thread exits in a fiber */
+	const int count = 1;
+#else
+	const int count = 2;
+#endif
+	char said[400];
+	int pipes[2];
+
+	assert_int_equal(pipe(pipes), 0);
+	for (int i = 0; i < count; i++) {
+		struct left left = {.report_fd = pipes[1]};
+		const size_t had = descriptors();
+		pthread_t thread;
+		void *complaint;
+		ssize_t n;
+
+		assert_int_equal(pthread_create(&thread, NULL, ways[i], &left), 0);
+		assert_int_equal(pthread_join(thread, &complaint), 0);
+		assert_null(complaint);
+		assert_int_equal(descriptors(), had);
+		assert_int_equal(fcntl(pipes[0], F_SETFL, O_NONBLOCK), 0);
+		n = read(pipes[0], said, sizeof(said) - 1);
+		assert_true(n > 0);
+		said[n] = '\0';
+		assert_non_null(strstr(said, "1 of its fibers did not end"));
+		assert_int_equal(scry_fiber_wake(left.fiber), -ESRCH);
+		assert_int_equal(scry_fiber_join(left.fiber, NULL), -ESRCH);
+		assert_int_equal(scry_fiber_spawn_on(left.sched, wakes_sleeper, NULL), -ESRCH);
+	}
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+static void *ends(void *arg)
+{
+	return arg;
+}
+
+/* One that nobody joins. */
+static void *leaves_ended_ones(void *arg)
+{
+	struct scry_fiber *fiber;
+
+	if (scry_fiber_open(NULL, NULL) != 0 || scry_fiber_spawn(NULL, ends, NULL, &fiber) != 0)
+		return "open";
+	scry_fiber_yield();
+	return scry_fiber_count() == 0 ? NULL : "it did not end";
+}
+
+/* More of them than there may be schedulers. */
+static void the_end_of_a_thread_closes_a_scheduler_whose_fibers_have_ended(void **state)
+{
+	const size_t had = descriptors();
+
+	for (int i = 0; i < SCRY_SCHEDS + 100; i++) {
+		pthread_t thread;
+		void *complaint;
+
+		assert_int_equal(pthread_create(&thread, NULL, leaves_ended_ones, NULL), 0);
+		assert_int_equal(pthread_join(thread, &complaint), 0);
+		assert_null(complaint);
+	}
+	assert_int_equal(descriptors(), had);
 }
 
 /* --- limits ----------------------------------------------------------------------------------- */
@@ -449,7 +626,10 @@ int main(void)
 		TEST(a_wild_descriptor_is_an_error_and_takes_no_memory),
 		TEST(a_descriptor_without_events_is_an_error),
 		TEST(descriptors_that_the_program_has_closed_are_opened_again),
+		TEST(a_wait_that_fails_takes_nothing_from_another),
 		TEST(threads_open_at_the_same_time),
+		TEST(what_a_thread_leaves_is_lost_and_said),
+		TEST(the_end_of_a_thread_closes_a_scheduler_whose_fibers_have_ended),
 		TEST(close_leaves_the_programs_own_watch),
 		TEST(the_least_size_is_not_the_default),
 		TEST(notes_say_why),

@@ -367,14 +367,16 @@ static void *sees_handlers(void *arg)
 	return arg;
 }
 
-static void handlers_are_not_left(void **state)
+static void no_handler_is_left(int flags)
 {
 	struct scry_fiber *fiber;
 	struct sigaction before;
 	pthread_t thread;
 
 	wrong = 0;
-	assert_int_equal(sigaction(SIGUSR1, &(struct sigaction){.sa_handler = handler}, &before),
+	assert_int_equal(sigaction(SIGUSR1,
+				   &(struct sigaction){.sa_handler = handler, .sa_flags = flags},
+				   &before),
 			 0);
 	assert_int_equal(scry_fiber_spawn(NULL, sees_handlers, NULL, &fiber), 0);
 	thread = start(UINT64_MAX);
@@ -382,6 +384,46 @@ static void handlers_are_not_left(void **state)
 	assert_int_equal(in_handler, 2);
 	is_over = true;
 	assert_int_equal(scry_fiber_join(fiber, NULL), 0);
+	stop(thread);
+	sigaction(SIGUSR1, &before, NULL);
+	assert_int_equal(wrong, 0);
+}
+
+static void handlers_are_not_left(void **state)
+{
+	no_handler_is_left(0);
+}
+
+/* No signal is blocked then. */
+static void handlers_with_nodefer_are_not_left(void **state)
+{
+	no_handler_is_left(SA_NODEFER);
+}
+
+static void *raises(void *arg)
+{
+	raise(SIGUSR1);
+	return arg;
+}
+
+static void nor_are_they_in_a_fiber(void **state)
+{
+	struct sigaction before;
+	struct scry_fiber *fibers[2];
+	pthread_t thread;
+
+	wrong = 0;
+	assert_int_equal(
+		sigaction(SIGUSR1,
+			  &(struct sigaction){.sa_handler = handler, .sa_flags = SA_NODEFER},
+			  &before),
+		0);
+	assert_int_equal(scry_fiber_spawn(NULL, raises, NULL, &fibers[0]), 0);
+	assert_int_equal(scry_fiber_spawn(NULL, sees_handlers, NULL, &fibers[1]), 0);
+	thread = start(UINT64_MAX);
+	assert_int_equal(scry_fiber_join(fibers[0], NULL), 0);
+	is_over = true;
+	assert_int_equal(scry_fiber_join(fibers[1], NULL), 0);
 	stop(thread);
 	sigaction(SIGUSR1, &before, NULL);
 	assert_int_equal(wrong, 0);
@@ -411,6 +453,8 @@ int main(void)
 		TEST(who_is_due_does_not_wait_for_many_slices),
 		TEST(nothing_is_lost_under_stress),
 		TEST(handlers_are_not_left),
+		TEST(handlers_with_nodefer_are_not_left),
+		TEST(nor_are_they_in_a_fiber),
 		TEST(wrong_calls_are_errors),
 	};
 

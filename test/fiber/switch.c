@@ -27,6 +27,7 @@ static int (*volatile way)(struct scry_fiber *); /* to the comer */
 static struct scry_fiber *leaver, *comer;
 static volatile bool is_over;
 static enum walk walked;
+static bool ends_at_once; /* the one that comes */
 static unsigned steps, lost, in_leaver, in_comer, changes, wrong_registers;
 static uintptr_t lost_at;
 
@@ -141,7 +142,7 @@ static void back(struct scry_fiber *to)
 
 __attribute__((noinline)) static void *comes(void *arg)
 {
-	while (!is_over)
+	while (!is_over && !ends_at_once)
 		back(leaver);
 	return arg;
 }
@@ -149,7 +150,7 @@ __attribute__((noinline)) static void *comes(void *arg)
 __attribute__((noinline)) static void *leaves(void *arg)
 {
 	/* the first time to a fiber that is new, then to one that was there before */
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < (ends_at_once ? 1 : 2); i++) {
 		step();
 		way(comer);
 		no_step();
@@ -181,9 +182,10 @@ static void single_steps(unsigned flags)
 	assert_int_equal(wrong_registers, 0);
 	assert_in_range(steps, 100, 100000);
 	assert_true(in_leaver > 30 && in_comer > 30);
-	assert_int_equal(changes, 4); /* there and back, twice */
+	assert_int_equal(changes, ends_at_once ? 2 : 4); /* there and back, twice */
 	assert_int_equal(scry_fiber_join(leaver, NULL), 0);
-	assert_int_equal(scry_fiber_start(comer), 0); /* it sees that all is over */
+	if (!ends_at_once)
+		assert_int_equal(scry_fiber_start(comer), 0); /* it sees that all is over */
 	assert_int_equal(scry_fiber_join(comer, NULL), 0);
 	assert_int_equal(scry_fiber_close(), 0);
 }
@@ -206,12 +208,23 @@ static void resume_is_walked_at_each_instruction(void **state)
 	single_steps(0);
 }
 
+/* An ended fiber leaves its stack without keeping anything. */
+static void the_end_is_walked_at_each_instruction(void **state)
+{
+	way = scry_fiber_resume;
+	ends_at_once = true;
+	single_steps(0);
+	single_steps(SCRY_FIBER_NO_FP);
+	ends_at_once = false;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(transfer_is_walked_at_each_instruction),
 		cmocka_unit_test(so_it_is_without_control_words),
 		cmocka_unit_test(resume_is_walked_at_each_instruction),
+		cmocka_unit_test(the_end_is_walked_at_each_instruction),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

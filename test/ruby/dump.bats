@@ -184,6 +184,16 @@ native() {
 		t["native_end"] == "whole" && t["is_merged"] && t["frames"].any? { |f| f["name"] == "start_thread" } }'
 }
 
+@test "in a big process suspended fibers are looked for only when that is asked for, and it is said" {
+	start big "$RUBY" -e 'big = "a" * (300 << 20); f = Fiber.new { Fiber.yield }; f.resume; puts "ready"; $stdout.flush; sleep'
+	wait_for 20 in_file ready "$T/big.out"
+	"$SCRY" dump -p "$PID" >"$T/out"
+	grep -qE '^note: suspended fibers were not looked for, as that takes long in 3[0-9.]+ MiB of memory; fix: --fibers$' "$T/out"
+	"$SCRY" dump -p "$PID" --fibers >"$T/out"
+	no grep -q 'not looked for' "$T/out"
+	grep -q ', 1 suspended fiber$' "$T/out"
+}
+
 @test "suspended fibers are shown where they wait, also in a core; ended ones and the one that runs are not" {
 	while read -r -a words; do
 		start fibers "${words[@]}" "$HERE/dump/fibers.rb"

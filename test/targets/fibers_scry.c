@@ -1,13 +1,13 @@
 /*
  * Fibers of libscryfiber that know what they do.
  *
- *   fibers_scry COUNT SIZE_KIB [second | child | preempted | overflowed] [mprotect by
- * SCRY_STACK_GUARD]
+ *   fibers_scry COUNT SIZE_KIB [second | left | child | preempted | overflowed]
  *
  * COUNT sleep for ever in wait_asleep, called "sleeper"; 3 wait in wait_reading for a descriptor
  * that nobody writes to; 2 were made and not started; 1 has ended and was not joined. The first
  * thread waits for the end of its input, by read; what it reads before makes it another program.
  * With "second" all this is done by another thread, and the first one ends.
+ * With "left" it is done by another thread, which ends with its scheduler open.
  * With "child" a forked child has 2 more that sleep, and no other; it speaks for itself, and its
  * parent waits for its end.
  * With "overflowed" one more has ended by an overflow, whose handler ran on the library's stack for
@@ -175,6 +175,8 @@ static void *has_fibers(void *arg)
 		preempt_four();
 	if (argv[3] && strcmp(argv[3], "overflowed") == 0)
 		overflow_one();
+	if (argv[3] && strcmp(argv[3], "left") == 0)
+		return NULL;
 	printf("pid %d asleep %d reading 3 new 2 ended 1\n", (int)getpid(), count);
 	fflush(stdout);
 	if (argv[3] && strcmp(argv[3], "overflowed") == 0)
@@ -187,12 +189,18 @@ static void *has_fibers(void *arg)
 int main(int argc, char **argv)
 {
 	pthread_t thread;
+	char byte;
 
 	if (argc < 3)
 		return 1;
-	if (argc == 3 || strcmp(argv[3], "second") != 0)
+	if (argc == 3 || (strcmp(argv[3], "second") != 0 && strcmp(argv[3], "left") != 0))
 		has_fibers(argv);
 	if (pthread_create(&thread, NULL, has_fibers, argv))
 		return 1;
-	pthread_exit(NULL);
+	if (strcmp(argv[3], "second") == 0)
+		pthread_exit(NULL);
+	pthread_join(thread, NULL);
+	printf("pid %d asleep %s reading 3 new 2 ended 1\n", (int)getpid(), argv[1]);
+	fflush(stdout);
+	return read(0, &byte, 1) > 0;
 }

@@ -329,13 +329,52 @@ static void changes_are_seen(void **state)
 	munmap(at, PAGES * SCRY_PAGE);
 }
 
+/* Half of the time for the look, and then what is left of it; processor time, which a busy machine
+ * does not use up. */
+static void time_is_shared(void **state)
+{
+	struct scry_fiber_budget b = {.most_ns = 40000000}, endless = {0};
+
+	while (scry_fiber_may_look(&b, 100))
+		;
+	assert_int_equal(b.unsearched_bytes, 100);
+	assert_false(scry_fiber_may_look(&b, 11));
+	assert_int_equal(b.unsearched_bytes, 111);
+	assert_true(scry_fiber_may_judge(&b) && scry_fiber_has_time(&b));
+	assert_int_equal(b.unjudged, 0);
+	while (scry_fiber_may_judge(&b))
+		;
+	assert_int_equal(b.unjudged, 1);
+	assert_false(scry_fiber_has_time(&b));
+	assert_true(scry_fiber_may_look(&endless, 100) && scry_fiber_may_judge(&endless) &&
+		    scry_fiber_has_time(&endless));
+}
+
+/* What is not looked through to its end is no area, as nobody knows where guards are in it. */
+static void a_look_ends_in_time(void **state)
+{
+	struct scry_fiber_budget b = {.most_ns = 1};
+	struct scry_fiber_marks marks;
+	const struct scry_fiber_look look = {
+		.maps = &maps, .mem = &mem, .pages = &pages, .budget = &b};
+
+	look_at_self();
+	assert_int_equal(scry_fiber_marks_look(&look, &marks), 0);
+	assert_int_equal(marks.area_count, 0);
+	assert_int_equal(marks.read_bytes, 0);
+	assert_true(b.unsearched_bytes > SCRY_PAGE);
+	scry_fiber_marks_done(&marks);
+	done_with_self();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(pages_are_told),    cmocka_unit_test(marks_are_found),
-		cmocka_unit_test(control_words),     cmocka_unit_test(walks_stay_inside),
-		cmocka_unit_test(stacks_of_threads), cmocka_unit_test(fibers_of_self),
-		cmocka_unit_test(changes_are_seen),
+		cmocka_unit_test(pages_are_told),      cmocka_unit_test(marks_are_found),
+		cmocka_unit_test(control_words),       cmocka_unit_test(walks_stay_inside),
+		cmocka_unit_test(stacks_of_threads),   cmocka_unit_test(fibers_of_self),
+		cmocka_unit_test(changes_are_seen),    cmocka_unit_test(time_is_shared),
+		cmocka_unit_test(a_look_ends_in_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
