@@ -56,6 +56,13 @@ struct { /* as many as are wanted */
 	__type(value, struct scry_bpf_lock);
 } locks SEC(".maps");
 
+struct { /* as many as are wanted */
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct scry_bpf_ran);
+} ran_map SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, SCRY_BPF_COUNTERS);
@@ -356,7 +363,11 @@ int stacks_tick_inside(void *ctx)
 /* --- what keeps others waiting ------------------------------------------------------------------
  */
 
-#define ROW_WORDS 6 /* of a row, with what is read here */
+#define ROLE_WORDS 6 /* of the table, with its roles */
+#define ROW_WORDS 6  /* of a row, with what is read here */
+_Static_assert(offsetof(struct scry_gvl_table, sequence) == 0 &&
+		       offsetof(struct scry_gvl_table, roles) + 8 <= 8 * ROLE_WORDS,
+	       "they are not read");
 _Static_assert(offsetof(struct scry_gvl_row, tid) + 4 <= 8 * ROW_WORDS, "it is not read");
 
 /* As the thread itself knows it: in its own namespace, the innermost. */
@@ -371,31 +382,60 @@ static __always_inline __u32 own_tid(struct task_struct *task)
 	return (__u32)BPF_CORE_READ(u, nr);
 }
 
-/* Has the thread that runs here the lock, by the agent's table, and does another thread want it?
- * Others write the table meanwhile: what fits this thread is of now. */
-static __always_inline bool find_holder(const struct scry_bpf_lock *lock,
-					struct scry_bpf_stack *head)
+/* Of the thread that runs here, by the agent's table. */
+enum role {
+	ROLE_UNKNOWN,
+	ROLE_HOLDS,
+	ROLE_ELSE, /* another one has the lock, or none */
+};
+
+/* Others write the table meanwhile: what fits this thread is of now. A row without a tid may be
+ * this thread's. */
+static __always_inline enum role role_of(const struct scry_bpf_lock *lock,
+					 struct scry_bpf_stack *head)
 {
 	const __u32 own = own_tid(scry_current());
-	uint64_t roles = 0, at, words[ROW_WORDS] = {0}, state;
+	uint64_t first[ROLE_WORDS] = {0}, at, words[ROW_WORDS] = {0}, roles, state;
 	__u32 row, uses = 0, tid;
 
-	if (!scry_read_word(lock->table + offsetof(struct scry_gvl_table, roles), &roles))
-		return false;
+	if (bpf_probe_read_user(first, sizeof(first), (void *)lock->table))
+		return ROLE_UNKNOWN;
+	roles = word_of(first, offsetof(struct scry_gvl_table, roles));
 	row = roles & 0xffff;
 	head->waiting = roles >> 32 & 0xffff;
-	if (!row || row >= SCRY_GVL_THREADS || !head->waiting || head->waiting > SCRY_GVL_THREADS)
-		return false;
+	if (!row)
+		return first[0] ? ROLE_ELSE : ROLE_UNKNOWN; /* there was no event yet */
+	if (row >= SCRY_GVL_THREADS)
+		return ROLE_UNKNOWN;
 	at = lock->table + offsetof(struct scry_gvl_table, row) + row * sizeof(struct scry_gvl_row);
-	if (bpf_probe_read_user(words, sizeof(words), (void *)at) ||
-	    bpf_probe_read_user(&uses, sizeof(uses),
-				(void *)(at + offsetof(struct scry_gvl_row, uses))))
-		return false;
+	if (bpf_probe_read_user(words, sizeof(words), (void *)at))
+		return ROLE_UNKNOWN;
 	head->th = word_of(words, offsetof(struct scry_gvl_row, th));
 	state = word_of(words, offsetof(struct scry_gvl_row, state)); /* and tid */
 	tid = state >> 32;
+	if (!head->th || !tid)
+		return ROLE_UNKNOWN;
+	if ((__u32)state != SCRY_GVL_HOLDS || tid != own)
+		return ROLE_ELSE;
+	if (head->waiting &&
+	    bpf_probe_read_user(&uses, sizeof(uses),
+				(void *)(at + offsetof(struct scry_gvl_row, uses))))
+		return ROLE_UNKNOWN;
 	head->holder = SCRY_GVL_WHO(row, uses);
-	return head->th && (__u32)state == SCRY_GVL_HOLDS && tid && tid == own;
+	return ROLE_HOLDS;
+}
+
+static __always_inline void count_ran(__u32 tid, enum role role)
+{
+	struct scry_bpf_ran one = {.held = role == ROLE_HOLDS, .other = role == ROLE_ELSE};
+	struct scry_bpf_ran *ran = bpf_map_lookup_elem(&ran_map, &tid);
+
+	if (!ran) {
+		bpf_map_update_elem(&ran_map, &tid, &one, BPF_NOEXIST);
+		return;
+	}
+	ran->held += one.held; /* a thread is on one processor at a time */
+	ran->other += one.other;
 }
 
 /* As stacks_tick, for holders alone. */
@@ -404,13 +444,17 @@ int stacks_holder(void *ctx)
 {
 	struct scry_bpf_stack head = {.time_ns = bpf_ktime_get_ns()};
 	const struct scry_bpf_lock *lock;
+	enum role role;
 
 	head.pid = scry_pid_of(scry_current(), scry_layout.pid_ns);
 	lock = bpf_map_lookup_elem(&locks, &head.pid);
 	if (!lock)
 		return 0;
 	head.tid = scry_tid_of(scry_current(), scry_layout.pid_ns);
-	if (find_holder(lock, &head))
+	role = role_of(lock, &head);
+	if (role != ROLE_UNKNOWN)
+		count_ran(head.tid, role);
+	if (role == ROLE_HOLDS && head.waiting && head.waiting <= SCRY_GVL_THREADS)
 		give(&head, &lock->gc);
 	count(SCRY_BPF_RUNS, 1);
 	count(SCRY_BPF_NS, bpf_ktime_get_ns() - head.time_ns);

@@ -149,6 +149,8 @@ static int look(struct apply *a)
 		r = scry_inject_check_alone(&a->proc);
 	if (r == 0)
 		r = scry_lasting_check_free(&a->proc, SCRY_UCONTEXT_NAME);
+	if (r == 0 && !a->dry_run)
+		r = scry_lasting_clean(&a->proc, a->max_pause_ns);
 	if (r == 0) {
 		a->has_found = true;
 		r = scry_ucontext_find(&a->u, &a->proc);

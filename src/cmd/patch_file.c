@@ -73,6 +73,8 @@ static int apply(const struct file_opts *o, const char *path, const struct scry_
 
 	scry_patch_file_name(path, f.name);
 	r = scry_lasting_check_free(proc, f.name);
+	if (r == 0 && !o->dry_run)
+		r = scry_lasting_clean(proc, o->max_pause_ns);
 	if (r == 0)
 		r = scry_patch_file_open(&f, path, proc, &o->risks);
 	if (r == 0 && !o->dry_run)

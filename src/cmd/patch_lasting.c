@@ -14,6 +14,7 @@
 #include "cmd/cmd.h"
 #include "cmd/patch_children.h"
 #include "hook/enter_check.h"
+#include "hook/leftovers.h"
 #include "watch/signals.h"
 #include "patch/ucontext.h"
 
@@ -127,6 +128,27 @@ int scry_lasting_check_free(const struct scry_proc *proc, const char *name)
 		r = 0;
 	if (r == 0)
 		scry_error_clear();
+	return r;
+}
+
+int scry_lasting_clean(const struct scry_proc *proc, uint64_t max_pause_ns)
+{
+	struct scry_inject inj = {.lock = -1, .mem.fd = -1};
+	sigset_t was;
+	int r;
+
+	scry_signals_hold(true, &was);
+	r = scry_inject_lock(&inj, proc);
+	inj.purpose = "patch apply";
+	inj.max_pause_ns = max_pause_ns;
+	if (r == 0)
+		r = scry_leftovers_undo(&inj);
+	scry_inject_done(&inj);
+	sigprocmask(SIG_SETMASK, &was, NULL);
+	if (r == -EBUSY) { /* the plan says what is in its way */
+		scry_error_clear();
+		r = 0;
+	}
 	return r;
 }
 

@@ -31,6 +31,9 @@ int scry_lasting_leave(struct scry_inject *inj, int r);
 int scry_lasting_look(const struct scry_proc *proc, const char *name, struct scry_patch_head *ret);
 /* May one of that name be applied? 0; -EEXIST with a sentence: it is. */
 int scry_lasting_check_free(const struct scry_proc *proc, const char *name);
+/* What a scry that died has left changed is put back: before a patch is planned. While another scry
+ * is at work nothing is done. 0 or -errno with a sentence. */
+int scry_lasting_clean(const struct scry_proc *proc, uint64_t max_pause_ns);
 
 struct scry_taken_out {
 	struct scry_undo_report report;

@@ -368,6 +368,7 @@ static const struct scry_field fields_scry_ev_gvl[] = {
 	FIELD(scry_ev_gvl, crowded_after_ns, "crowded_after_ns", NUMBER),
 	FIELD(scry_ev_gvl, ractors, "ractors", NUMBER),
 	FIELD(scry_ev_gvl, unread, "unread", NUMBER),
+	FIELD(scry_ev_gvl, boot_ns, "boot_ns", NUMBER),
 };
 static const struct scry_field fields_scry_ev_gvl_thread[] = {
 	FIELD(scry_ev_gvl_thread, pid, "pid", NUMBER),
@@ -400,6 +401,10 @@ static const struct scry_field fields_scry_ev_gvl_thread[] = {
 	FIELD(scry_ev_gvl_thread, run_max_ns, "run_max_ns", NUMBER),
 	FIELD(scry_ev_gvl_thread, run_most, "run_most", NUMBER),
 	FIELD(scry_ev_gvl_thread, cpu_ns, "cpu_ns", NUMBER),
+	FIELD(scry_ev_gvl_thread, ran_held_ns, "ran_held_ns", NUMBER),
+	FIELD(scry_ev_gvl_thread, ran_else_ns, "ran_else_ns", NUMBER),
+	FIELD(scry_ev_gvl_thread, looks, "looks", NUMBER),
+	FIELD(scry_ev_gvl_thread, contradicted, "contradicted", NUMBER),
 };
 static const struct scry_field fields_scry_ev_gvl_line[] = {
 	FIELD(scry_ev_gvl_line, pid, "pid", NUMBER),

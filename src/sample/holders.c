@@ -18,6 +18,7 @@
 #define QUIET_RATE 250u	    /* while nobody waits */
 #define PROGRAMS_MAX 8	    /* layouts at a time */
 #define PROCESSES_MAX 1024u /* of one layout */
+#define THREADS_MAX 32768u  /* of them; of more it is not known how long they ran */
 #define CLOCKS 1	    /* number of these attachments */
 #define TICK "stacks_holder"
 
@@ -72,6 +73,8 @@ static int leave_out(struct scry_bpf *bpf)
 				 *const maps[] = {"threads", "tree"};
 	int err = scry_bpf_map_entries(bpf, "locks", PROCESSES_MAX);
 
+	if (!err)
+		err = scry_bpf_map_entries(bpf, "ran_map", THREADS_MAX);
 	for (size_t i = 0; i < sizeof(programs) / sizeof(*programs) && !err; i++)
 		err = scry_bpf_leave_out(bpf, programs[i]);
 	for (size_t i = 0; i < sizeof(maps) / sizeof(*maps) && !err; i++)
@@ -223,6 +226,17 @@ void scry_holders_remove(const void *arg)
 	}
 	if (!all.count)
 		close_all();
+}
+
+struct scry_holders_ran scry_holders_ran(const void *arg, pid_t tid)
+{
+	const uint64_t period_ns = scry_holders_period_ns();
+	struct scry_bpf_ran ticks = {0};
+
+	for (size_t i = 0; i < all.count; i++)
+		if (all.processes[i].of.arg == arg)
+			scry_bpf_get(all.processes[i].program->bpf, "ran_map", &tid, &ticks);
+	return (struct scry_holders_ran){ticks.held * period_ns, ticks.other * period_ns};
 }
 
 void scry_holders_take(void)

@@ -36,6 +36,13 @@ int scry_holders_add(const struct scry_holders_of *of);
 /* Those with this `arg`; none is legal. */
 void scry_holders_remove(const void *arg);
 
+/* How long a thread of the process with this `arg` has run, by ticks: while it had the lock, and
+ * while it had not. Zeros: at no tick, or there is no clock. */
+struct scry_holders_ran {
+	uint64_t held_ns, else_ns;
+};
+struct scry_holders_ran scry_holders_ran(const void *arg, pid_t tid);
+
 /* Gives what is there, of all processes. */
 void scry_holders_take(void);
 /* The processor time that a record which is given now stands for. */

@@ -14,6 +14,7 @@
 #include "sys/gadgets.h"
 #include "sys/maps.h"
 #include "sys/mem.h"
+#include "sys/page_scan.h"
 #include "sys/pages.h"
 #include "sys/proc.h"
 #include "sys/stack.h"
@@ -260,6 +261,7 @@ void scry_stw_release(struct scry_stw *w)
 }
 
 #define CHUNK_BYTES (64u << 10)
+#define RUNS_MAX 64 /* of pages, in one look at which are written */
 #define UNKNOWN_BYTES (256u << 10)
 #define LOOK_BYTES (8u << 20) /* above a stack pointer; see look_bytes */
 #define STACK_BYTES (64u << 20)
@@ -527,15 +529,18 @@ static int look_at_run(struct scry_stw *w, struct look *l, uint64_t start, uint6
 
 static int look_at_mapping(struct scry_stw *w, struct look *l, const struct scry_map_entry *m)
 {
-	uint64_t run, end;
-	int r = 0;
+	struct scry_scan_region runs[RUNS_MAX];
+	uint64_t next;
+	int r = 0, n;
 
-	for (uint64_t at = m->start; at < m->end && r == 0; at = end) {
+	for (uint64_t at = m->start; at < m->end && r == 0; at = next) {
 		if (scry_stw_is_late(w))
 			return -EAGAIN;
-		if (!scry_written_run(&l->written, at, m->end, &run, &end))
+		n = scry_written_runs(&l->written, at, m->end, runs, RUNS_MAX, &next);
+		if (n < 0)
 			return -E2BIG;
-		r = run < end ? look_at_run(w, l, run, end) : 0;
+		for (int i = 0; i < n && r == 0; i++)
+			r = look_at_run(w, l, runs[i].start, runs[i].end);
 	}
 	return r;
 }

@@ -92,9 +92,9 @@ static bool is_there(const struct scry_written *w, uint64_t entry, bool is_own)
 }
 
 /* As one run: pages that are present and those that are swapped out; at most `max_pages`, 0: all.
- */
-static bool scan_run(const struct scry_written *w, uint64_t at, uint64_t end, uint64_t max_pages,
-		     struct scry_scan_region *ret)
+ * Count, or -1. */
+static int scan(const struct scry_written *w, uint64_t at, uint64_t end, uint64_t max_pages,
+		struct scry_scan_region *ret, int room)
 {
 	const struct scry_map_entry *m = scry_maps_at(w->maps, at);
 	const uint64_t unwanted = m && !m->shared ? SCRY_SCAN_FILE | SCRY_SCAN_ZERO : 0;
@@ -102,16 +102,23 @@ static bool scan_run(const struct scry_written *w, uint64_t at, uint64_t end, ui
 				.start = at / PAGE * PAGE,
 				.end = (end + PAGE - 1) / PAGE * PAGE,
 				.vec = (uintptr_t)ret,
-				.vec_len = 1,
+				.vec_len = (uint64_t)room,
 				.max_pages = max_pages,
 				.category_inverted = unwanted,
 				.category_mask = unwanted,
 				.category_anyof_mask = SCRY_SCAN_PRESENT | SCRY_SCAN_SWAPPED,
 				.return_mask = SCRY_SCAN_FILE};
-	int n = ioctl(w->pagemap, SCRY_SCAN, &arg);
+
+	return ioctl(w->pagemap, SCRY_SCAN, &arg);
+}
+
+static bool scan_run(const struct scry_written *w, uint64_t at, uint64_t end, uint64_t max_pages,
+		     struct scry_scan_region *ret)
+{
+	const int n = scan(w, at, end, max_pages, ret, 1);
 
 	if (n == 0)
-		ret->start = ret->end = arg.end;
+		ret->start = ret->end = (end + PAGE - 1) / PAGE * PAGE;
 	return n >= 0;
 }
 
@@ -137,6 +144,21 @@ bool scry_written_run(const struct scry_written *w, uint64_t at, uint64_t end, u
 	*ret_start = (at / PAGE + first) * PAGE;
 	*ret_end = (at / PAGE + last) * PAGE;
 	return n > 0;
+}
+
+int scry_written_runs(const struct scry_written *w, uint64_t at, uint64_t end,
+		      struct scry_scan_region *ret, int room, uint64_t *ret_next)
+{
+	const int n = w->has_scan ? scan(w, at, end, 0, ret, room) : -1;
+
+	if (n >= 0) {
+		*ret_next = n == room ? ret[n - 1].end : end;
+		return n;
+	}
+	if (!scry_written_run(w, at, end, &ret->start, &ret->end))
+		return -1;
+	*ret_next = ret->end;
+	return ret->start < ret->end;
 }
 
 uint64_t scry_written_next(const struct scry_written *w, uint64_t at, uint64_t end)

@@ -40,4 +40,10 @@ bool scry_written_is_memory(const struct scry_map_entry *m);
 bool scry_written_run(const struct scry_written *w, uint64_t at, uint64_t end, uint64_t *ret_start,
 		      uint64_t *ret_end);
 
+struct scry_scan_region;
+/* Such runs of one mapping in one look, ascending, at most `room` of them, into `ret` (categories
+ * aside). *ret_next is where to go on, `end` when that was all. Count; -1: it is not known. */
+int scry_written_runs(const struct scry_written *w, uint64_t at, uint64_t end,
+		      struct scry_scan_region *ret, int room, uint64_t *ret_next);
+
 #endif

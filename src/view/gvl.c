@@ -94,6 +94,7 @@ static int on_lock(struct scry_gvl_view *g, const struct scry_ev_gvl *ev)
 	s->can_take_back |= ev->can_take_back;
 	s->watched_ns += ev->watched_ns;
 	s->unknown_ns += ev->unknown_ns;
+	s->boot_ns += ev->boot_ns;
 	s->contended_ns += ev->contended_ns;
 	s->ends += ev->ends;
 	s->runnable0_ns += ev->runnable0_ns;

@@ -2,6 +2,7 @@
  * The head of the gvl view: the verdict, what the tables do not show, and the totals. See gvl.h.
  */
 #include "view/gvl.h"
+#include "view/gvl_check.h"
 #include "view/verdict.h"
 
 #include "base/text.h"
@@ -224,21 +225,33 @@ static void note_wait(struct scry_gvl_view *g, bool is_open)
 	note(g);
 }
 
-/* To have the lock is not to run. False: it ran for most of that time. */
-static bool put_cpu(const struct scry_gvl_view *g, const char *before, struct scry_buf *b)
+static uint64_t held_ns(const struct scry_gvl_view *g)
 {
-	const uint64_t cpu_ns = g->sum.cpu_ns;
 	uint64_t held = 0;
 
 	for (uint32_t i = 0; i < g->thread_count; i++)
 		held += g->threads[i].held_ns;
-	if (!g->locks || cpu_ns == SCRY_GVL_CPU_UNKNOWN || held < cpu_ns + SLACK_NS ||
-	    held / 4 * 3 < cpu_ns)
+	return held;
+}
+
+/* To have the lock is not to run: did the process run for much less? */
+static bool has_idle_holders(const struct scry_gvl_view *g)
+{
+	const uint64_t cpu_ns = g->sum.cpu_ns, held = held_ns(g);
+
+	return g->locks && cpu_ns != SCRY_GVL_CPU_UNKNOWN && held >= cpu_ns + SLACK_NS &&
+	       held / 4 * 3 >= cpu_ns;
+}
+
+/* False: it ran for most of that time. */
+static bool put_cpu(const struct scry_gvl_view *g, const char *before, struct scry_buf *b)
+{
+	if (!has_idle_holders(g))
 		return false;
 	scry_buf_printf(b, "%sthe lock was held for ", before);
-	scry_text_duration(b, held);
+	scry_text_duration(b, held_ns(g));
 	scry_buf_printf(b, ", but the process ran for ");
-	scry_text_duration(b, cpu_ns);
+	scry_text_duration(b, g->sum.cpu_ns);
 	scry_buf_printf(b, " only: its holder waited for a processor, or slept with it");
 	return true;
 }
@@ -355,6 +368,7 @@ static void push_notes(struct scry_gvl_view *g)
 
 	note_crowded(g);
 	judge(g, waited);
+	scry_gvl_push_check(g, has_idle_holders(g));
 	note_ractors(g);
 	note_unknown(g);
 	note_where(g);
@@ -383,7 +397,8 @@ static void push_totals(const struct scry_gvl_view *g)
 {
 	const struct scry_ev_gvl *s = &g->sum;
 	uint64_t held = 0, wanted = 0, granted = 0, waits = 0, yields = 0, back = 0, passes = 0,
-		 forced = 0, over = 0, runs = 0, runs_ns = 0, run_max_ns = 0, run_most = 0;
+		 forced = 0, over = 0, runs = 0, runs_ns = 0, run_max_ns = 0, run_most = 0,
+		 looks = 0, contradicted = 0, ran_waiting = 0;
 
 	for (uint32_t i = 0; i < g->thread_count; i++) {
 		const struct scry_ev_gvl_thread *e = &g->threads[i];
@@ -397,6 +412,9 @@ static void push_totals(const struct scry_gvl_view *g)
 		passes += e->passes;
 		forced += e->forced;
 		over += e->overtakes;
+		looks += e->looks;
+		contradicted += e->contradicted;
+		ran_waiting += scry_gvl_ran_waiting_ns(e);
 		runs += e->runs;
 		runs_ns += e->runs_ns;
 		run_max_ns = e->run_max_ns > run_max_ns ? e->run_max_ns : run_max_ns;
@@ -408,6 +426,8 @@ static void push_totals(const struct scry_gvl_view *g)
 			 scry_cell_number(s->watched_ns)},
 			{"unknown_ns", "of them before anything was known", SCRY_CELL_TIME, 0,
 			 scry_cell_number(s->unknown_ns)},
+			{"boot_ns", "before it, until the VM was up", SCRY_CELL_TIME, 0,
+			 scry_cell_number(s->boot_ns)},
 			{"contended_ns", "in which some thread wanted the GVL", SCRY_CELL_TIME, 0,
 			 scry_cell_number(s->contended_ns)},
 			{"free_ns", "in which no thread held or wanted it", SCRY_CELL_TIME, 0,
@@ -453,6 +473,12 @@ static void push_totals(const struct scry_gvl_view *g)
 			 scry_cell_known(run_max_ns, can_overtake(g))},
 			{"convoy_max_takes", "takes in one of them, at most", SCRY_CELL_COUNT, 0,
 			 scry_cell_known(run_most, can_overtake(g))},
+			{"looks", "pairs of looks at threads without the lock", SCRY_CELL_COUNT, 0,
+			 scry_cell_number(looks)},
+			{"contradicted", "of them between which Ruby code had run", SCRY_CELL_COUNT,
+			 0, scry_cell_number(contradicted)},
+			{"ran_waiting_ns", "that threads ran while they waited, by the counters",
+			 SCRY_CELL_TIME, 0, scry_cell_number(ran_waiting)},
 			{"taken_back", "grants that another thread got first", SCRY_CELL_COUNT, 0,
 			 scry_cell_number(back)},
 		};

@@ -62,6 +62,8 @@ static void add(struct scry_ev_gvl_thread *sum, const struct scry_ev_gvl_thread 
 	sum->runs_ns += t->runs_ns;
 	sum->run_max_ns = more_of(sum->run_max_ns, t->run_max_ns);
 	sum->run_most = more_of(sum->run_most, t->run_most);
+	sum->looks += t->looks;
+	sum->contradicted += t->contradicted;
 }
 
 struct sums {

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "view/functions.h"
+#include "view/gvl_check.h"
 #include "view/table.h"
 
 #define NUMBER(member) SCRY_AT(struct scry_ev_gvl_thread, member)
@@ -24,26 +25,37 @@ static bool has_quantiles(const struct scry_ev_gvl_thread *t)
 	return t->waits && t->thread < SCRY_GVL_SUMS_FROM;
 }
 
-/*
- * Of the time without the lock: on a processor, at least. The kernel says how long a thread ran; it
- * ran for as long as it held the lock at most, and for the rest in native code.
- */
 static struct scry_cell native_cell(const struct scry_ev_gvl_thread *t, bool is_rest)
 {
-	const uint64_t cpu = t->cpu_ns ? t->cpu_ns - 1 : 0,
-		       most = cpu < t->without_ns ? cpu : t->without_ns,
-		       more = cpu > t->held_ns ? cpu - t->held_ns : 0,
-		       least = more < most ? more : most;
-	/* it did not run for much of the time that it held the lock: then this says nothing, unless
-	 * it can be little only */
-	const bool is_clear = cpu >= t->held_ns / 10 * 9 || most - least <= t->without_ns / 10;
+	const struct scry_gvl_native native = scry_gvl_native_of(t);
 
-	return scry_cell_known(is_rest ? t->without_ns - least : least, t->cpu_ns && is_clear);
+	return scry_cell_known(is_rest ? t->without_ns - native.ns : native.ns, native.is_known);
+}
+
+static struct scry_cell least_cell(const struct scry_ev_gvl_thread *t)
+{
+	const struct scry_gvl_native native = scry_gvl_native_of(t);
+
+	return scry_cell_known(native.is_least, native.is_known);
+}
+
+static bool is_sampled(const struct scry_ev_gvl_thread *t)
+{
+	return t->ran_held_ns || t->ran_else_ns;
 }
 
 GET(get_cpu, scry_cell_known(row->cpu_ns - 1, row->cpu_ns != 0))
 GET(get_native, native_cell(row, false))
 GET(get_off, native_cell(row, true))
+GET(get_is_least, least_cell(row))
+GET(get_ran_held, scry_cell_known(row->ran_held_ns, is_sampled(row)))
+GET(get_ran_else, scry_cell_known(row->ran_else_ns, is_sampled(row)))
+GET(get_ran_waiting, scry_cell_known(scry_gvl_ran_waiting_ns(row), row->cpu_ns != 0))
+GET(get_ran_waiting_ppm,
+    scry_cell_known(scry_gvl_ppm(scry_gvl_ran_waiting_ns(row), row->cpu_ns), row->cpu_ns > 1))
+GET(get_contradicted, scry_cell_known(row->contradicted, row->looks != 0))
+GET(get_contradicted_ppm,
+    scry_cell_known(scry_gvl_ppm(row->contradicted, row->looks), row->looks != 0))
 GET(get_ractor, scry_cell_number(SCRY_GVL_MAIN_RACTOR))
 GET(get_tid, scry_cell_known(row->tid, row->tid != 0))
 GET(get_waited, scry_cell_number(scry_gvl_waited_ns(row)))
@@ -71,9 +83,18 @@ static void push_threads(struct scry_gvl_view *g)
 		{NULL, "wanted_ns", SCRY_CELL_TIME, NUMBER(wanted_ns)},
 		{"granted s", "granted_ns", SCRY_CELL_TIME, NUMBER(granted_ns)},
 		{"without s", "without_ns", SCRY_CELL_TIME, NUMBER(without_ns)},
-		{"~native s", "without_native_ns", SCRY_CELL_TIME, get_native, 0},
+		{scry_gvl_is_native_least(g) ? ">=native s" : "~native s", "without_native_ns",
+		 SCRY_CELL_TIME, get_native, 0},
+		{NULL, "without_native_is_least", SCRY_CELL_BOOL, get_is_least, 0},
 		{NULL, "without_off_ns", SCRY_CELL_TIME, get_off, 0},
 		{NULL, "cpu_ns", SCRY_CELL_TIME, get_cpu, 0},
+		{NULL, "cpu_held_ns", SCRY_CELL_TIME, get_ran_held, 0},
+		{NULL, "cpu_else_ns", SCRY_CELL_TIME, get_ran_else, 0},
+		{NULL, "ran_waiting_ns", SCRY_CELL_TIME, get_ran_waiting, 0},
+		{NULL, "ran_waiting_ppm", SCRY_CELL_NUMBER, get_ran_waiting_ppm, 0},
+		{NULL, "looks", SCRY_CELL_COUNT, NUMBER(looks)},
+		{NULL, "contradicted", SCRY_CELL_COUNT, get_contradicted, 0},
+		{NULL, "contradicted_ppm", SCRY_CELL_NUMBER, get_contradicted_ppm, 0},
 		{NULL, "unknown_ns", SCRY_CELL_TIME, NUMBER(unknown_ns)},
 		{NULL, "takes", SCRY_CELL_COUNT, NUMBER(takes)},
 		{"waits", "waits", SCRY_CELL_COUNT, NUMBER(waits)},

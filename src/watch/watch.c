@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "hook/agent_map.h"
 #include "hook/enter_check.h"
+#include "hook/leftovers.h"
 #include "hook/own.h"
 #include "base/text.h"
 #include "watch/group.h"
@@ -314,8 +315,6 @@ static int put_in(struct scry_watch *w)
 	char text[256];
 	int r;
 
-	w->inj->max_pause_ns = w->opts->max_pause_ns;
-	w->inj->purpose = w->session->instrument->name;
 	r = scry_inject_enter(w->inj, w->near, w->held);
 	if (r == 0)
 		r = make_ready(w);
@@ -511,6 +510,8 @@ int scry_watch_enter(struct scry_watch *w)
 	/* The lock first: what another scry does at this moment looks like a foreign tracer. */
 	int r = scry_inject_lock(w->inj, &w->proc);
 
+	w->inj->max_pause_ns = w->opts->max_pause_ns;
+	w->inj->purpose = w->session->instrument->name;
 	if (r == 0)
 		r = scry_proc_refresh(&w->proc);
 	if (r == 0 && w->held) {
@@ -523,6 +524,8 @@ int scry_watch_enter(struct scry_watch *w)
 		r = scry_inject_check_alone(&w->proc);
 	if (r == 0 && w->session->count > 1)
 		scry_session_lease(w->session, LEARNING_NS); /* the others go on meanwhile */
+	if (r == 0 && !w->held) /* an image that has just begun has none */
+		r = scry_leftovers_undo(w->inj);
 	if (r == 0)
 		r = scry_group_form(w);
 	if (r == 0)

@@ -47,6 +47,12 @@ struct scry_bpf_lock {
 	struct scry_bpf_gc gc;
 };
 
+/* Map `ran_map`, by thread id: ticks of threads of these processes, while they had the lock by the
+ * agent's table, and while they had not. */
+struct scry_bpf_ran {
+	uint64_t held, other;
+};
+
 /* Map `tree`, by process id: which processes' children are reported. Value: 1. */
 
 enum scry_bpf_kind {
@@ -95,6 +101,7 @@ _Static_assert(sizeof(struct scry_bpf_layout) == 60, "shared with the kernel's s
 _Static_assert(sizeof(struct scry_bpf_native) == 64 + SCRY_BPF_NATIVE_BYTES, "the same");
 _Static_assert(sizeof(struct scry_bpf_thread) == 40, "shared with the kernel's side");
 _Static_assert(sizeof(struct scry_bpf_lock) == 32, "shared with the kernel's side");
+_Static_assert(sizeof(struct scry_bpf_ran) == 16, "shared with the kernel's side");
 _Static_assert(sizeof(struct scry_bpf_stack) == 128, "shared with the kernel's side");
 
 /* Per-cpu counters of map `counters`. */

@@ -33,6 +33,8 @@ struct scry_ev_gvl {
 	uint64_t ractors; /* beside the main one, at most at a time: each has a lock that is not
 			   * seen */
 	uint64_t unread;  /* waits whose stack was too deep to be taken, or could not be read */
+	uint64_t boot_ns; /* of a program that was started: from then until its VM was up, which is
+			   * not in the watch */
 };
 
 struct scry_ev_gvl_thread {
@@ -58,6 +60,11 @@ struct scry_ev_gvl_thread {
 	 * their number, time, the longest in time, the most takes of one. */
 	uint64_t runs, runs_ns, run_max_ns, run_most;
 	uint64_t cpu_ns; /* processor time in the watch, plus 1; 0: not known */
+	/* Of that, by samples of eBPF: while it had the lock by the table, and while it had not. 0
+	 * both: it was not sampled. */
+	uint64_t ran_held_ns, ran_else_ns;
+	/* Pairs of looks at it while it had not the lock; of these: it ran Ruby code in between. */
+	uint64_t looks, contradicted;
 };
 
 struct scry_ev_gvl_pair { /* what a thread lost while another one had the lock */

@@ -425,6 +425,30 @@ stand() {
 	ends_right "$busy" busy
 }
 
+@test "both killed: the next one, of the same functions, puts back what was left, and watches" {
+	local dead alive
+	target busy
+	busy=$PID
+	before=$(state_of "$busy")
+	for dead in "patch count" "patch time" "calls -c -x"; do
+		for alive in "patch count" "patch time" "calls -c -x"; do
+			# shellcheck disable=SC2086
+			start scry "$SCRY" $dead busy_scale -p "$busy" -d 60s
+			scry=$PID
+			wait_for 10 hooked "$busy"
+			kill -KILL "$(keeper_of "$scry")" "$scry"
+			ended "$scry"
+			wait_for 10 no watched "$busy"
+			# shellcheck disable=SC2086
+			scry_ends 0 $alive busy_scale -p "$busy" -d 0.1s || { echo "$alive after $dead"; return 1; }
+			grep -q busy_scale "$T/scry.out"
+			no grep "a watch of scry" "$T/scry.out" "$T/scry.err" || return 1
+			as_before "$busy" "$before" "$alive after $dead"
+		done
+	done
+	ends_right "$busy" busy
+}
+
 @test "both killed: a watched ruby goes on, undo takes the agent out" {
 	counted
 	ruby=$PID

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "sys/page_scan.h"
 #include "sys/written.h"
 
 #define RESERVED (1ull << 40)
@@ -22,6 +23,7 @@ static void few_pages_of_a_tebibyte(void **unused)
 	const uint64_t base = (uintptr_t)room, end = base + RESERVED;
 	struct scry_written w;
 	struct scry_maps maps;
+	struct scry_scan_region runs[4];
 	uint64_t start, run_end, from = base;
 	int looks = 0;
 
@@ -46,6 +48,14 @@ static void few_pages_of_a_tebibyte(void **unused)
 		from = run_end;
 	}
 	assert_int_equal(from, end);
+	assert_int_equal(scry_written_runs(&w, base, end, runs, 2, &from), 2);
+	assert_int_equal(from, runs[1].end);
+	assert_int_equal(scry_written_runs(&w, from, end, runs + 2, 2, &from), 1);
+	assert_int_equal(from, end);
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(runs[i].start, base + at[i]);
+		assert_int_equal(runs[i].end, base + at[i] + PAGE);
+	}
 	for (from = base; from < end && looks < LOOKS_MAX; looks++, from = run_end)
 		assert_true(scry_written_run(&w, from, end, &start, &run_end));
 	assert_true(looks < LOOKS_MAX);

@@ -513,6 +513,63 @@ static void many_ended(void **state)
 	close(fd);
 }
 
+/* By a clock, and by looks: a thread that slept with the lock and ran native code without it, one
+ * that ran while it is said to have waited, and one that ran Ruby code without the lock. */
+static void contradicted(void **state)
+{
+	const struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	const struct scry_ev_gvl lock = {.pid = 4711, .watched_ns = 2000 * MS, .cpu_ns = 2200 * MS};
+	struct golden rec = golden_begin();
+	const struct scry_ev_gvl_thread threads[] = {
+		{.pid = 4711,
+		 .thread = 1,
+		 .tid = 4711,
+		 .name_str = golden_str(&rec, "sleeper"),
+		 .lost_ns = 600 * MS,
+		 .held_ns = 800 * MS,
+		 .without_ns = 1200 * MS,
+		 .takes = 9,
+		 .cpu_ns = 500 * MS + 1,
+		 .ran_held_ns = 100 * MS,
+		 .ran_else_ns = 400 * MS,
+		 .looks = 1234},
+		{.pid = 4711,
+		 .thread = 2,
+		 .tid = 4712,
+		 .name_str = golden_str(&rec, "runner"),
+		 .held_ns = 500 * MS,
+		 .wanted_ns = 1500 * MS,
+		 .takes = 9,
+		 .waits = 9,
+		 .cpu_ns = 900 * MS + 1,
+		 .ran_held_ns = 500 * MS,
+		 .ran_else_ns = 400 * MS,
+		 .looks = 300,
+		 .contradicted = 2},
+		{.pid = 4711,
+		 .thread = 3,
+		 .tid = 4713,
+		 .name_str = golden_str(&rec, "trespasser"),
+		 .without_ns = 2000 * MS,
+		 .takes = 1,
+		 .cpu_ns = 800 * MS + 1,
+		 .ran_else_ns = 801 * MS,
+		 .looks = 400,
+		 .contradicted = 300},
+	};
+	int fd;
+
+	golden_beginning(&rec, "gvl", 4711);
+	golden_put(&rec, SCRY_EVENT_GVL, &lock, sizeof(lock));
+	for (size_t i = 0; i < COUNT(threads); i++)
+		golden_put(&rec, SCRY_EVENT_GVL_THREAD, &threads[i], sizeof(threads[i]));
+	golden_totals(&rec, 4711, 1);
+	fd = golden_end(&rec);
+	golden_check(fd, "gvl", "gvl_contradicted.txt", &opts);
+	golden_check(fd, "gvl", "gvl_contradicted.json", &opts);
+	close(fd);
+}
+
 /* A thread for each request: each makes others wait for less than the main thread does, all of
  * them for longer. One has not ended. */
 static void many_requests(void **state)
@@ -569,11 +626,12 @@ static void many_requests(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(many_ended),  cmocka_unit_test(whole),
-		cmocka_unit_test(with_stacks), cmocka_unit_test(by),
-		cmocka_unit_test(some),	       cmocka_unit_test(diffs),
-		cmocka_unit_test(nothing),     cmocka_unit_test(little_known),
-		cmocka_unit_test(rubys_own),   cmocka_unit_test(many_requests),
+		cmocka_unit_test(many_ended),	cmocka_unit_test(whole),
+		cmocka_unit_test(with_stacks),	cmocka_unit_test(by),
+		cmocka_unit_test(some),		cmocka_unit_test(diffs),
+		cmocka_unit_test(nothing),	cmocka_unit_test(little_known),
+		cmocka_unit_test(rubys_own),	cmocka_unit_test(many_requests),
+		cmocka_unit_test(contradicted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -404,6 +404,8 @@ static void take_record(void *arg, const struct scry_bpf_stack *r, size_t size)
 				   .stack = stack_of(g, r, size),
 				   .seen = {.samples = 1, .weight = weight}};
 
+	if (g->ended.tsc) /* others are watched on */
+		return;
 	b->samples++;
 	add(b, &sample);
 }
@@ -597,6 +599,8 @@ void scry_gvl_blame_look(struct scry_gvl *g)
 		look_at_holder(g, &held, stands_ns);
 	scry_holders_take();
 	scry_gvl_waiters_look(g, stands_ns);
+	if (g->check)
+		scry_gvl_check_look(g, now);
 	keep_pace(g);
 }
 

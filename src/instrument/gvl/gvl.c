@@ -45,13 +45,27 @@ static const struct letting_go {
 
 /* ---- what the target says ---- */
 
+/* Only what is in use: of the rest no page was ever there, and reading makes one, of the target's
+ * memory, and of its room in its control group. */
+static void copy_used(const struct scry_gvl_table *table, struct scry_gvl_table *ret)
+{
+	uint32_t rows, at;
+
+	memcpy(ret, table, offsetof(struct scry_gvl_table, pairs));
+	rows = ret->rows < SCRY_GVL_THREADS ? ret->rows : SCRY_GVL_THREADS;
+	at = ret->pairs_at & 1;
+	memcpy(ret->row, table->row, rows * sizeof(*ret->row));
+	if (ret->contended || ret->wanting) /* else there is no pair */
+		memcpy(ret->pairs[at], table->pairs[at], sizeof(ret->pairs[at]));
+}
+
 int scry_gvl_read(const struct scry_gvl_table *table, struct scry_gvl_table *ret)
 {
 	for (int i = 0; i < READS; i++) {
 		uint64_t before = __atomic_load_n(&table->sequence, __ATOMIC_ACQUIRE), after;
 
 		if (!(before & 1)) {
-			memcpy(ret, table, sizeof(*ret));
+			copy_used(table, ret);
 			__atomic_thread_fence(__ATOMIC_ACQUIRE);
 			after = __atomic_load_n(&table->sequence, __ATOMIC_RELAXED);
 			if (after == before)
@@ -348,6 +362,7 @@ static void begin_blame(struct scry_gvl *g)
 				     word_at(g, g->watch->inj->state_page +
 							offsetof(struct scry_state_page, table)));
 	g->past = scry_gvl_past_new();
+	g->check = scry_gvl_check_new();
 	g->watch->wake_fd = g->blame ? scry_gvl_blame_fd(g->blame) : 0;
 }
 
@@ -475,6 +490,10 @@ static void judge_boot(struct scry_gvl *g)
 		scry_gvl_unseen_end_early(g->unseen);
 	if (r == 0)
 		r = begin(g);
+	if (r == 0)
+		g->boot_ns = scry_now_ns() - w->began_ns;
+	if (r == 0)
+		scry_watch_detail(w, "process %d: its VM is up, the GVL is counted", w->proc.pid);
 	if (r == -EAGAIN || r == -ESRCH) {
 		g->is_booting = true;
 		scry_error_clear();
@@ -510,20 +529,37 @@ static int drain(struct scry_watch *w)
 	return 0;
 }
 
-/* The end is before the hooks are off. */
+/*
+ * The end, before the hooks are off: from here on they pass. Processor times are read before it, as
+ * they were read after the beginning: a thread is not to have run for longer than it was watched.
+ */
 static void end(struct scry_gvl *g)
 {
+	const bool is_there = !g->watch->target_gone && g->is_bound;
+
 	if (g->ended.tsc || !g->began.tsc)
 		return;
-	g->ended = scry_ticks_look();
-	g->cpu_ended_ns = scry_proc_cpu_ns(g->watch->proc.pid);
 	scry_holders_take();
-	if (g->watch->target_gone || !g->is_bound)
-		return;
-	if (g->has_stacks && g->waiters)
+	if (is_there && g->has_stacks && g->waiters)
 		scry_gvl_waiters_look_last(g);
-	scry_gvl_look_at_people(g);
-	scry_gvl_look_at_processors(g, true);
+	if (is_there)
+		scry_gvl_look_at_people(g);
+	if (is_there)
+		scry_gvl_look_at_processors(g, true);
+	g->cpu_ended_ns = scry_proc_cpu_ns(g->watch->proc.pid);
+	g->ended = scry_ticks_look();
+	if (is_there)
+		disarm(g->watch);
+}
+
+/* All processes are watched to the same moment: one after the other is left afterwards, and till
+ * then nobody keeps the lease. */
+static void conclude(struct scry_watch *w)
+{
+	struct scry_gvl *g = w->state;
+
+	if (g->table)
+		end(g);
 }
 
 static void leave(struct scry_watch *w)
@@ -580,6 +616,7 @@ static void done(struct scry_watch *w)
 		scry_gvl_waiters_free(g->waiters);
 		scry_gvl_unseen_free(g->unseen);
 		scry_gvl_past_free(g->past);
+		scry_gvl_check_free(g->check);
 		free(g->first_look.queue);
 		free(g->people);
 	}
@@ -612,6 +649,7 @@ const struct scry_instrument scry_instrument_gvl = {
 	.merge = merge,
 	.turn = turn,
 	.drain = drain,
+	.conclude = conclude,
 	.leave = leave,
 	.finish = finish,
 	.done = done,

@@ -28,6 +28,7 @@ struct scry_gvl_blame;
 struct scry_gvl_waiters;
 struct scry_gvl_unseen;
 struct scry_gvl_past;
+struct scry_gvl_check;
 
 struct scry_gvl_opts {
 	bool stacks;	       /* each waiter's is taken */
@@ -44,6 +45,7 @@ struct scry_gvl {
 	struct scry_gvl_table *table;	     /* the target's */
 	struct scry_ticks_pair began, ended; /* of a fork child: when its parent's watch began */
 	uint64_t since;			     /* TSC; 0: it is a fork child, since its first event */
+	uint64_t boot_ns;		     /* before its VM was up; 0: it was up */
 	bool is_bound;			     /* its process is known */
 	/* what stood before the first event: by a look at which nobody was in the VM's section */
 	bool has_first_look;
@@ -56,6 +58,7 @@ struct scry_gvl {
 	struct scry_gvl_waiters *waiters; /* with blame */
 	struct scry_gvl_unseen *unseen;	  /* NULL: children are followed from the first on */
 	struct scry_gvl_past *past;	  /* NULL: not yet, or no memory: rows are not given back */
+	struct scry_gvl_check *check;	  /* NULL: not yet, or no memory */
 	uint64_t looks_tsc[2];		  /* when the last looks at who there is began */
 	uint64_t look_ns, soon_ns; /* when to look again who there is; where somebody is new */
 	uint64_t births;	   /* of the table's, that were looked at */
@@ -72,7 +75,8 @@ struct scry_gvl {
 /* As the ways that the instrument has: for the rehearsal, with the child's Ruby, which it takes
  * over. Reads only. */
 int scry_gvl_prepare(struct scry_watch *w, struct scry_ruby *ruby);
-/* The table as it was between two events; `ret` is the caller's. 0 or -EAGAIN. */
+/* The table as it was between two events: rows and pairs that are in use, into `ret`, which is all
+ * zero. 0 or -EAGAIN. */
 int scry_gvl_read(const struct scry_gvl_table *table, struct scry_gvl_table *ret);
 /* Does it hold together? NULL, or what does not. */
 const char *scry_gvl_judge(const struct scry_gvl_table *t);

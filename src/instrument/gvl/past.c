@@ -333,6 +333,8 @@ void scry_gvl_past_take(struct scry_gvl *g)
 		scry_gvl_blame_regroup(g);
 	if (g->waiters)
 		scry_gvl_waiters_regroup(g);
+	if (g->check)
+		scry_gvl_check_regroup(g);
 	memset(p->gone, 0, sizeof(p->gone));
 }
 

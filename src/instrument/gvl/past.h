@@ -77,7 +77,20 @@ static inline uint32_t scry_gvl_pair_holder(const struct scry_gvl_pair *p)
 	return (p->key - 1) & 0xffff;
 }
 
+/* check.c: looks that the table is right. NULL: no memory. */
+struct scry_gvl_checked {
+	uint64_t looks;	       /* at a thread that has not the lock */
+	uint64_t contradicted; /* of these: it had run Ruby code meanwhile */
+};
+struct scry_gvl_check *scry_gvl_check_new(void);
+void scry_gvl_check_free(struct scry_gvl_check *c);
+void scry_gvl_check_look(struct scry_gvl *g, uint64_t now_ns); /* no more than some a second */
+struct scry_gvl_checked scry_gvl_check_of(const struct scry_gvl *g, uint32_t number);
+
 /* ---- what the others do with that ---- */
+
+/* What was seen of threads whose rows were given back is their groups'. */
+void scry_gvl_check_regroup(struct scry_gvl *g);
 
 /* Samples of threads whose rows were given back are their groups' from now on. */
 void scry_gvl_blame_regroup(struct scry_gvl *g);

@@ -11,6 +11,7 @@
 #include "vm/ruby_locks.h"
 
 #define LOOK_NS 50000000ull
+#define LOOK_PART 50	       /* or, of many threads, after so many times what a look takes */
 #define FRESH_LOOKS 4	       /* until who is new has its tid and name */
 #define LINGER_NS 250000000ull /* a native thread whose thread has ended is gone by then */
 
@@ -128,6 +129,7 @@ void scry_gvl_look_at_people(struct scry_gvl *g)
 	const uint64_t began = scry_now_ns(), began_tsc = __rdtsc(), births = births_of(g);
 	struct scry_ruby_thread *threads;
 	ssize_t n = scry_ruby_threads(g->ruby, &threads);
+	uint64_t took;
 
 	look_for_movers(g);
 	if (n > 0)
@@ -159,8 +161,9 @@ void scry_gvl_look_at_people(struct scry_gvl *g)
 	scry_error_clear();
 	g->fresh = births != g->births ? FRESH_LOOKS : g->fresh ? g->fresh - 1 : 0;
 	g->births = births;
-	g->look_ns = scry_now_ns() + LOOK_NS;
-	g->soon_ns = scry_now_ns() + SCRY_GVL_LOOK_SHARE * (scry_now_ns() - began);
+	took = scry_now_ns() - began;
+	g->look_ns = began + took + (LOOK_PART * took > LOOK_NS ? LOOK_PART * took : LOOK_NS);
+	g->soon_ns = began + took + SCRY_GVL_LOOK_SHARE * took;
 }
 
 void scry_gvl_look_at_processors(struct scry_gvl *g, bool is_end)
@@ -178,6 +181,8 @@ void scry_gvl_look_at_processors(struct scry_gvl *g, bool is_end)
 		scry_task_close(&task);
 		p->has_cpu = !now.is_gone && (!is_end || p->has_cpu || !p->was_there);
 		*(is_end ? &p->cpu_ended_ns : &p->cpu_began_ns) = now.run_ns;
+		if (is_end)
+			p->ran = scry_holders_ran(g, p->tid);
 	}
 }
 

@@ -6,6 +6,7 @@
 #define SCRY_INSTRUMENT_GVL_PEOPLE_H
 
 #include "instrument/gvl/gvl.h"
+#include "sample/holders.h"
 
 /* Looks for new threads, and at the queue, take a tenth of the time, at most. */
 #define SCRY_GVL_LOOK_SHARE 10
@@ -20,6 +21,7 @@ struct scry_gvl_person {   /* a thread's struct, and who it was last */
 	uint32_t looks_gone;	  /* since it was seen last */
 	bool has_cpu;		  /* processor time of its native thread, at the watch's ends */
 	uint64_t cpu_began_ns, cpu_ended_ns;
+	struct scry_holders_ran ran; /* of that, at the end */
 };
 
 /* NULL: no look has found it. */

@@ -115,6 +115,10 @@ static bool has_ended(const struct report *r, const struct scry_gvl_row *row)
 static void report_row(const struct report *r, const struct scry_gvl_row *row,
 		       struct scry_ev_gvl_thread *ev)
 {
+	const struct scry_gvl_checked checked = scry_gvl_check_of(r->g, ev->thread);
+
+	ev->looks = checked.looks;
+	ev->contradicted = checked.contradicted;
 	ev->pid = (uint32_t)r->g->watch->proc.pid;
 	ev->threads = row->threads + (r->g->are_turns ? 0 : (uint32_t)row->moves);
 	ev->lost_ns = ns_of(r, r->lost[ev->thread]);
@@ -188,6 +192,10 @@ static void report_thread(const struct report *r, struct scry_gvl_row *row, uint
 		ev.name_str = scry_watch_string(w, p->name);
 	ev.without_ns = end > start + known_of(row) ? ns_of(r, end - start - known_of(row)) : 0;
 	ev.cpu_ns = cpu_of(r, row, p);
+	if (ev.cpu_ns) {
+		ev.ran_held_ns = p->ran.held_ns;
+		ev.ran_else_ns = p->ran.else_ns;
+	}
 	ev.unknown_ns = was_there ? ns_of(r, r->start - r->since) : 0;
 	report_row(r, row, &ev);
 }
@@ -312,6 +320,7 @@ static void report_lock(const struct report *r)
 	ev.unstacked = t->unstacked;
 	ev.unread = scry_gvl_waiters_unread(r->g);
 	ev.ractors = g->ractors;
+	ev.boot_ns = g->boot_ns;
 	ev.crowded = t->crowded;
 	ev.crowded_after_ns =
 		t->crowded_since > r->since ? ns_of(r, t->crowded_since - r->since) : 0;
@@ -472,7 +481,7 @@ static int read_table(struct scry_gvl *g, struct scry_gvl_table *ret)
 int scry_gvl_report(struct scry_gvl *g)
 {
 	struct report r = {.g = g,
-			   .t = malloc(sizeof(*r.t)),
+			   .t = calloc(1, sizeof(*r.t)),
 			   .lost = calloc(NUMBERS, sizeof(*r.lost)),
 			   .waited = calloc(NUMBERS, sizeof(*r.waited))};
 	int e = r.t && r.lost && r.waited ? read_table(g, r.t) : -ENOMEM;

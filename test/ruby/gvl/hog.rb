@@ -1,4 +1,4 @@
-# hog.rb FOLDER: an extension in C holds the lock for 20 ms forty times, while another thread wants it each millisecond and
+# hog.rb FOLDER GO: as soon as there is a file GO, an extension in C holds the lock for 20 ms forty times, while another thread wants it each millisecond and
 # a third one computes now and then. Prints what each thread says: `held NS`, and `waited NAME NS` where the VM's own hooks
 # know that.
 require File.join(ARGV[0], "hog.so")
@@ -26,7 +26,7 @@ hog = Thread.new do
   begins[2]
   held = Array.new(40) { Hog.hold(20).tap { sleep 0.004 } }.sum
 end
-sleep 0.5 # until it is watched
+sleep 0.01 until File.exist?(ARGV[1]) # it is watched
 3.times { start << 1 }
 hog.join
 over = true

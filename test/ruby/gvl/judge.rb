@@ -25,6 +25,13 @@ near["what pairs lost", report["pairs"].sum { |p| p["lost_ns"] } + totals["unpai
 near["where threads waited", report["waiting"].sum { |r| r["lost_ns"] }, waited, 0.01, 1000]
 wrong << "errors or losses" unless report["data_quality"]["errors"].zero? && report["data_quality"]["lost"].zero?
 
+# What the hooks did not produce: no thread runs Ruby code without the lock, nor while it waits.
+wrong << "threads run Ruby code without the lock: #{totals["contradicted"]} of #{totals["looks"]}" unless totals["contradicted"].zero?
+threads.each do |t|
+  ran = t["ran_waiting_ns"].to_i
+  wrong << "#{t["name"]} ran for #{ran} while it waited" if ran > 5_000_000 + 50_000 * t["waits"]
+end
+
 wrong << "a pair without waits" if report["pairs"].any? { |p| p["waits"].to_i < 1 }
 threads.each do |t| # each part of what it is part of
   native, off, cpu = t.values_at("without_native_ns", "without_off_ns", "cpu_ns")
@@ -62,6 +69,11 @@ when "native" # who packs without the lock runs native code, the others none; th
   wrong << "sleeps on a processor: #{sleeps}" if sleeps["without_native_ns"].to_i > sleeps["cpu_ns"]
   met = report["pairs"].find { |p| p["waiter"] == sleeps["thread"] && p["holder"] == computes["thread"] }
   wrong << "sleeps waited for computes: #{met}" unless met && met["waits"].between?(1, computes["takes"])
+when "both" # NUMBER: so long it packed, by its own clock, and beside that it slept with the lock: by samples that is seen
+  both = by_name.fetch("both")[0]
+  wrong << "not by samples: #{both}" unless both["without_native_is_least"] == false
+  near["native code", both["without_native_ns"].to_i, number.to_i, 0.1, 30_000_000]
+  wrong << "it did not sleep with the lock: #{both}" unless both["held_ns"] > both["cpu_held_ns"].to_i * 2
 when "threshold" # all are shorter: none has a stack, and all are counted
   brief = report["waiting"].find { |r| r["method"] == "[waits shorter than --threshold]" }
   wrong << "no brief waits: #{report["waiting"]}" unless brief
@@ -124,7 +136,7 @@ when "swap" # one that held it at the beginning gives it to one that waited then
   near["the wait from before", after["older_wait_ns"], hog["held_ns"], 0.05, 5_000_000]
   wrong << "hog held it, and did not wait before: #{hog}" unless hog["older_wait_ns"].zero?
   near["hog's wait", hog["wait_max_ns"], after["held_ns"], 0.05, 5_000_000]
-when "brief" # eight of 8 ms in a program of two seconds: were no more when they had ended
+when "brief" # eight of 8 ms in a program of two seconds, which says how long it slept: were no more when they had ended
   first = threads.max_by { |t| t["without_ns"] }
   brief = threads - [first]
   wrong << "there are #{brief.sum { |t| t["threads"] }}" unless brief.sum { |t| t["threads"] } == 8
@@ -135,7 +147,8 @@ when "brief" # eight of 8 ms in a program of two seconds: were no more when they
   # a keeper that has no processor meanwhile sees no names
   wrong << "names are missing: #{by_name.keys}" if by_name.keys.grep(/^brief\d$/).size < number.to_i
   wrong << "the first one has ended" if first["has_ended"]
-  near["the first one without it", first["without_ns"], 2_000_000_000, 0.2]
+  slept = File.read(more[0])[/^slept (\d+)/, 1].to_i
+  wrong << "the first one without it: #{first["without_ns"]} of #{slept}" unless first["without_ns"].between?(slept * 0.99, slept + 9 * 500_000_000)
 when "comers" # NUMBER threads and the first one: more than there are rows; none is missing, and none counted twice
   number = number.to_i
   wrong << "there are #{threads.sum { |t| [t["threads"], 1].max }}" unless threads.sum { |t| [t["threads"], 1].max } == number + 1
@@ -212,6 +225,12 @@ when "ractors" # two that compute share the lock of theirs; NUMBER: so many othe
     near["queue without it", by_name.fetch("queue")[0]["without_ns"], known, 0.01]
     wrong << "not these: #{busy}" unless busy.map { |t| t["name"] }.sort == %w[busy0 busy1]
   end
+when "sampled" # by `stacks --gvl` at the same time, of 10,000 samples and more: the share of all threads' time
+  stacks = JSON.parse(File.read(more[0]))["totals"]
+  wrong << "#{stacks["samples"]} samples" if stacks["samples"] < 10_000
+  here = 100.0 * waited / threads.sum { |t| sum[t] }
+  there = 100.0 * stacks["state_gvl_ns"] / stacks["wall_ns"]
+  wrong << "waiting is #{here} % here, and #{there} % by samples" if (here - there).abs > 2
 when "asleep" # who has the lock need not run
   wrong << "it ran for #{totals["cpu_ns"]}" if totals["cpu_ns"] > totals["held_ns"] / 2
   wrong << "it is not said" unless report["notes"].any? { |n| n.match?(/the lock was held for .*, but the process ran for/) }
