@@ -425,9 +425,10 @@ static __always_inline enum role role_of(const struct scry_bpf_lock *lock,
 	return ROLE_HOLDS;
 }
 
-static __always_inline void count_ran(__u32 tid, enum role role)
+static __always_inline void count_ran(__u32 tid, enum role role, uint64_t ns)
 {
-	struct scry_bpf_ran one = {.held = role == ROLE_HOLDS, .other = role == ROLE_ELSE};
+	struct scry_bpf_ran one = {.held = role == ROLE_HOLDS ? ns : 0,
+				   .other = role == ROLE_ELSE ? ns : 0};
 	struct scry_bpf_ran *ran = bpf_map_lookup_elem(&ran_map, &tid);
 
 	if (!ran) {
@@ -453,7 +454,7 @@ int stacks_holder(void *ctx)
 	head.tid = scry_tid_of(scry_current(), scry_layout.pid_ns);
 	role = role_of(lock, &head);
 	if (role != ROLE_UNKNOWN)
-		count_ran(head.tid, role);
+		count_ran(head.tid, role, lock->period_ns);
 	if (role == ROLE_HOLDS && head.waiting && head.waiting <= SCRY_GVL_THREADS)
 		give(&head, &lock->gc);
 	count(SCRY_BPF_RUNS, 1);

@@ -136,10 +136,17 @@ int scry_holders_load(const struct scry_ruby *ruby)
 	return program_for(ruby, &p);
 }
 
+static int set_lock(struct program *p, const struct scry_holders_of *of)
+{
+	const struct scry_bpf_lock lock = {
+		.table = of->table, .period_ns = all.period_ns, .gc = scry_sample_gc(of->walk)};
+
+	return scry_bpf_set(p->bpf, "locks", &of->pid, &lock);
+}
+
 static int plant(struct program *p, const struct scry_holders_of *of)
 {
-	const struct scry_bpf_lock lock = {.table = of->table, .gc = scry_sample_gc(of->walk)};
-	int err = scry_bpf_set(p->bpf, "locks", &of->pid, &lock);
+	int err = set_lock(p, of);
 
 	if (err)
 		return scry_fail(err, "the kernel does not take a process into its map: %s",
@@ -152,8 +159,9 @@ static int plant(struct program *p, const struct scry_holders_of *of)
 	return err;
 }
 
-/* A record has the weight of the pace at which it is taken: so those that are there come first. The
- * clocks are slowed down only a while after they were made faster. */
+/* A record has the weight of the pace at which it is taken: so those that are there come first.
+ * Ticks at the moment of the change may have the other weight. The clocks are slowed down only a
+ * while after they were made faster. */
 static void set_pace(void)
 {
 	const uint64_t period_ns = scry_processors_period(all.busy ? RATE : QUIET_RATE),
@@ -172,6 +180,8 @@ static void set_pace(void)
 	}
 	all.period_ns = period_ns;
 	all.paced_ns = now;
+	for (size_t i = 0; i < all.count; i++)
+		set_lock(all.processes[i].program, &all.processes[i].of);
 }
 
 void scry_holders_pace(const void *arg, bool is_quiet)
@@ -230,13 +240,12 @@ void scry_holders_remove(const void *arg)
 
 struct scry_holders_ran scry_holders_ran(const void *arg, pid_t tid)
 {
-	const uint64_t period_ns = scry_holders_period_ns();
-	struct scry_bpf_ran ticks = {0};
+	struct scry_bpf_ran ran = {0};
 
 	for (size_t i = 0; i < all.count; i++)
 		if (all.processes[i].of.arg == arg)
-			scry_bpf_get(all.processes[i].program->bpf, "ran_map", &tid, &ticks);
-	return (struct scry_holders_ran){ticks.held * period_ns, ticks.other * period_ns};
+			scry_bpf_get(all.processes[i].program->bpf, "ran_map", &tid, &ran);
+	return (struct scry_holders_ran){ran.held, ran.other};
 }
 
 void scry_holders_take(void)

@@ -43,12 +43,13 @@ struct scry_bpf_thread {
 
 /* Map `locks`, by process id: whose lock's holders are reported while others want it. */
 struct scry_bpf_lock {
-	uint64_t table; /* address of struct scry_gvl_table there */
+	uint64_t table;	    /* address of struct scry_gvl_table there */
+	uint64_t period_ns; /* of the clock: a tick stands for that */
 	struct scry_bpf_gc gc;
 };
 
-/* Map `ran_map`, by thread id: ticks of threads of these processes, while they had the lock by the
- * agent's table, and while they had not. */
+/* Map `ran_map`, by thread id: how long threads of these processes ran, ns by ticks, while they had
+ * the lock by the agent's table, and while they had not. */
 struct scry_bpf_ran {
 	uint64_t held, other;
 };
@@ -100,7 +101,7 @@ struct scry_bpf_native {
 _Static_assert(sizeof(struct scry_bpf_layout) == 60, "shared with the kernel's side");
 _Static_assert(sizeof(struct scry_bpf_native) == 64 + SCRY_BPF_NATIVE_BYTES, "the same");
 _Static_assert(sizeof(struct scry_bpf_thread) == 40, "shared with the kernel's side");
-_Static_assert(sizeof(struct scry_bpf_lock) == 32, "shared with the kernel's side");
+_Static_assert(sizeof(struct scry_bpf_lock) == 40, "shared with the kernel's side");
 _Static_assert(sizeof(struct scry_bpf_ran) == 16, "shared with the kernel's side");
 _Static_assert(sizeof(struct scry_bpf_stack) == 128, "shared with the kernel's side");
 
