@@ -246,3 +246,49 @@ all_are_shown() {
 		done
 	done
 }
+
+# Each child says between which two moments it made its call.
+@test "the first calls of fork children have the times at which they were made" {
+	cat >"$T/stamps.c" <<-'EOF_C'
+		#include <stdio.h>
+		#include <stdlib.h>
+		#include <sys/wait.h>
+		#include <time.h>
+		#include <unistd.h>
+		static long long now(void)
+		{
+			struct timespec t;
+			clock_gettime(CLOCK_REALTIME, &t);
+			return t.tv_sec * 1000000000LL + t.tv_nsec;
+		}
+		int main(void)
+		{
+			volatile long sum = 0;
+			for (int i = 0; i < 20; i++) {
+				sum += labs(-1);
+				if (!fork()) {
+					long long before = now(), after;
+					sum += labs(i);
+					after = now();
+					fprintf(stderr, "%d %lld %lld\n", i, before, after);
+					return 0;
+				}
+				wait(NULL);
+				usleep(3000);
+			}
+			return 0;
+		}
+	EOF_C
+	cc -O0 -fno-builtin -o "$T/stamps" "$T/stamps.c"
+	for more in "" -S; do
+		[ -z "$more" ] || [ "$(id -u)" = 0 ] || continue
+		scry_ends 0 calls -f $more -ttt -x labs -- "$T/stamps"
+		"$RUBY" --disable=gems -e '
+			text, moments = ARGV.map { |name| File.read(name) }
+			moments = moments.scan(/^(\d+) (\d+) (\d+)$/).to_h { |l| [l[0].to_i, l[1, 2].map { |ns| ns.to_i / 1000 }] }
+			calls = text.scan(/(\d+)\.(\d{6}) (?:\S+@)?labs\((\d+)/).map { |s, us, i| [i.to_i, s.to_i * 1_000_000 + us.to_i] }
+			off = calls.map { |i, us| [us - moments[i][1], moments[i][0] - us].max }
+			puts "off by #{off.max} us", calls.size
+			exit calls.size == 20 && moments.size == 20 && off.max < 100' "$T/scry.out" "$T/scry.err"
+	done
+}

@@ -447,7 +447,9 @@ static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 	r = scry_calls_new(&opts, &t->calls);
 	for (uint32_t i = 0; i < t->root->count && r == 0; i++)
 		r = scry_calls_function(t->calls);
-	scry_stream_look(scry_calls_stream(t->calls));
+	if (r == 0)
+		scry_stream_clock_of(scry_calls_stream(t->calls),
+				     scry_calls_stream(t->root->calls));
 	return r;
 }
 
