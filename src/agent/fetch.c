@@ -10,6 +10,7 @@
  */
 #include "agent/fetch.h"
 
+#include "agent/alignment.h"
 #include "wire/call_format.h"
 
 #define EFAULT_ 14
@@ -502,6 +503,7 @@ uint32_t scry_fetch(struct scry_fetching *f, uint64_t *at)
 	const struct scry_fetch *ops = (const struct scry_fetch *)(const void *)(f->plan + 1);
 	uint32_t first = f->registers ? 0 : f->plan->entry;
 	uint32_t count = f->registers ? f->plan->entry : f->plan->back;
+	const uint64_t flags = scry_alignment_off();
 
 	w.f = f;
 	w.begin = w.at = at;
@@ -527,6 +529,7 @@ uint32_t scry_fetch(struct scry_fetching *f, uint64_t *at)
 		}
 	}
 	flush(&w);
+	scry_alignment_back(flags);
 	return (uint32_t)(w.at - w.begin);
 }
 

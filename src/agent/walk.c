@@ -1,6 +1,7 @@
 /* See walk.h. */
 #include "agent/walk.h"
 
+#include "agent/alignment.h"
 #include "agent/returns.h"
 #include "agent/thread_buffer.h"
 #include "wire/unwind_step.h"
@@ -390,6 +391,8 @@ static __attribute__((noinline)) uint32_t walk_anew(thread *t, struct scry_walke
 {
 	struct scry_frame_walk *now = &w->now;
 	struct reading r = {.t = t, .walk = now, .is_kept = 1};
+	const uint64_t flags = scry_alignment_off(); /* rules are packed, stacks may be odd */
+	uint32_t count;
 
 	now->sp = (uint64_t)from->slot;
 	now->bp = from->bp;
@@ -407,7 +410,9 @@ static __attribute__((noinline)) uint32_t walk_anew(thread *t, struct scry_walke
 		r.copied = n > 0 ? (uint64_t)n & ~7ull : 0;
 		r.is_kept = 0;
 	}
-	return walk_frames(&r, from, w->frames) | (uint32_t)r.is_kept << 31;
+	count = walk_frames(&r, from, w->frames);
+	scry_alignment_back(flags);
+	return count | (uint32_t)r.is_kept << 31;
 }
 
 uint32_t scry_walk_stack(thread *t, const struct scry_walk_from *from, scry_walk_report *emit)

@@ -137,7 +137,7 @@ int scry_malloc_fork(struct scry_malloc *parent, const struct scry_malloc_opts *
 	m->calls.callers = scry_malloc_callers_fork(parent->calls.callers,
 						    (pid_t)opts->producer.pid, opts->is_closed);
 	m->calls.ns = parent->calls.ns;
-	scry_stream_clock_of(m->stream, parent->stream);
+	scry_stream_goes_on(m->stream, parent->stream);
 	r = m->calls.callers
 		    ? scry_malloc_addresses_copy(&parent->calls.addresses, &m->calls.addresses)
 		    : -ENOMEM;

@@ -9,7 +9,6 @@
 #include "base/err.h"
 #include "sys/tracee.h" /* scry_now_ns */
 
-#define NUMBERS_MAX 4096       /* looked at one by one; more: all of /proc */
 #define YOUNG_NS 1200000000ull /* an image that is looked for in each turn */
 #define POLL_NS 20000000ull    /* between two looks at one that is older */
 
@@ -139,14 +138,37 @@ static bool is_process(pid_t pid)
 	return r == 0; /* and no thread */
 }
 
+/* Of numbers that are in the scans: has a process, or thread, been seen that lived under it, or one
+ * that is not a descendant? */
+static bool is_seen(const struct scry_descendant_table *k, pid_t pid)
+{
+	return k->seen[pid % SCRY_DESCENDANT_TABLE_NUMBERS / 8] >> pid % 8 & 1;
+}
+
+static void set_seen(struct scry_descendant_table *k, pid_t pid, bool is)
+{
+	uint8_t *byte = &k->seen[pid % SCRY_DESCENDANT_TABLE_NUMBERS / 8], bit = 1u << pid % 8;
+
+	*byte = is ? *byte | bit : *byte & (uint8_t)~bit;
+}
+
 static void look_at_number(void *arg, pid_t pid)
 {
 	struct scry_descendant_table *k = arg;
 	const struct scry_relative *known = scry_descendant_table_find(k, pid);
 	struct scry_proc_stat st;
+	bool is_alive;
 
-	if (k->kind->is_member(k->arg, pid) || !is_living(pid, &st) ||
-	    (known && known->start_ticks == st.start_ticks))
+	if (k->kind->is_member(k->arg, pid)) {
+		set_seen(k, pid, true);
+		return;
+	}
+	if (scry_proc_stat(pid, &st) < 0)
+		return;
+	is_alive = st.state != 'Z' && st.state != 'X';
+	if (is_alive || !is_descendant(k, st.ppid))
+		set_seen(k, pid, true);
+	if (!is_alive || (known && known->start_ticks == st.start_ticks))
 		return;
 	if (!is_descendant(k, st.ppid) &&
 	    !(k->kind->is_unidentified && k->kind->is_unidentified(k->arg, pid, &st)))
@@ -188,6 +210,7 @@ void scry_descendant_table_scan(struct scry_descendant_table *k)
 {
 	const pid_t newest = scry_proc_newest();
 	const pid_t oldest = k->newest[SCRY_DESCENDANT_TABLE_SCANS - 1];
+	const pid_t leaving = k->newest[SCRY_DESCENDANT_TABLE_SCANS - 2], last = k->newest[0];
 
 	if (!k->has_begun) {
 		if (!k->newest[0])
@@ -196,11 +219,17 @@ void scry_descendant_table_scan(struct scry_descendant_table *k)
 		k->has_begun = true;
 		return;
 	}
-	if (newest < oldest || newest - oldest > NUMBERS_MAX)
+	if (newest < oldest || newest - oldest > (pid_t)SCRY_DESCENDANT_TABLE_NUMBERS) {
 		look_at_all(k);
-	else
-		for (pid_t pid = oldest + 1; pid <= newest; pid++)
+		k->unseen++;
+	} else {
+		for (pid_t pid = oldest + 1; pid <= newest; pid++) {
+			if (pid > last)
+				set_seen(k, pid, false);
 			look_at_number(k, pid);
+			k->unseen += pid <= leaving && !is_seen(k, pid);
+		}
+	}
 	memmove(k->newest + 1, k->newest, (SCRY_DESCENDANT_TABLE_SCANS - 1) * sizeof(*k->newest));
 	k->newest[0] = newest;
 }

@@ -23,8 +23,9 @@
 
 #include "sys/proc.h"
 
-#define SCRY_DESCENDANT_TABLE_MAX 4096u /* rows */
-#define SCRY_DESCENDANT_TABLE_SCANS 8	/* a number is given out before its process is there */
+#define SCRY_DESCENDANT_TABLE_MAX 4096u	    /* rows */
+#define SCRY_DESCENDANT_TABLE_SCANS 8	    /* a number is given out before its process is there */
+#define SCRY_DESCENDANT_TABLE_NUMBERS 4096u /* looked at one by one; more: all of /proc */
 #define SCRY_DESCENDANT_TABLE_KNOWN UINT64_MAX
 
 struct scry_relative {
@@ -63,6 +64,10 @@ struct scry_descendant_table {
 	struct scry_relative **rows;
 	size_t count, room;
 	uint64_t refused; /* there was no room */
+	/* numbers that were given out, and whose processes or threads had ended before a look; and
+	 * times that there were too many to be looked at */
+	uint64_t unseen;
+	uint8_t seen[SCRY_DESCENDANT_TABLE_NUMBERS / 8];
 	pid_t newest[SCRY_DESCENDANT_TABLE_SCANS];
 	bool has_begun;
 };

@@ -19,6 +19,7 @@
 #include <xxhash.h>
 
 #include "base/err.h"
+#include "sys/own_ifunc.h"
 
 #define WINDOW 16384u
 #define NOT_ONE UINT64_MAX
@@ -247,6 +248,16 @@ static int scan_object(struct scan *s, size_t object)
 	return r;
 }
 
+/* Of an IFUNC: by its bound slots; where there are none, as our own loader has chosen. */
+static uint64_t implementation(struct scan *s, uint32_t function)
+{
+	uint64_t *chosen = &s->out.implementations[function];
+
+	if (!*chosen)
+		*chosen = scry_own_ifunc(s->lm, &s->functions->rows[function]);
+	return *chosen;
+}
+
 /* What is known only when all have been seen. */
 static void finish(struct scan *s)
 {
@@ -264,7 +275,7 @@ static void finish(struct scan *s)
 		uint64_t start, end;
 
 		if (slot->is_lazy && s->functions->rows[slot->function].is_ifunc)
-			slot->definition = out->implementations[slot->function];
+			slot->definition = implementation(s, slot->function);
 		scry_elf_relro(o->elf, &start, &end);
 		slot->is_relro = slot->address >= o->bias + start &&
 				 slot->address < ((o->bias + end) & ~0xfffull);

@@ -39,7 +39,7 @@ struct scry_slot {
 	uint64_t value;	     /* what it held */
 	uint64_t definition; /* what calls through it reach, 0: not known. Bound: `value`. Lazy: the
 				definition that the loader will find; an IFUNC's implementation if a
-				bound slot shows it */
+				bound slot, or sys/own_ifunc, shows it */
 	const char *name; /* of its relocation's symbol, by which its object calls; "": it has none;
 			     owned by the link map's files */
 	const char *version; /* of that name, "" without; owned as it is */
@@ -57,8 +57,8 @@ struct scry_slot {
 struct scry_slots { /* zeroed: empty */
 	struct scry_slot *rows;
 	size_t count, room;
-	uint64_t *implementations; /* by function: what an IFUNC's bound slots hold; 0: not known,
-				      or not one; for others their address */
+	uint64_t *implementations; /* by function: what an IFUNC's slots hold, or will; 0: not
+				      known, or not one; for others their address */
 	size_t function_count;
 	size_t relocations; /* looked at */
 	size_t elsewhere;   /* slots of a wanted name that are bound to something else */

@@ -367,12 +367,13 @@ static bool at_syscall(struct scry_spawn *s)
 }
 
 /* A process or thread that `parent` made: it is ours already, and will stop by itself. */
-static void add_child(struct scry_spawns *s, const struct scry_spawn *parent, bool is_vforked)
+static void add_child(struct scry_spawns *s, const struct scry_spawn *parent, int event)
 {
 	struct scry_spawn row = {.t.seized = true,
 				 .since_ns = scry_now_ns(),
 				 .is_kept = parent->is_kept,
-				 .is_vforked = is_vforked};
+				 .is_thread = event == PTRACE_EVENT_CLONE,
+				 .is_vforked = event == PTRACE_EVENT_VFORK};
 	unsigned long tid = 0;
 
 	if (ptrace(PTRACE_GETEVENTMSG, parent->t.tid, 0, &tid) < 0 || !tid)
@@ -394,6 +395,7 @@ static void pass_signal(struct scry_spawns *s, struct scry_spawn *row, int signa
 		return;
 	}
 	row->t.signal = signal;
+	s->dropped++;
 	forget(s, row);
 }
 
@@ -421,7 +423,7 @@ static bool take(struct scry_spawns *s, struct scry_spawn *row, int status)
 		return fall_back(row);
 	} else if (event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK ||
 		   event == PTRACE_EVENT_CLONE) {
-		add_child(s, row, event == PTRACE_EVENT_VFORK);
+		add_child(s, row, event);
 		if (row->since_ns) { /* one that starts others is followed for longer */
 			row->since_ns = scry_now_ns();
 			row->signals = 0;
@@ -433,54 +435,6 @@ static bool take(struct scry_spawns *s, struct scry_spawn *row, int status)
 		scry_tracee_mend_signal(row->t.tid);
 		resume(row, 0);
 	}
-	return false;
-}
-
-void scry_spawns_pass(struct scry_spawns *s)
-{
-	for (size_t i = s->count; i-- > 0;) {
-		struct scry_spawn *row = s->rows[i];
-		int status;
-		pid_t r;
-
-		if (row->t.stopped || row->is_paused) /* ready, or handed out and not given back */
-			continue;
-		r = waitpid(row->t.tid, &status, __WALL | WNOHANG);
-		if (r == 0) {
-			look_at_clock(row);
-			continue;
-		}
-		if (r < 0 || WIFEXITED(status) || WIFSIGNALED(status)) {
-			row->t.seized = row->t.stopped = false;
-			forget(s, row);
-		} else if (status >> 16 || WSTOPSIG(status) == (SIGTRAP | 0x80)) {
-			row->is_ready = take(s, row, status);
-		} else if (is_brk_signal(row, WSTOPSIG(status))) {
-			row->t.stopped = true;
-			row->is_ready = at_brk(row);
-		} else {
-			row->t.stopped = true;
-			pass_signal(s, row, WSTOPSIG(status));
-		}
-	}
-}
-
-struct scry_tracee *scry_spawns_step(struct scry_spawns *s)
-{
-	scry_spawns_pass(s);
-	for (size_t i = s->count; i-- > 0;)
-		if (s->rows[i]->is_ready) {
-			s->rows[i]->is_ready = false;
-			return &s->rows[i]->t;
-		}
-	return NULL;
-}
-
-bool scry_spawns_is_starting(const struct scry_spawns *s)
-{
-	for (size_t i = 0; i < s->count; i++)
-		if (s->rows[i]->starting)
-			return true;
 	return false;
 }
 
@@ -511,6 +465,76 @@ int scry_spawns_catch(struct scry_spawns *s, pid_t pid, struct scry_tracee **ret
 	}
 	*ret = &row->t;
 	return 0;
+}
+
+/*
+ * It was ours, and is not, though it has not ended: another of its threads, which we do not trace,
+ * has run a program, and has its number now. That program is held as one that was noticed late.
+ */
+static void take_over(struct scry_spawns *s, struct scry_spawn *row)
+{
+	const bool is_process = !row->is_thread;
+	const pid_t pid = row->t.tid;
+	struct scry_tracee *t;
+	int r;
+
+	forget(s, row);
+	r = is_process ? scry_spawns_catch(s, pid, &t) : 1;
+	if (r == 0)
+		row_of(t)->is_late = row_of(t)->is_ready = true;
+	s->missed += r < 0;
+	scry_error_clear();
+}
+
+void scry_spawns_pass(struct scry_spawns *s)
+{
+	for (size_t i = s->count; i-- > 0;) {
+		struct scry_spawn *row = s->rows[i];
+		int status;
+		pid_t r;
+
+		if (row->t.stopped || row->is_paused) /* ready, or handed out and not given back */
+			continue;
+		r = waitpid(row->t.tid, &status, __WALL | WNOHANG);
+		if (r == 0) {
+			look_at_clock(row);
+			continue;
+		}
+		if (r < 0 || WIFEXITED(status) || WIFSIGNALED(status)) {
+			row->t.seized = row->t.stopped = false;
+			if (r < 0)
+				take_over(s, row);
+			else
+				forget(s, row);
+		} else if (status >> 16 || WSTOPSIG(status) == (SIGTRAP | 0x80)) {
+			row->is_ready = take(s, row, status);
+		} else if (is_brk_signal(row, WSTOPSIG(status))) {
+			row->t.stopped = true;
+			row->is_ready = at_brk(row);
+		} else {
+			row->t.stopped = true;
+			pass_signal(s, row, WSTOPSIG(status));
+		}
+	}
+}
+
+struct scry_tracee *scry_spawns_step(struct scry_spawns *s)
+{
+	scry_spawns_pass(s);
+	for (size_t i = s->count; i-- > 0;)
+		if (s->rows[i]->is_ready) {
+			s->rows[i]->is_ready = false;
+			return &s->rows[i]->t;
+		}
+	return NULL;
+}
+
+bool scry_spawns_is_starting(const struct scry_spawns *s)
+{
+	for (size_t i = 0; i < s->count; i++)
+		if (s->rows[i]->starting)
+			return true;
+	return false;
 }
 
 void scry_spawns_go_on(struct scry_spawns *s, struct scry_tracee *t)
@@ -596,8 +620,10 @@ void scry_spawns_drop_older(struct scry_spawns *s, uint64_t ns)
 {
 	for (size_t i = s->count; i-- > 0;)
 		if (s->rows[i]->since_ns && s->rows[i]->since_ns < ns && !s->rows[i]->starting &&
-		    !s->rows[i]->t.stopped)
+		    !s->rows[i]->t.stopped) {
+			s->dropped++;
 			forget(s, s->rows[i]);
+		}
 }
 
 /* Those that it has made are followed as processes are; others may want to hold them. */
@@ -623,5 +649,8 @@ void scry_spawns_done(struct scry_spawns *s)
 	while (s->count)
 		forget(s, s->rows[s->count - 1]);
 	free(s->rows);
-	*s = (struct scry_spawns){.follows = s->follows};
+	*s = (struct scry_spawns){.follows = s->follows,
+				  .refused = s->refused,
+				  .dropped = s->dropped,
+				  .missed = s->missed};
 }

@@ -49,6 +49,7 @@ struct scry_spawn { /* one followed thread */
 	uint32_t signals;      /* that have stopped it since then */
 	bool is_vforked, is_late;
 	bool is_paused; /* see scry_spawns_pause */
+	bool is_thread; /* no process's first one */
 	bool is_ready;	/* its program is stopped, and step has not handed it out yet */
 };
 
@@ -58,6 +59,9 @@ struct scry_spawns {
 	size_t count, capacity;
 	bool follows;
 	size_t refused; /* children that were released, because there were too many */
+	size_t dropped; /* that were kept, and are followed no more */
+	size_t missed;	/* programs that another thread than the first started, which ended at once
+			 */
 };
 
 #define SCRY_SPAWNS_MAX 4096

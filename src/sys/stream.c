@@ -116,6 +116,11 @@ void scry_stream_clock_of(struct scry_stream *s, const struct scry_stream *other
 {
 	s->clock = other->clock;
 	s->now = other->now;
+}
+
+void scry_stream_goes_on(struct scry_stream *s, const struct scry_stream *other)
+{
+	scry_stream_clock_of(s, other);
 	s->last_tick = other->last_tick;
 	s->last_ns = other->last_ns;
 }

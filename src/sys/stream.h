@@ -94,8 +94,10 @@ int scry_stream_add(void *stream, const struct scry_stream_words *words);
 uint64_t scry_stream_look(struct scry_stream *s);
 /* The same with readings that were taken. */
 void scry_stream_clock(struct scry_stream *s, const struct scry_ticks_pair *now);
-/* A fork child's begins with what its parent's knows of the clock. */
+/* A fork child's begins with what its parent's knows of the clock: its first stamps may be older
+ * than it. Goes on: what the parent has given until now was before all that the child gives. */
 void scry_stream_clock_of(struct scry_stream *s, const struct scry_stream *other);
+void scry_stream_goes_on(struct scry_stream *s, const struct scry_stream *other);
 uint64_t scry_stream_now(const struct scry_stream *s); /* the TSC of the last look */
 
 /* CLOCK_MONOTONIC of a record that is given, ns: never falls. How long so many ticks are. */

@@ -118,12 +118,34 @@ static bool is_named(const struct request *q, const struct scry_object *o, const
 	return scry_demangle_any(name, is_called, q);
 }
 
-/* Is `other` the name that people know the function by, rather than `name`? close, not __close. */
+/* Names of the C library that programs of today do not use, where the function has another one. */
+static bool is_older_name(const char *name)
+{
+	static const char *const older[] = {
+		"bcmp",	     "bsd_signal", "cfree",	"euidaccess",  "gsignal",   "imaxabs",
+		"imaxdiv",   "index",	   "llseek",	"ntp_adjtime", "rindex",    "siglongjmp",
+		"srandom",   "ssignal",	   "strtoimax", "strtoq",      "strtoumax", "strtouq",
+		"timelocal", "wcstoimax",  "wcstoq",	"wcstoumax",   "wcstouq",   "wcswcs"};
+
+	for (size_t i = 0; i < sizeof(older) / sizeof(*older); i++)
+		if (!strcmp(name, older[i]))
+			return true;
+	return false;
+}
+
+/* Is `other` the name that people know the function by, rather than `name`? close, not __close;
+ * fopen, not fopen64; strrchr, not rindex. */
 static bool is_more_public(const struct scry_function *other, const struct scry_function *name)
 {
+	const size_t dashes = strspn(other->name, "_"), name_dashes = strspn(name->name, "_");
+
 	if (other->is_exported != name->is_exported)
 		return other->is_exported;
-	return strspn(other->name, "_") < strspn(name->name, "_");
+	if (dashes != name_dashes)
+		return dashes < name_dashes;
+	if (is_older_name(other->name) != is_older_name(name->name))
+		return is_older_name(name->name);
+	return !strpbrk(other->name, "0123456789") && strpbrk(name->name, "0123456789");
 }
 
 static int add(struct scry_functions *f, const struct scry_function *function)
@@ -240,7 +262,8 @@ int scry_symbols_each(struct scry_linkmap *lm, size_t object, scry_symbol_each *
 
 static int offer_name(const struct scry_function *function, uint8_t type, void *arg)
 {
-	if (type == STT_FUNC || type == STT_GNU_IFUNC)
+	/* undefined ones of a file's own table have their version in the name */
+	if ((type == STT_FUNC || type == STT_GNU_IFUNC) && !strchr(function->name, '@'))
 		scry_nearest_offer(arg, function->name);
 	return 0;
 }
@@ -270,7 +293,10 @@ struct scry_nearest_text scry_symbols_ask(struct scry_linkmap *lm, const char *r
 	scry_nearest_begin(&near, q.name);
 	if (offer_names(lm, &q, &near) == 0) {
 		q.by_part = true;
-		offer_names(lm, &q, &near);
+		if (offer_names(lm, &q, &near) == 0) { /* it may be a version */
+			q.library = NULL;
+			offer_names(lm, &q, &near);
+		}
 	}
 	return scry_nearest_ask(&near);
 }

@@ -408,9 +408,8 @@ static bool length_of(const struct shown *s, const struct value *v, uint64_t *re
 	    !scry_call_word(s->image, l->kind == SCRY_LENGTH_RESULT, place->at[0], &word) ||
 	    !number_of(t, (const uint8_t *)&word, sizeof(word), ret))
 		return false;
-	if (l->kind == SCRY_LENGTH_RESULT && (int64_t)*ret < 0)
-		*ret = 0; /* it failed, and wrote nothing */
-	return true;
+	/* it failed: what lies there is not what it has written */
+	return l->kind != SCRY_LENGTH_RESULT || (int64_t)*ret >= 0;
 }
 
 struct extent {

@@ -18,7 +18,9 @@
 
 #include "base/err.h"
 #include "hook/enter_check.h"
+#include "sys/family.h"
 #include "watch/group.h"
+#include "watch/programs.h"
 
 #define SCAN_NS 20000000ull /* between two looks at all processes, at least */
 #define YOUNG_NS 300000000ull
@@ -283,11 +285,13 @@ static bool is_member(void *arg, pid_t pid)
 
 static void came(void *arg, struct scry_relative *row, const struct scry_proc_stat *st)
 {
-	const struct scry_session *s = arg;
+	struct scry_session *s = arg;
 	struct candidate *c = row->own;
 
 	c->is_followed =
 		scry_spawns_has(&s->spawns, row->pid) || scry_spawns_has(&s->spawns, st->ppid);
+	s->untraced += !c->is_followed && !row->was_there;
+	scry_family_add(s->family, row->pid, row->since_ns);
 }
 
 static void execed(void *arg, struct scry_relative *row)
@@ -303,7 +307,8 @@ static void gone(void *arg, struct scry_relative *row)
 	struct scry_session *s = arg;
 	const struct candidate *c = row->own;
 
-	s->unknown += !c->is_known && !c->is_followed && !is_watched(s, row->pid);
+	if (!c->is_known && !c->is_followed && !is_watched(s, row->pid))
+		scry_programs_unknown(s);
 }
 
 static bool is_descendant(const struct scry_session *s, pid_t pid)

@@ -23,10 +23,12 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "sys/child_news.h"
+#include "sys/family.h"
 #include "sys/fd.h"
 #include "sys/ticks.h"
 #include "watch/group.h"
 #include "watch/preload.h"
+#include "watch/programs.h"
 #include "watch/session.h"
 #include "wire/preload.h"
 
@@ -38,6 +40,7 @@
 #define WRAPPER_NS 10000000000ull /* scripts that exec another program do so sooner */
 #define FOLLOW_EVERY_NS 500000ull /* not in each turn of a start, which waits for nothing */
 #define KEEPER_NICE (-10)
+#define OTHER_FDS 3 /* that are polled beside those of watches */
 
 static struct {
 	int fd;
@@ -95,11 +98,13 @@ static void report_short_recording(struct scry_session *s)
 /* Orders of the front and the end of things. Returns NULL to go on, or the reason to stop. */
 static const char *wait_turn(struct scry_session *s, int timeout_ms)
 {
-	struct pollfd fds[2 + 3 * SCRY_WATCHES_MAX] = {{.fd = s->fd, .events = POLLIN},
-						       {.fd = keeper.child_fd, .events = POLLIN}};
-	struct scry_watch *who[2 + 2 * SCRY_WATCHES_MAX];
+	struct pollfd fds[OTHER_FDS + 3 * SCRY_WATCHES_MAX] = {
+		{.fd = s->fd, .events = POLLIN},
+		{.fd = keeper.child_fd, .events = POLLIN},
+		{.fd = scry_family_fd(s->family), .events = POLLIN}};
+	struct scry_watch *who[OTHER_FDS + 2 * SCRY_WATCHES_MAX];
 	nfds_t ends, execs;
-	nfds_t n = 2;
+	nfds_t n = OTHER_FDS;
 	char order;
 	ssize_t got;
 
@@ -131,7 +136,7 @@ static const char *wait_turn(struct scry_session *s, int timeout_ms)
 	}
 	if (fds[1].revents)
 		scry_child_news_take(keeper.child_fd);
-	for (nfds_t i = 2; i < ends; i++)
+	for (nfds_t i = OTHER_FDS; i < ends; i++)
 		if (fds[i].revents)
 			who[i]->target_gone = true;
 	for (nfds_t i = ends; i < execs; i++) {
@@ -212,6 +217,7 @@ static void enter_changed(struct scry_session *s, struct change *c)
 				scry_error());
 		scry_watch_free(w);
 		s->not_entered++;
+		scry_programs_settled(s, c->pid, scry_now_ns());
 	}
 	scry_error_clear();
 }
@@ -234,21 +240,6 @@ static bool has_child_buffers(const struct scry_session *s, const struct scry_wa
 		if (s->watches[i]->root == w)
 			return true;
 	return false;
-}
-
-/* It has ended. Was the last program that it ran not looked at? */
-static void look_for_unknown(struct scry_session *s, struct scry_watch *w)
-{
-	struct scry_execs *execs = &scry_group_first(w)->execs;
-
-	scry_execs_take(execs); /* its end may have been seen before them */
-	if (!execs->count)
-		return;
-	if (s->opts->follow || goes_on(s, w))
-		s->unknown++;
-	else
-		scry_session_unfollowed(w, "ran another program (exec) shortly before it ended, "
-					   "which is not followed");
 }
 
 /* Those that are gone are written, and forgotten when their child buffers are out of use. */
@@ -277,7 +268,7 @@ static int reap(struct scry_session *s, bool look_for_exec)
 			e = scry_watch_end(w, change.is_there ? change.why : SCRY_REASON_ENDED);
 			r = r ? r : e;
 			if (!change.is_there)
-				look_for_unknown(s, w);
+				scry_programs_look_back(s, w);
 			scry_inject_unlock(w->inj);
 			if (s->opts->follow && !s->preload &&
 			    !(change.is_there && change.caught >= 0))
@@ -439,6 +430,7 @@ void scry_watch_hurry(void)
 
 int scry_session_image(struct scry_session *s, struct scry_tracee *t)
 {
+	const pid_t pid = t->pid;
 	bool is_wanted, is_late = scry_spawn_is_late(t);
 	struct scry_maps maps = {0};
 	struct scry_watch *w;
@@ -446,15 +438,14 @@ int scry_session_image(struct scry_session *s, struct scry_tracee *t)
 	int r;
 
 	if (s->instrument->wants) {
-		is_wanted =
-			scry_maps_read(t->pid, &maps) == 0 && s->instrument->wants(t->pid, &maps);
+		is_wanted = scry_maps_read(pid, &maps) == 0 && s->instrument->wants(pid, &maps);
 		scry_maps_done(&maps);
 		if (!is_wanted)
 			return 0;
 	}
-	end_older(s, t->pid);
+	end_older(s, pid);
 	w = scry_watch_new(s);
-	r = w ? scry_proc_open(&w->proc, t->pid) : -ENOMEM;
+	r = w ? scry_proc_open(&w->proc, pid) : -ENOMEM;
 	if (is_late)
 		scry_spawns_let_go(&s->spawns, t);
 	if (r == 0) {
@@ -471,6 +462,7 @@ int scry_session_image(struct scry_session *s, struct scry_tracee *t)
 					scry_error());
 		scry_watch_free(w);
 		s->not_entered++;
+		scry_programs_settled(s, pid, scry_now_ns());
 	}
 	for (size_t i = 0; r == 0 && scry_group_at(w, i); i++)
 		scry_group_at(w, i)->start_ns = held; /* a wait before it began, no cost */
@@ -537,6 +529,7 @@ static int run(struct scry_session *s, const char **ret_why)
 		}
 		why = now >= end && s->entered ? "duration" : wait_turn(s, turn_ms(s, fill));
 		scry_tracee_poll_lingering();
+		scry_programs_turn(s);
 		r = start_turn(s);
 		if (s->preload) {
 			scry_preload_turn(s);
@@ -616,7 +609,7 @@ static int leave_all(struct scry_session *s, const char *why)
 			e = scry_watch_end(w, why);
 			r = r ? r : e;
 			if (w->target_gone)
-				look_for_unknown(s, w);
+				scry_programs_look_back(s, w);
 		}
 	if (s->opts->follow && !s->preload)
 		scry_follow_leave_hooked_children(s);
@@ -629,6 +622,7 @@ static int leave_all(struct scry_session *s, const char *why)
 			scry_session_count(s, w);
 			scry_watch_free(w);
 		}
+	scry_programs_end(s);
 	scry_spawns_done(&s->spawns);
 	e = scry_session_end(s);
 	r = r ? r : e;
@@ -741,6 +735,7 @@ static int keep(struct scry_session *s, pid_t child)
 	int r, e;
 
 	scry_group_begin(s);
+	scry_programs_open(s, child);
 	scry_session_lease(s, SCRY_LEASE_NS);
 	r = child > 0 ? start(s, child) : enter_all(s);
 	if (child <= 0)
@@ -779,6 +774,7 @@ void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instr
 	if (r == 0)
 		r = keep(&s, child);
 	scry_heartbeat_free(s.heartbeat);
+	scry_programs_close(&s);
 	if (r < 0)
 		scry_send_news(&s, SCRY_NEWS_FAILED, r,
 			       *scry_error() ? scry_error() : strerror(-r));

@@ -1,6 +1,7 @@
 /* What a whole session has to say of what it missed: processes that were not watched, or late. */
 #include "base/text.h"
 #include "watch/group.h"
+#include "watch/programs.h"
 #include "watch/session.h"
 
 static void write_missing(struct scry_watch *any, uint64_t count, uint32_t flags, const char *why)
@@ -24,6 +25,7 @@ static void write_all_missing(struct scry_session *s, struct scry_watch *any)
 	write_missing(any, s->nameless, 0, "they could not be distinguished from others");
 	write_missing(any, s->preload ? s->strangers.count : 0, 0, "they are not preloaded");
 	write_missing(any, s->spawns.refused, 0, "too many at once");
+	write_missing(any, s->missed, 0, "they had ended before they could be entered");
 	write_missing(any, s->instrument->wants ? 0 : s->unknown, SCRY_LOST_PERHAPS,
 		      "they had ended before scry could read them");
 }
@@ -44,7 +46,7 @@ void scry_session_notes(struct scry_session *s, struct scry_watch *any)
 			"%llu fork child%s not watched: all child buffers that there is room "
 			"for were taken",
 			(unsigned long long)s->refused, s->refused == 1 ? " was" : "ren were");
-	if (s->late || s->unknown || s->not_entered)
+	if (s->late || s->unknown || s->not_entered || s->missed)
 		scry_watch_lost_some(any, "what started programs did before scry noticed them");
 	if (s->late)
 		scry_watch_note(any,
@@ -63,6 +65,7 @@ void scry_session_notes(struct scry_session *s, struct scry_watch *any)
 				"%llu program%s that a watched one started or became ended before "
 				"scry could look: whether to be watched is not known",
 				(unsigned long long)s->unknown, scry_text_s(s->unknown));
+	scry_programs_note(s, any);
 	if (s->nameless)
 		scry_watch_note(
 			any,

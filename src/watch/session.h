@@ -20,6 +20,8 @@
 #define SCRY_OWN_MAX 256		/* processes with rows of their own */
 #define SCRY_PATIENCE_NS 10000000000ull /* so long a target waits for a keeper that lives */
 
+struct scry_family;
+
 struct scry_section { /* what one instrument records */
 	struct scry_watch_opts opts;
 	const struct scry_instrument *instrument;
@@ -56,14 +58,21 @@ struct scry_session {
 	uint64_t late;	      /* Rubies that were entered after their start */
 	uint64_t not_entered; /* Rubies that could not be entered */
 	uint64_t unknown;     /* programs that had ended before we could look */
-	uint64_t vain_ns;     /* waited for what did not come: scry_watch_patience_ns */
-	uint64_t vain_at_ns;  /* as of then */
-	uint64_t refused;     /* fork children that found no child buffer */
-	uint64_t loads;	      /* times that fork children loaded or unloaded libraries */
+	/* programs.h */
+	struct scry_family *family; /* NULL: not needed, or family_error says why not */
+	int family_error;
+	uint64_t missed;     /* programs that had ended before they could be entered */
+	pid_t missed_parent; /* which process started them; 0: several did */
+	uint64_t untraced;   /* children that ptrace did not follow */
+	uint64_t vain_ns;    /* waited for what did not come: scry_watch_patience_ns */
+	uint64_t vain_at_ns; /* as of then */
+	uint64_t refused;    /* fork children that found no child buffer */
+	uint64_t loads;	     /* times that fork children loaded or unloaded libraries */
 	uint64_t lease_tsc, lease_end_tsc;
-	bool is_blind;	  /* a process could not be asked, in this look through /proc */
-	bool is_catching; /* what is entered now was noticed after its exec */
-	bool is_short;	  /* the recording could not be written to its end */
+	bool wants_programs; /* each: programs.h */
+	bool is_blind;	     /* a process could not be asked, in this look through /proc */
+	bool is_catching;    /* what is entered now was noticed after its exec */
+	bool is_short;	     /* the recording could not be written to its end */
 };
 
 /* watch.c */

@@ -19,6 +19,7 @@
 #include "watch/group.h"
 #include "watch/hooked_children.h"
 #include "watch/preload.h"
+#include "watch/programs.h"
 #include "watch/session.h"
 
 #define CPU_TICKS_TRUSTED_NS 200000000ull
@@ -536,8 +537,10 @@ int scry_watch_enter(struct scry_watch *w)
 		back_out(w);
 	for (size_t i = 1; scry_group_at(w, i); i++)
 		scry_group_at(w, i)->held = NULL;
-	if (r == 0)
+	if (r == 0) {
 		w->session->entered++;
+		scry_programs_watched(w);
+	}
 	return r;
 }
 

@@ -153,6 +153,36 @@ tree() {
 	same 6
 }
 
+@test "calls -w, and strings: of a program that has unaligned accesses trapped (EFLAGS.AC)" {
+	cat >"$T/aligned.c" <<-'EOF_C'
+		#include <stdlib.h>
+		__attribute__((noinline)) int odd(int i, const char *s)
+		{
+			__asm__ volatile("nop; nop; nop; nop; nop; nop");
+			return i + s[0];
+		}
+		int main(void)
+		{
+			static char text[] = "xabcdefghijklmno";
+			for (int i = 0; i < 100; i++) {
+				int got, flags = 0;
+				__asm__ volatile("pushfq; orq $0x40000, (%%rsp); popfq" ::: "memory", "cc");
+				got = odd(i, text + 1);
+				__asm__ volatile("pushfq; pop %%rax; mov %%eax, %0; andq $~0x40000, %%rax; push %%rax; popfq"
+						 : "=r"(flags) :: "rax", "memory", "cc");
+				if (got != i + 'a' || !(flags & 0x40000))
+					return 3;
+			}
+			return 0;
+		}
+	EOF_C
+	cc -O0 -mno-red-zone -o "$T/aligned" "$T/aligned.c"
+	echo 'int odd(int, string);' >"$T/aligned.conf"
+	scry_ends 0 calls -F "$T/aligned.conf" -x odd -w 8 -- "$T/aligned"
+	[ "$(grep -c '^odd([0-9]*, "abcdefghijklmno") = ' "$T/scry.out")" -eq 100 ]
+	[ "$(grep -c '^ > aligned(main' "$T/scry.out")" -eq 100 ]
+}
+
 @test "words that are not understood are refused" {
 	scry_ends 2 malloc record --stack=65 -- true
 	grep -q "at most 64" "$T/scry.err"

@@ -246,3 +246,167 @@ all_are_shown() {
 		done
 	done
 }
+
+# runs_programs: a program for the tests below. In `ARGS`: a number of programs to start one after the other; each of
+# them calls labs(7) and ends. Before that: "signals", which makes ptrace let it go, or "thread", in which another
+# thread than the first becomes such a program itself.
+runs_programs() {
+	cat >"$T/runs.c" <<-'EOF_C'
+		#include <pthread.h>
+		#include <signal.h>
+		#include <stdio.h>
+		#include <stdlib.h>
+		#include <string.h>
+		#include <sys/wait.h>
+		#include <unistd.h>
+		static char *self;
+		static void nothing(int s) { }
+		static void *become(void *arg)
+		{
+			execl(self, self, NULL);
+			return NULL;
+		}
+		int main(int argc, char **argv)
+		{
+			char line[16];
+			pthread_t t;
+			self = argv[0];
+			if (argc == 1)
+				return labs(7) != 7;
+			if (!strcmp(argv[1], "thread")) {
+				if (pthread_create(&t, NULL, become, NULL))
+					return 2;
+				for (;;)
+					pause();
+			}
+			if (!strcmp(argv[1], "signals")) {
+				signal(SIGUSR1, nothing);
+				for (int i = 0; i < 40; i++)
+					raise(SIGUSR1);
+			}
+			if (!strcmp(argv[1], "asked")) {
+				printf("pid %d\n", (int)getpid());
+				fflush(stdout);
+				if (!fgets(line, sizeof(line), stdin))
+					return 2;
+			}
+			for (int i = 0; i < atoi(argv[2]); i++) {
+				pid_t pid = fork();
+				if (!pid)
+					become(NULL);
+				waitpid(pid, NULL, 0);
+			}
+			puts("done");
+			return 0;
+		}
+	EOF_C
+	cc -O0 -fno-builtin -pthread -o "$T/runs" "$T/runs.c"
+}
+
+# none_is_silent N FILE: of N programs each has its call of labs, or is counted as missed, or as not to be entered, in
+# line one and in a note.
+none_is_silent() {
+	"$RUBY" --disable=gems -rjson - "$@" <<'RUBY'
+lines = File.foreach(ARGV[1]).grep(/^{/).map { |line| JSON.parse(line) }
+quality, notes = lines.pop.values_at("data_quality", "notes")
+traced = lines.count { |c| c["function"] == "labs" }
+missed = notes.sum { |n| n[/^(\d+) programs? (?:that .* ended before scry could enter|could not be entered)/, 1].to_i }
+puts "#{traced} traced, #{missed} missed", quality["is_complete"], notes
+exit traced + missed == ARGV[0].to_i && quality["is_complete"] == missed.zero?
+RUBY
+}
+
+@test "a program that another thread than the first runs in its place is traced, or counted" {
+	need_root "news of programs"
+	runs_programs
+	for _ in 1 2 3 4 5 6; do
+		for follow in -f ""; do
+			scry_ends 0 calls $follow -x labs --json -- "$T/runs" thread
+			none_is_silent 1 "$T/scry.out"
+		done
+	done
+}
+
+@test "programs that are started when ptrace no longer follows are traced, or counted" {
+	need_root "news of programs"
+	runs_programs
+	scry_ends 0 calls -f -x labs --json -- "$T/runs" signals 20
+	none_is_silent 20 "$T/scry.out"
+	listens runs "$T/runs" asked 20
+	local pid=$PID scry
+	start scry "$SCRY" calls -f -p "$pid" -x labs --json
+	scry=$PID
+	wait_for 20 in_file "watching process $pid" "$T/scry.err"
+	echo >&8
+	wait_for 60 in_file "^done" "$T/runs.out"
+	exec 8>&-
+	finish "$pid"
+	finish "$scry" || true
+	none_is_silent 20 "$T/scry.out"
+}
+
+# Each child says between which two moments it made its call.
+@test "the first calls of fork children have the times at which they were made" {
+	cat >"$T/stamps.c" <<-'EOF_C'
+		#include <stdio.h>
+		#include <stdlib.h>
+		#include <sys/wait.h>
+		#include <time.h>
+		#include <unistd.h>
+		static long long now(void)
+		{
+			struct timespec t;
+			clock_gettime(CLOCK_REALTIME, &t);
+			return t.tv_sec * 1000000000LL + t.tv_nsec;
+		}
+		int main(void)
+		{
+			volatile long sum = 0;
+			for (int i = 0; i < 20; i++) {
+				sum += labs(-1);
+				if (!fork()) {
+					long long before = now(), after;
+					sum += labs(i);
+					after = now();
+					fprintf(stderr, "%d %lld %lld\n", i, before, after);
+					return 0;
+				}
+				wait(NULL);
+				usleep(3000);
+			}
+			return 0;
+		}
+	EOF_C
+	cc -O0 -fno-builtin -o "$T/stamps" "$T/stamps.c"
+	for more in "" -S; do
+		[ -z "$more" ] || [ "$(id -u)" = 0 ] || continue
+		scry_ends 0 calls -f $more -ttt -x labs -- "$T/stamps"
+		"$RUBY" --disable=gems -e '
+			text, moments = ARGV.map { |name| File.read(name) }
+			moments = moments.scan(/^(\d+) (\d+) (\d+)$/).to_h { |l| [l[0].to_i, l[1, 2].map { |ns| ns.to_i / 1000 }] }
+			calls = text.scan(/(\d+)\.(\d{6}) (?:\S+@)?labs\((\d+)/).map { |s, us, i| [i.to_i, s.to_i * 1_000_000 + us.to_i] }
+			off = calls.map { |i, us| [us - moments[i][1], moments[i][0] - us].max }
+			puts "off by #{off.max} us", calls.size
+			exit calls.size == 20 && moments.size == 20 && off.max < 100' "$T/scry.out" "$T/scry.err"
+	done
+}
+
+@test "who may not have the kernel's news of programs reads that some may be missing" {
+	need_root "becoming somebody who may not"
+	command -v setpriv >/dev/null || skip "no setpriv"
+	[ "$(cat /proc/sys/kernel/perf_event_paranoid)" -gt 0 ] || skip "perf_event_paranoid allows it to all"
+	runs_programs
+	local dir
+	dir=$(mktemp -d) # bats' own are closed to others
+	mkdir "$dir/home"
+	cp "$T/runs" "$dir"
+	chmod 755 "$dir"
+	chown 65534 "$dir/home"
+	XDG_CACHE_HOME=$dir/home run setpriv --reuid=65534 --regid=65534 --clear-groups \
+		"$SCRY" calls -f -x labs --json -- "$dir/runs" signals 20
+	rm -rf "$dir"
+	[ "$status" -eq 126 ] && skip "the build cannot be run by others"
+	[ "$status" -eq 0 ]
+	[[ "$output" == *"may be missing, as scry may not read the kernel's news of them"*"fix: run scry as root"* ]]
+	[[ "$output" == *'"is_complete": false'* ]]
+}

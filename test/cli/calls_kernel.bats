@@ -124,3 +124,59 @@ all_of() {
 	[ "$(grep -c '"SYS_lseek"' "$T/scry.out")" -eq 1200 ]
 	tail -1 "$T/scry.out" | grep -q '"lost": 0,'
 }
+
+@test "calls that a seccomp filter answers, and calls with numbers that no kernel has" {
+	need_tracepoints
+	cat >"$T/answered.c" <<-'EOF_C'
+		#include <errno.h>
+		#include <linux/filter.h>
+		#include <linux/seccomp.h>
+		#include <pthread.h>
+		#include <stddef.h>
+		#include <sys/prctl.h>
+		#include <sys/syscall.h>
+		#include <sys/wait.h>
+		#include <unistd.h>
+		static void *ask(void *arg)
+		{
+			for (int i = 0; i < 3; i++)
+				syscall(SYS_getuid);
+			return arg;
+		}
+		int main(void)
+		{
+			struct sock_filter filter[] = {
+				BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+				BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getuid, 0, 1),
+				BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+				BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+			struct sock_fprog program = {4, filter};
+			pthread_t t;
+			syscall(1000, 1, 2);
+			syscall(70000, 5);
+			prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+			if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+				return 2;
+			ask(NULL);
+			syscall(SYS_getgid);
+			pthread_create(&t, NULL, ask, NULL);
+			pthread_join(t, NULL);
+			if (!fork()) {
+				ask(NULL);
+				_exit(0);
+			}
+			wait(NULL);
+			return 0;
+		}
+	EOF_C
+	cc -pthread -o "$T/answered" "$T/answered.c"
+	scry_ends 0 calls -f -L -S -- "$T/answered"
+	cat "$T/scry.out" "$T/scry.err"
+	[ "$(grep -cE 'SYS_getuid\(\) = -1 EPERM' "$T/scry.out")" -eq 9 ]
+	[ "$(grep -c 'SYS_getgid() = ' "$T/scry.out")" -eq 1 ]
+	grep -qE 'SYS_1000\(1, 2, .*\) = -38 ENOSYS' "$T/scry.out"
+	grep -qE 'SYS_70000\(5, .*\) = -38 ENOSYS' "$T/scry.out"
+	# a child's first look at the kernel is the end of the call that made it
+	[ "$(grep -cE 'SYS_clone3?\(' "$T/scry.out")" -eq 2 ]
+	says "9 system calls were answered without being made, as a seccomp filter"
+}

@@ -212,3 +212,36 @@ inside = yields.count { |y| blocks.any? { |b| b["time_ns"] <= y["time_ns"] && y[
 exit yields.size == 210 && inside == 210 && yields.all? { |c| c["state"] == "returned" } && data_quality.values_at("lost", "errors") == [0, 0]
 RUBY
 }
+
+@test "functions that are chosen at run time and not bound yet (IFUNC, lazy) are traced" {
+	cat >"$T/lazy.c" <<-'EOF_C'
+		#include <string.h>
+		#include <sys/time.h>
+		#include <time.h>
+		int main(int argc, char **argv)
+		{
+			struct timeval now;
+			char text[64];
+			for (int i = 0; i < 3; i++) {
+				gettimeofday(&now, NULL);
+				time(NULL);
+				memmove(text, argv[0], (size_t)argc);
+			}
+			return 0;
+		}
+	EOF_C
+	cc -O0 -fno-builtin -Wl,-z,lazy -o "$T/lazy" "$T/lazy.c"
+	if ! readelf -rW "$T/lazy" | grep -q 'JUMP_SLOT.* gettimeofday'; then
+		echo "the linker has no lazy slots: not tested" >&3
+		skip "the linker makes no lazy slots"
+	fi
+	for filter in "-e @MAIN" "-x gettimeofday+time+memmove"; do
+		scry_ends 0 calls --objects=never $filter -- "$T/lazy"
+		for name in gettimeofday time; do
+			[ "$(grep -c "^$name(" "$T/scry.out")" -eq 3 ]
+		done
+		[ "$(grep -c '^memmove(' "$T/scry.out")" -ge 3 ] # others may call it, too
+	done
+	# who asks for another choice of glibc's gets it
+	GLIBC_TUNABLES=glibc.malloc.check=0 scry_ends 0 calls -c -- "$T/lazy"
+}

@@ -167,6 +167,31 @@ sums() {
 	grep -qE '^__close\(99' "$T/lines"
 }
 
+@test "-l libc: of several public names the one that programs use" {
+	cat >"$T/named.c" <<-'EOF_C'
+		#include <signal.h>
+		#include <stdio.h>
+		#include <string.h>
+		int main(int argc, char **argv)
+		{
+			FILE *f;
+			signal(SIGUSR1, SIG_IGN);
+			raise(SIGUSR1);
+			f = fopen("/dev/null", "r");
+			return !f || !strrchr(argv[0], '/') || fclose(f);
+		}
+	EOF_C
+	cc -O0 -fno-builtin -o "$T/named" "$T/named.c"
+	scry_ends 0 calls -l libc.so.6 -- "$T/named"
+	for name in signal raise fopen strrchr fclose; do
+		grep -qE "^$name\(" "$T/scry.out" || {
+			echo "no $name"
+			return 1
+		}
+	done
+	no grep -E "^(ssignal|gsignal|fopen64|rindex)\(" "$T/scry.out"
+}
+
 @test "-c --where: a table of those calls alone, live and of a recording; what cannot be judged is said" {
 	scry_ends 0 calls -q -x 'traced_*' -o "$T/x.scry" -- "$TARGETS/target_traced" 1 10 1
 	for expr in 'arg2 < 3' 'arg2 >= 3 && arg2 < 8' 'arg2 == 77'; do

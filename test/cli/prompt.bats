@@ -48,6 +48,13 @@ commands() {
 	for group in malloc patch; do "$SCRY" $group --help | sed -n "s/^  scry \($group [a-z]*\) .*/\1/p"; done
 }
 
+@test "a misspelt function of a started program, also with a version: never with the version in the name" {
+	"$SCRY" calls -x strrchx -- ls / >"$T/scry.out" 2>"$T/scry.err" && return 1
+	says "defines 'strrchx[^']*'; did you mean 'strrchr'\?"
+	scry_ends 0 calls -x realpth@GLIBC_2.3 -x exit -- ls /
+	says "realpth@GLIBC_2.3: no object that defines it was ever loaded; did you mean 'realpath'\?"
+}
+
 @test "each help ends with an example of that command" {
 	[ "$(commands | wc -l)" -ge 28 ]
 	while read -r command; do

@@ -235,9 +235,9 @@ static void failed(void **state)
 	struct memory m = {0};
 	struct scry_fetch_from r = {.registers = {3, add_text(&m, "secret"), 4}, .rax = -1ull};
 
-	is_shown("long f(int, +string[retval], ulong);", &m, &r, NULL, "3 | , \"\", 4) = -1");
+	is_shown("long f(int, +string[retval], ulong);", &m, &r, NULL, "3 | , 0x700000, 4) = -1");
 	is_shown("int f(int, +string(array(char, retval)*), ulong);", &m, &r, NULL,
-		 "3 | , \"\", 4) = -1");
+		 "3 | , 0x700000, 4) = -1");
 	r.rax = 3;
 	is_shown("long f(int, +string[retval], ulong);", &m, &r, NULL, "3 | , \"sec\", 4) = 3");
 }

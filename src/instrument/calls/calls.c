@@ -447,7 +447,9 @@ static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 	r = scry_calls_new(&opts, &t->calls);
 	for (uint32_t i = 0; i < t->root->count && r == 0; i++)
 		r = scry_calls_function(t->calls);
-	scry_stream_look(scry_calls_stream(t->calls));
+	if (r == 0)
+		scry_stream_clock_of(scry_calls_stream(t->calls),
+				     scry_calls_stream(t->root->calls));
 	return r;
 }
 
@@ -640,13 +642,8 @@ static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t, uint6
 			"entries and returns in signal handlers that interrupted scry's own");
 	scry_watch_lost(w, t->stats ? t->stats->missed : 0,
 			"calls whose return could not be followed");
-	scry_watch_lost(w, t->kernel ? scry_calls_kernel_lost(t->kernel) : 0,
-			"system calls that found no room");
-	if (t->kernel && scry_calls_kernel_strings_ended(t->kernel))
-		scry_watch_note(w,
-				"strings of system calls are shown as addresses from some moment "
-				"on, as more came than there was room for, or they did not match "
-				"the calls");
+	if (t->kernel)
+		scry_calls_kernel_note(t->kernel, w);
 	w->events += scry_calls_children_count(t, &refused);
 	if (t->kernel && w->target_gone && scry_calls_children_live(t))
 		scry_watch_note(w,

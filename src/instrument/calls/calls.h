@@ -4,6 +4,7 @@
 #ifndef SCRY_INSTRUMENT_CALLS_CALLS_H
 #define SCRY_INSTRUMENT_CALLS_CALLS_H
 
+#include "base/nearest.h"
 #include "instrument/instruments.h"
 #include "name/calls.h"
 #include "proto/protos.h"
@@ -14,7 +15,8 @@ struct scry_calls_request {
 	char *text;    /* as of scry_hooks_want; owned */
 	bool of_slots; /* who calls is meant: -e */
 	bool is_exported;
-	bool is_met; /* in the keeper: some process had such a function */
+	bool is_met;		       /* in the keeper: some process had such a function */
+	struct scry_nearest_text near; /* else: what may have been meant */
 };
 
 struct scry_calls_cli {

@@ -80,7 +80,7 @@ static struct child *add(struct scry_watch *w, uint32_t pid)
 		forget(c);
 		return NULL;
 	}
-	scry_stream_look(scry_calls_stream(c->calls));
+	scry_stream_clock_of(scry_calls_stream(c->calls), scry_calls_stream(t->calls));
 	t->children->rows[t->children->count++] = c;
 	return c;
 }

@@ -15,6 +15,7 @@
 #include "proto/protos.h"
 
 struct scry_calls_kernel;
+struct scry_watch;
 
 /* As scry_syscalls_open. */
 int scry_calls_kernel_open(pid_t pid, bool with_children, struct scry_calls_kernel **ret);
@@ -23,8 +24,6 @@ void scry_calls_kernel_close(struct scry_calls_kernel *k); /* NULL is legal */
  * or -errno with a sentence: they are shown as addresses. */
 int scry_calls_kernel_strings(struct scry_calls_kernel *k, const struct scry_protos *protos,
 			      bool with_children, uint32_t string_size);
-/* From some moment on they were not known any more, as some were lost. */
-bool scry_calls_kernel_strings_ended(const struct scry_calls_kernel *k);
 /* 0; or -errno with a sentence: system calls come, their strings are shown as addresses. */
 int scry_calls_kernel_switch(struct scry_calls_kernel *k, bool on);
 
@@ -44,6 +43,7 @@ int scry_calls_kernel_take(struct scry_calls_kernel *k, const struct scry_calls_
 			   uint64_t *ret_tsc);
 /* Asks for each child that was born by now, and takes nothing. */
 int scry_calls_kernel_look(struct scry_calls_kernel *k, const struct scry_calls_kernel_take *how);
-uint64_t scry_calls_kernel_lost(const struct scry_calls_kernel *k);
+/* What is lost, and what the report says. */
+void scry_calls_kernel_note(const struct scry_calls_kernel *k, struct scry_watch *w);
 
 #endif

@@ -77,10 +77,16 @@ void scry_calls_requests_report_slots(struct scry_watch *w, const struct scry_ho
 				count, scry_demangle_shown(first->symbol).text);
 }
 
-void scry_calls_requests_note(struct scry_calls_cli *cli, const struct scry_hooks *h, size_t first)
+void scry_calls_requests_note(struct scry_calls_cli *cli, struct scry_hooks *h, size_t first)
 {
-	for (int q = 0; q < cli->request_count; q++)
-		cli->requests[q].is_met |= scry_loading_is_met(h, first + (size_t)q);
+	for (int q = 0; q < cli->request_count; q++) {
+		struct scry_calls_request *request = &cli->requests[q];
+
+		request->is_met |= scry_loading_is_met(h, first + (size_t)q);
+		if (!request->is_met && !*request->near.text)
+			request->near = scry_symbols_ask(&h->objects,
+							 request->text + (*request->text == '+'));
+	}
 }
 
 static int nothing(const struct scry_calls_cli *cli, const struct scry_calls_request *q)
@@ -89,8 +95,9 @@ static int nothing(const struct scry_calls_cli *cli, const struct scry_calls_req
 		return scry_fail(-ENOTSUP,
 				 "nothing was traced: no known client library was ever loaded; "
 				 "fix: name functions, -x SYMBOL[@LIB]");
-	return scry_fail(-ENOTSUP, "nothing was traced: no object was ever loaded that %s '%s'",
-			 q->of_slots ? "calls" : "defines", q->text + (*q->text == '+'));
+	return scry_fail(-ENOTSUP, "nothing was traced: no object was ever loaded that %s '%s'%s",
+			 q->of_slots ? "calls" : "defines", q->text + (*q->text == '+'),
+			 q->near.text);
 }
 
 /* What fork children load is not hooked. What the program itself calls is not to be found there. */
@@ -126,8 +133,9 @@ int scry_calls_requests_end(struct scry_watch *speaker)
 		return nothing(cli, unmet);
 	for (int i = 0; i < cli->request_count && !cli->is_default; i++)
 		if (!cli->requests[i].is_met)
-			scry_watch_note(speaker, "%s: no object that %s it was ever loaded",
+			scry_watch_note(speaker, "%s: no object that %s it was ever loaded%s",
 					cli->requests[i].text + (*cli->requests[i].text == '+'),
-					cli->requests[i].of_slots ? "calls" : "defines");
+					cli->requests[i].of_slots ? "calls" : "defines",
+					cli->requests[i].near.text);
 	return 0;
 }
