@@ -19,7 +19,7 @@
 #include "bpf/ruby.h"
 #include "bpf/task.h"
 #include "wire/bpf_stacks.h"
-#include "wire/gvl.h"
+#include "wire/gvl_others.h"
 
 #define TASKS_MAX 32768 /* room for all at once: before Linux 6.1 the judge takes no other map */
 
@@ -371,22 +371,22 @@ static __always_inline __u32 own_tid(struct task_struct *task)
 	return (__u32)BPF_CORE_READ(u, nr);
 }
 
-/* Has the thread that runs here the lock, by the agent's table, and does another thread want it?
- * Others write the table meanwhile: what fits this thread is of now. */
-static __always_inline bool find_holder(const struct scry_bpf_lock *lock,
+/* Has the thread that runs here the lock of that table of the agent, and does another thread want
+ * it? Others write the table meanwhile: what fits this thread is of now. */
+static __always_inline bool find_holder(uint64_t table, uint32_t row_at, uint32_t rows,
 					struct scry_bpf_stack *head)
 {
 	const __u32 own = own_tid(scry_current());
 	uint64_t roles = 0, at, words[ROW_WORDS] = {0}, state;
 	__u32 row, uses = 0, tid;
 
-	if (!scry_read_word(lock->table + offsetof(struct scry_gvl_table, roles), &roles))
+	if (!scry_read_word(table + offsetof(struct scry_gvl_table, roles), &roles))
 		return false;
 	row = roles & 0xffff;
 	head->waiting = roles >> 32 & 0xffff;
-	if (!row || row >= SCRY_GVL_THREADS || !head->waiting || head->waiting > SCRY_GVL_THREADS)
+	if (!row || row >= rows || !head->waiting || head->waiting > rows)
 		return false;
-	at = lock->table + offsetof(struct scry_gvl_table, row) + row * sizeof(struct scry_gvl_row);
+	at = table + row_at + row * sizeof(struct scry_gvl_row);
 	if (bpf_probe_read_user(words, sizeof(words), (void *)at) ||
 	    bpf_probe_read_user(&uses, sizeof(uses),
 				(void *)(at + offsetof(struct scry_gvl_row, uses))))
@@ -396,6 +396,30 @@ static __always_inline bool find_holder(const struct scry_bpf_lock *lock,
 	tid = state >> 32;
 	head->holder = SCRY_GVL_WHO(row, uses);
 	return head->th && (__u32)state == SCRY_GVL_HOLDS && tid && tid == own;
+}
+
+/* The same of the locks of other ractors, of which there are few. */
+static __always_inline bool find_other(uint64_t first, struct scry_bpf_stack *head)
+{
+	__u32 others = 0;
+	uint64_t at;
+
+	if (bpf_probe_read_user(&others, sizeof(others),
+				(void *)(first + offsetof(struct scry_gvl_table, others))))
+		return false;
+	for (__u32 i = 0; i < SCRY_GVL_OTHERS; i++) {
+		at = first + SCRY_GVL_OTHERS_AT + i * sizeof(struct scry_gvl_other);
+		if (i >= others)
+			return false;
+		if (!find_holder(at, offsetof(struct scry_gvl_other, row), SCRY_GVL_OTHER_THREADS,
+				 head))
+			continue;
+		head->lock = i + 1;
+		return bpf_probe_read_user(&head->lock_uses, sizeof(head->lock_uses),
+					   (void *)(at + offsetof(struct scry_gvl_table, uses))) ==
+		       0;
+	}
+	return false;
 }
 
 /* As stacks_tick, for holders alone. */
@@ -410,7 +434,9 @@ int stacks_holder(void *ctx)
 	if (!lock)
 		return 0;
 	head.tid = scry_tid_of(scry_current(), scry_layout.pid_ns);
-	if (find_holder(lock, &head))
+	if (find_holder(lock->table, offsetof(struct scry_gvl_table, row), SCRY_GVL_THREADS,
+			&head) ||
+	    find_other(lock->table, &head))
 		give(&head, &lock->gc);
 	count(SCRY_BPF_RUNS, 1);
 	count(SCRY_BPF_NS, bpf_ktime_get_ns() - head.time_ns);

@@ -2,6 +2,7 @@
  * The head of the gvl view: the verdict, what the tables do not show, and the totals. See gvl.h.
  */
 #include "view/gvl.h"
+#include "view/gvl_chance.h"
 #include "view/verdict.h"
 
 #include "base/text.h"
@@ -55,7 +56,7 @@ static void note(struct scry_gvl_view *g)
 
 static bool is_little(const struct scry_gvl_view *g)
 {
-	const struct scry_gvl_process *worst = scry_gvl_worst_process(g);
+	const struct scry_gvl_lock_sum *worst = scry_gvl_worst_lock(g);
 
 	return !worst || scry_share(worst->contended_ns, worst->known_ns, 1000) < 10;
 }
@@ -232,7 +233,7 @@ static bool put_cpu(const struct scry_gvl_view *g, const char *before, struct sc
 
 	for (uint32_t i = 0; i < g->thread_count; i++)
 		held += g->threads[i].held_ns;
-	if (!g->locks || cpu_ns == SCRY_GVL_CPU_UNKNOWN || held < cpu_ns + SLACK_NS ||
+	if (!g->events || cpu_ns == SCRY_GVL_CPU_UNKNOWN || held < cpu_ns + SLACK_NS ||
 	    held / 4 * 3 < cpu_ns)
 		return false;
 	scry_buf_printf(b, "%sthe lock was held for ", before);
@@ -257,7 +258,8 @@ static void note_crowded(struct scry_gvl_view *g)
 		"sums, rows and verdict are too low, and the thread that made others wait most may "
 		"be missing: a watch has room for ");
 	scry_text_count(b, SCRY_GVL_ROOM);
-	scry_buf_printf(b, " threads of a process at a time, and from ");
+	scry_buf_printf(b, " threads of a process at a time%s, and from ",
+			scry_gvl_has_ractors(g) ? " (31 of each ractor but the first)" : "");
 	scry_text_duration(b, s->crowded_after_ns);
 	scry_buf_printf(b, " after its beginning ");
 	scry_text_things(b, s->crowded, "turns");
@@ -279,21 +281,32 @@ static void note_ractors(struct scry_gvl_view *g)
 		" more ractor%s, each with its own lock: those locks, and how long their threads "
 		"waited, are not seen",
 		scry_text_s(more));
+	if (scry_gvl_has_ractors(g))
+		scry_buf_printf(&g->buf,
+				"; a watch has room for %u locks beside the first "
+				"ractor's at a time",
+				SCRY_GVL_RACTORS_ROOM);
 	note(g);
 }
 
-/* Of several processes that of one says more: most may be idle. */
+/* Of several locks that of one says more: most may be idle. */
 static void put_share(const struct scry_gvl_view *g, struct scry_buf *b)
 {
-	const struct scry_gvl_process *worst = scry_gvl_worst_process(g);
+	const struct scry_gvl_lock_sum *worst = scry_gvl_worst_lock(g);
 
 	scry_buf_printf(b, "threads wanted the GVL ");
 	scry_text_percent(b, worst->contended_ns, worst->known_ns);
 	scry_buf_printf(b, " of the time");
-	if (g->process_count > 1) {
-		scry_buf_printf(b, " in process %u (", worst->pid);
+	if (scry_gvl_has_ractors(g))
+		scry_buf_printf(b, " in ractor %u", worst->ractor);
+	if (g->process_count > 1)
+		scry_buf_printf(b, "%s process %u", scry_gvl_has_ractors(g) ? " of" : " in",
+				worst->pid);
+	if (g->lock_count > 1) {
+		scry_buf_printf(b, " (");
 		scry_text_percent(b, g->sum.contended_ns, scry_gvl_known_ns(g));
-		scry_buf_printf(b, " on average of %u processes)", g->process_count);
+		scry_buf_printf(b, " on average of %u %s)", g->lock_count,
+				scry_gvl_has_ractors(g) ? "ractors" : "processes");
 	}
 	scry_buf_printf(b, ": ");
 }
@@ -318,12 +331,13 @@ static void judge(struct scry_gvl_view *g, uint64_t waited)
 		scry_buf_printf(b, "as far as the recording goes: ");
 	if (g->sum.crowded)
 		scry_buf_printf(b, "of the threads for which there was room: ");
-	if (!g->locks || !known) {
+	if (!g->events || !known) {
 		scry_buf_printf(b, "nothing is known of the GVL");
 	} else if (!waited) {
-		scry_buf_printf(b, g->sum.ractors
-					   ? "no thread of the main ractor waited for its lock"
-					   : "no thread waited for the GVL");
+		scry_buf_printf(b, !g->sum.ractors ? "no thread waited for the GVL"
+				   : scry_gvl_has_ractors(g)
+					   ? "no thread waited for a lock that was watched"
+					   : "no thread of the main ractor waited for its lock");
 	} else {
 		put_share(g, b);
 		scry_buf_printf(b, are_more ? "at least " : "");
@@ -332,9 +346,11 @@ static void judge(struct scry_gvl_view *g, uint64_t waited)
 		scry_text_duration(b, waited);
 		scry_buf_printf(b, " together within ");
 		scry_text_duration(b, known);
-		if (g->locks > 1)
-			scry_buf_printf(b, " of %u %s", g->locks,
-					g->locks > g->process_count ? "programs" : "processes");
+		if (g->events > 1)
+			scry_buf_printf(b, " of %u %s", g->events,
+					scry_gvl_has_ractors(g)	       ? "ractors together"
+					: g->events > g->process_count ? "programs"
+								       : "processes");
 		if (is_little(g)) {
 			scry_buf_printf(b, ", which is little");
 		} else if (is_blaming(g, worst)) {

@@ -59,7 +59,7 @@ const struct scry_view scry_views[] = {
 	 NULL, SCRY_FILTER_HIST},
 	{"calls-tree", "calls", "which traced functions called which", 2, false,
 	 scry_view_calls_tree, SCRY_VIEW_TAKES_PID, NULL, NULL},
-	{"gvl", "gvl", "which threads held a Ruby's VM lock (GVL), and which waited", 4, false,
+	{"gvl", "gvl", "which threads held a Ruby's VM lock (GVL), and which waited", 5, false,
 	 scry_view_gvl, FUNCTIONS | SCRY_VIEW_TAKES_BY | SCRY_VIEW_TAKES_STACKS, SCRY_SORT_GVL,
 	 SCRY_FILTER_GVL},
 	{"locks", "locks", "which mutexes and conditions threads waited for, and where", 3, false,

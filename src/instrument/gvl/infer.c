@@ -388,10 +388,10 @@ static bool sees_passes(const struct scry_gvl_table *t)
 
 static int check_counts(struct stage *s, const struct scry_gvl *g)
 {
-	struct scry_gvl_table *t = malloc(sizeof(*t));
+	struct scry_gvl_table *t = calloc(1, sizeof(*t));
 	const char *why = NULL;
 	uint32_t contenders = 0;
-	int r = t ? scry_gvl_read(g->table, t) : -ENOMEM;
+	int r = t ? scry_gvl_read(g, t) : -ENOMEM;
 
 	if (r == 0)
 		why = scry_gvl_judge(t);
