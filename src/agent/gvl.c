@@ -15,29 +15,15 @@
  * VM's own words name it in this event; its stack only by the thread itself, which the process
  * state page knows.
  */
-#include "agent/gvl.h"
+#include "agent/gvl_moment.h"
 
-#include "agent/load.h"
 #include "agent/thread_buffer.h"
-#include "wire/gvl_wait.h"
 
 struct scry_agent_gvl scry_agent_gvl SCRY_SHARED;
 
 #define ROWS_MASK (SCRY_GVL_THREADS - 1)
 #define QUEUE_MAX 4096
-#define CLUSTER_MAX 256	    /* slots of the hash that are in use one after the other */
 #define FRAME_CFUNC 0x5555u /* vm_core.h, VM_FRAME_MAGIC_CFUNC, above 16 bits of flags */
-
-void scry_gvl_let_go(uint64_t mutex, uint32_t waits);
-
-struct moment {
-	struct scry_gvl_table *t;
-	const struct scry_gvl_plan *plan;
-	uint64_t now;
-	/* Of this native thread, by the state page: the thread that has the lock now; that had it
-	 * up to now. 0: it is another one's, or not known. */
-	uint64_t has, had;
-};
 
 /* While the first event is looked at: of what was before it nothing is known. */
 static int is_first(const struct scry_gvl_table *t)
@@ -45,138 +31,8 @@ static int is_first(const struct scry_gvl_table *t)
 	return t->sequence < 2;
 }
 
-static struct scry_gvl_row *row_at(const struct moment *m, uint32_t row)
-{
-	return &m->t->row[row & ROWS_MASK];
-}
-
-/* ---- rows ---- */
-
-/* Where in the hash a thread's struct belongs. */
-static uint32_t slot_of(uint64_t th)
-{
-	return (uint32_t)((th >> 4) * 0x9e3779b97f4a7c15ull >> 52);
-}
-_Static_assert(SCRY_GVL_SLOTS == 1u << 12, "the shift above");
-
-/* One that was given back, else one that is new; 0: none. */
-static uint32_t new_row(const struct moment *m, uint64_t th)
-{
-	struct scry_gvl_table *t = m->t;
-	uint32_t row = t->free_row & ROWS_MASK, uses;
-	uint64_t *words;
-
-	if (row) {
-		t->free_row = t->row[row].place;
-		t->free_rows--;
-		uses = t->row[row].uses;
-		words = (uint64_t *)&t->row[row];
-		for (uint32_t i = 0; i < sizeof(t->row[row]) / 8; i++)
-			((volatile uint64_t *)words)[i] = 0;
-		t->row[row].uses = uses;
-	} else {
-		if (t->rows == 0)
-			t->rows = 1;
-		if (t->rows >= SCRY_GVL_THREADS)
-			return 0;
-		row = t->rows++ & ROWS_MASK;
-	}
-	t->row[row].th = th;
-	t->row[row].first = m->now;
-	return row;
-}
-
-/* The row of a thread's struct, a new one where it has none; 0: there is no room. */
-static uint32_t row_of(const struct moment *m, uint64_t th)
-{
-	struct scry_gvl_table *t = m->t;
-	const uint32_t slot = slot_of(th);
-	uint32_t row;
-
-	for (uint32_t i = 0; i < SCRY_GVL_PROBES; i++) {
-		uint16_t *at = &t->slots[(slot + i) % SCRY_GVL_SLOTS];
-
-		row = *at & ROWS_MASK;
-		if (row && t->row[row].th == th)
-			return row;
-		if (row)
-			continue;
-		row = new_row(m, th);
-		if (!row)
-			break;
-		*at = (uint16_t)row;
-		return row;
-	}
-	if (!t->crowded++)
-		t->crowded_since = m->now;
-	return 0;
-}
-
-/* Who comes behind in the hash moves up, unless it belongs there: so no gap is left before it. 0:
- * too many come, which in a hash that is half full at most means that another process wrote it. */
-static int close_gap(struct scry_gvl_table *t, uint32_t gap)
-{
-	uint32_t at = gap, row, end = 1;
-
-	while (end < CLUSTER_MAX && t->slots[(gap + end) % SCRY_GVL_SLOTS] & ROWS_MASK)
-		end++;
-	if (end == CLUSTER_MAX)
-		return 0;
-	for (uint32_t i = 1; i < end; i++) {
-		at = (at + 1) % SCRY_GVL_SLOTS;
-		row = t->slots[at] & ROWS_MASK;
-		if ((at - slot_of(t->row[row].th)) % SCRY_GVL_SLOTS < (at - gap) % SCRY_GVL_SLOTS)
-			continue;
-		t->slots[gap] = (uint16_t)row;
-		gap = at;
-	}
-	t->slots[gap] = 0;
-	return 1;
-}
-
-/* 0: it is not in the hash, or is kept as close_gap says. */
-static int free_row(struct scry_gvl_table *t, uint32_t row)
-{
-	struct scry_gvl_row *r = &t->row[row];
-	const uint32_t slot = slot_of(r->th);
-	uint32_t i = 0;
-
-	while (i < SCRY_GVL_PROBES && (t->slots[(slot + i) % SCRY_GVL_SLOTS] & ROWS_MASK) != row)
-		i++;
-	if (i == SCRY_GVL_PROBES || !close_gap(t, (slot + i) % SCRY_GVL_SLOTS))
-		return 0;
-	r->th = 0;
-	r->state = SCRY_GVL_UNKNOWN;
-	r->uses++;
-	r->place = t->free_row;
-	t->free_row = row;
-	t->free_rows++;
-	if (t->recent == row)
-		t->recent = 0;
-	return 1;
-}
-
-/* Of threads that have ended, those that the keeper has read all of. */
-static __attribute__((noinline)) void give_back(struct scry_gvl_table *t)
-{
-	const uint32_t asked = *(volatile uint32_t *)&t->asked,
-		       count = *(volatile uint32_t *)&t->ended_count;
-
-	for (uint32_t i = 0; i < count && i < SCRY_GVL_ENDED; i++) {
-		struct scry_gvl_ended *e = &t->ended[i];
-		const uint32_t row = *(volatile uint32_t *)&e->row & ROWS_MASK;
-		const struct scry_gvl_row *r = &t->row[row];
-
-		e->is_free = row && r->th && row != t->owner && r->state == SCRY_GVL_OFF &&
-			     r->since == e->since && !(t->run_takes && t->run_row == row) &&
-			     free_row(t, row);
-	}
-	t->pairs_at = !t->pairs_at;
-	__atomic_store_n(&t->given, asked, __ATOMIC_RELEASE);
-}
-
 /* So many are runnable from now on. */
-static void count_runnable(const struct moment *m, int more)
+static void count_runnable(const struct scry_gvl_moment *m, int more)
 {
 	struct scry_gvl_table *t = m->t;
 	const uint32_t have = *(volatile uint16_t *)&t->runnable;
@@ -187,16 +43,17 @@ static void count_runnable(const struct moment *m, int more)
 	t->runnable = (uint16_t)(have + (uint32_t)more);
 }
 
-static void lose(const struct moment *m, uint32_t waiter, uint32_t holder, uint64_t ticks)
+static void lose(const struct scry_gvl_moment *m, uint32_t waiter, uint32_t holder, uint64_t ticks)
 {
 	struct scry_gvl_table *t = m->t;
-	struct scry_gvl_pair *pairs = t->pairs[t->pairs_at & 1];
+	const struct scry_gvl_shape *shape = m->lock->shape;
+	struct scry_gvl_pair *pairs = scry_gvl_pairs_at(shape, t, t->pairs_at);
 	const uint32_t key = (waiter << 16 | holder) + 1;
 	const uint64_t at = key * 0x9e3779b97f4a7c15ull >> 48;
 
-	row_at(m, holder)->lost += ticks;
+	scry_gvl_row_in(m, holder)->lost += ticks;
 	for (uint32_t i = 0; i < SCRY_GVL_PROBES; i++) {
-		struct scry_gvl_pair *pair = &pairs[(at + i) % SCRY_GVL_PAIRS];
+		struct scry_gvl_pair *pair = &pairs[(at + i) & (shape->pairs - 1)];
 
 		if (pair->key && pair->key != key)
 			continue;
@@ -210,16 +67,21 @@ static void lose(const struct moment *m, uint32_t waiter, uint32_t holder, uint6
 _Static_assert(SCRY_GVL_PAIRS == 1u << 16, "the shift above");
 
 /* Who had it while others waited up to now; 0: nobody, it changed hands. */
-static uint32_t holder_of(const struct moment *m)
+static uint32_t holder_of(const struct scry_gvl_moment *m)
 {
-	const struct scry_gvl_row *r = row_at(m, m->t->owner);
+	const struct scry_gvl_row *r = scry_gvl_row_in(m, m->t->owner);
 
 	return m->t->owner && r->state == SCRY_GVL_HOLDS ? m->t->owner : 0;
 }
 
-static void settle_waiter(const struct moment *m, uint32_t row, uint32_t holder)
+static uint16_t *waiting_at(const struct scry_gvl_moment *m, uint32_t place)
 {
-	struct scry_gvl_row *r = row_at(m, row);
+	return scry_gvl_waiting_at(m->lock->shape, m->t, place);
+}
+
+static void settle_waiter(const struct scry_gvl_moment *m, uint32_t row, uint32_t holder)
+{
+	struct scry_gvl_row *r = scry_gvl_row_in(m, row);
 
 	if (m->now > r->lost_since)
 		lose(m, row, holder, m->now - r->lost_since);
@@ -227,20 +89,20 @@ static void settle_waiter(const struct moment *m, uint32_t row, uint32_t holder)
 }
 
 /* Before the lock gets another holder. */
-static void settle_waiters(const struct moment *m)
+static void settle_waiters(const struct scry_gvl_moment *m)
 {
 	uint32_t holder = holder_of(m);
 
-	for (uint32_t i = 0; i < m->t->wanting && i < SCRY_GVL_THREADS; i++)
-		settle_waiter(m, m->t->waiting[i] & ROWS_MASK, holder);
+	for (uint32_t i = 0; i < m->t->wanting && i <= m->rows_mask; i++)
+		settle_waiter(m, *waiting_at(m, i), holder);
 }
 
 /* ---- runs of takes before those that have waited ---- */
 
-static void end_run(const struct moment *m)
+static void end_run(const struct scry_gvl_moment *m)
 {
 	struct scry_gvl_table *t = m->t;
-	struct scry_gvl_row *r = row_at(m, t->run_row);
+	struct scry_gvl_row *r = scry_gvl_row_in(m, t->run_row);
 	const uint64_t ticks = m->now - t->run_began;
 
 	if (!t->run_takes)
@@ -254,11 +116,11 @@ static void end_run(const struct moment *m)
 	t->run_takes = 0;
 }
 
-static void overtake(const struct moment *m, uint32_t row)
+static void overtake(const struct scry_gvl_moment *m, uint32_t row)
 {
 	struct scry_gvl_table *t = m->t;
 
-	row_at(m, row)->overtakes++;
+	scry_gvl_row_in(m, row)->overtakes++;
 	if (t->run_takes++)
 		return;
 	t->run_row = row;
@@ -267,36 +129,36 @@ static void overtake(const struct moment *m, uint32_t row)
 
 /* ---- who waits ---- */
 
-static void add_waiting(const struct moment *m, uint32_t row)
+static void add_waiting(const struct scry_gvl_moment *m, uint32_t row)
 {
 	struct scry_gvl_table *t = m->t;
 	const uint32_t have = *(volatile uint16_t *)&t->wanting;
 
-	if (have >= SCRY_GVL_THREADS)
+	if (have > m->rows_mask)
 		return;
 	if (!have)
 		t->wanted_since = m->now;
-	row_at(m, row)->place = have;
-	t->waiting[have] = (uint16_t)row;
+	scry_gvl_row_in(m, row)->place = have;
+	*waiting_at(m, have) = (uint16_t)row;
 	t->wanting = (uint16_t)(have + 1);
 }
 
-static void drop_waiting(const struct moment *m, uint32_t row)
+static void drop_waiting(const struct scry_gvl_moment *m, uint32_t row)
 {
 	struct scry_gvl_table *t = m->t;
 	const uint32_t have = *(volatile uint16_t *)&t->wanting;
-	uint32_t place = row_at(m, row)->place & ROWS_MASK, last;
+	uint32_t place = scry_gvl_row_in(m, row)->place, last;
 
-	if (!have || have > SCRY_GVL_THREADS)
+	if (!have || have > m->rows_mask + 1)
 		return;
-	last = t->waiting[have - 1] & ROWS_MASK;
+	last = *waiting_at(m, have - 1);
 	t->wanting = (uint16_t)(have - 1);
 	if (have == 1) {
 		t->contended += m->now - t->wanted_since;
 		end_run(m);
 	}
-	t->waiting[place] = (uint16_t)last;
-	row_at(m, last)->place = place;
+	*waiting_at(m, place) = (uint16_t)last;
+	scry_gvl_row_in(m, last)->place = place;
 }
 
 /* ---- states ---- */
@@ -313,7 +175,7 @@ static int is_waiting(uint32_t state)
 }
 
 /* The thread that has the row now. `th` is the VM's word. */
-static void look_at_self(const struct moment *m, struct scry_gvl_row *r, uint64_t th)
+static void look_at_self(const struct scry_gvl_moment *m, struct scry_gvl_row *r, uint64_t th)
 {
 	const uint64_t self = load64(th + m->plan->self);
 
@@ -347,76 +209,12 @@ static inline int is_own(const struct scry_gvl_plan *plan, uint64_t th)
 	return native && own_tid() == load32(native + plan->tid);
 }
 
-/* ---- where it waited ---- */
-
-static void put(const struct moment *m, uint64_t at, uint64_t from, uint64_t words)
-{
-	uint64_t *ring = (uint64_t *)m->t + SCRY_GVL_RING_AT;
-
-	for (uint64_t i = 0; i < words; i++)
-		ring[(at + i) % SCRY_GVL_RING] = load64(from + 8 * i);
-}
-
-/*
- * Where its own stack of Ruby frames lies, and its values up to those that the newest environment
- * on the stack ends with. 0: it has none, or one that is deeper than fits.
- */
-static int find_stack(const struct scry_gvl_plan *plan, struct scry_gvl_wait *w)
-{
-	const uint64_t ec = load64(w->th + plan->ec);
-	uint64_t bytes, ep;
-
-	if (!is_pointer(ec))
-		return 0;
-	w->ec = ec;
-	w->cfp = load64(ec + plan->cfp);
-	w->stack = w->bottom = w->top = load64(ec + plan->ec_stack);
-	bytes = 8 * load64(ec + plan->ec_stack_size);
-	w->end = w->stack + bytes;
-	if (!is_pointer(w->stack) || w->end < w->stack || w->cfp - w->stack >= bytes ||
-	    w->cfp % 8 || w->end - w->cfp > SCRY_GVL_STACK_BYTES)
-		return 0;
-	for (uint64_t at = w->cfp; at < w->end && w->top == w->stack; at += plan->frame_size) {
-		ep = load64(at + plan->frame_ep);
-		if (ep - w->stack < w->cfp - w->stack && !(ep % 8))
-			w->top = ep + 8;
-	}
-	return w->top - w->stack <= SCRY_GVL_STACK_BYTES;
-}
-
-/* By the thread that has waited, which stands where it stood meanwhile. */
-static void take_stack(const struct moment *m, const struct scry_gvl_row *r, uint64_t th,
-		       uint64_t waited)
-{
-	struct scry_gvl_table *t = m->t;
-	struct scry_gvl_wait w = {.th = th,
-				  .ticks = waited,
-				  .who = SCRY_GVL_WHO(r - t->row, r->uses),
-				  .is_old = r->is_old};
-	const uint64_t head = *(volatile uint64_t *)&t->ring_head,
-		       tail = *(volatile uint64_t *)&t->ring_tail;
-	const int has_stack = th == m->has && find_stack(m->plan, &w);
-
-	w.words = SCRY_GVL_WAIT_WORDS + (has_stack ? (w.end - w.cfp + w.top - w.bottom) / 8 : 0);
-	if (head - tail > SCRY_GVL_RING || w.words > SCRY_GVL_RING - (head - tail)) {
-		t->unstacked++;
-		return;
-	}
-	put(m, head, (uint64_t)&w, SCRY_GVL_WAIT_WORDS);
-	if (has_stack) {
-		put(m, head + SCRY_GVL_WAIT_WORDS, w.cfp, (w.end - w.cfp) / 8);
-		put(m, head + SCRY_GVL_WAIT_WORDS + (w.end - w.cfp) / 8, w.bottom,
-		    (w.top - w.bottom) / 8);
-	}
-	__atomic_store_n(&t->ring_head, head + w.words, __ATOMIC_RELEASE);
-}
-
-static void end_wait(const struct moment *m, struct scry_gvl_row *r, uint64_t th)
+static void end_wait(const struct scry_gvl_moment *m, struct scry_gvl_row *r, uint64_t th)
 {
 	uint64_t waited = m->now - r->wait_began;
 
 	if (m->plan->stacks && (waited >= m->plan->threshold || r->is_old)) {
-		take_stack(m, r, th, waited);
+		scry_gvl_take_stack(m, r, th, waited);
 	} else if (m->plan->stacks) {
 		r->brief += waited;
 		r->brief_waits++;
@@ -433,9 +231,9 @@ static void end_wait(const struct moment *m, struct scry_gvl_row *r, uint64_t th
 
 /* From one state to the next: the only place where times are added up. `th`: the row's, as the VM
  * names it in this event; 0: the thread does not begin to wait, nor gets the lock. */
-static void change(const struct moment *m, uint32_t row, uint64_t th, uint32_t state)
+static void change(const struct scry_gvl_moment *m, uint32_t row, uint64_t th, uint32_t state)
 {
-	struct scry_gvl_row *r = row_at(m, row);
+	struct scry_gvl_row *r = scry_gvl_row_in(m, row);
 	uint32_t was = r->state;
 	uint64_t ticks = m->now - r->since;
 
@@ -501,7 +299,7 @@ static int is_passing(const struct scry_gvl_plan *plan, uint64_t th)
 }
 
 /* By the thread itself, if its frame is to be looked at. */
-static void count_yield(const struct moment *m, struct scry_gvl_row *r)
+static void count_yield(const struct scry_gvl_moment *m, struct scry_gvl_row *r)
 {
 	const int passes = m->had && r->th == m->had ? is_passing(m->plan, m->had) : -1;
 
@@ -510,12 +308,12 @@ static void count_yield(const struct moment *m, struct scry_gvl_row *r)
 	r->forced += passes == 0;
 }
 
-static int is_in_queue(const struct scry_gvl_plan *plan, uint64_t th)
+static int is_in_queue(const struct scry_gvl_moment *m, uint64_t th)
 {
-	uint64_t node = load64(plan->queue + 8);
+	uint64_t node = load64(m->lock->queue + 8);
 
-	for (uint32_t i = 0; node != plan->queue && i < QUEUE_MAX; i++) {
-		if (node == th + plan->node)
+	for (uint32_t i = 0; node != m->lock->queue && i < QUEUE_MAX; i++) {
+		if (node == th + m->plan->node)
 			return 1;
 		node = load64(node + 8);
 	}
@@ -523,13 +321,13 @@ static int is_in_queue(const struct scry_gvl_plan *plan, uint64_t th)
 }
 
 /* Whose it was, and who gave it. */
-static void end_ownership(const struct moment *m, uint32_t was, int yields)
+static void end_ownership(const struct scry_gvl_moment *m, uint32_t was, int yields)
 {
-	struct scry_gvl_row *r = row_at(m, was);
+	struct scry_gvl_row *r = scry_gvl_row_in(m, was);
 
 	if (r->state == SCRY_GVL_GRANTED) { /* it had not run: another one was quicker */
 		r->taken_back++;
-		change(m, was, 0, is_in_queue(m->plan, r->th) ? SCRY_GVL_WANTS : SCRY_GVL_OFF);
+		change(m, was, 0, is_in_queue(m, r->th) ? SCRY_GVL_WANTS : SCRY_GVL_OFF);
 		r->is_queued = r->state == SCRY_GVL_WANTS;
 		return;
 	}
@@ -540,11 +338,11 @@ static void end_ownership(const struct moment *m, uint32_t was, int yields)
 	}
 }
 
-static void look_at_owner(const struct moment *m, uint64_t th, uint32_t waits)
+static void look_at_owner(const struct scry_gvl_moment *m, uint64_t th, uint32_t waits)
 {
 	struct scry_gvl_table *t = m->t;
-	uint32_t row = th ? row_of(m, th) : 0, was = *(volatile uint16_t *)&t->owner;
-	struct scry_gvl_row *r = row_at(m, row);
+	uint32_t row = th ? scry_gvl_row_of(m, th) : 0, was = *(volatile uint16_t *)&t->owner;
+	struct scry_gvl_row *r = scry_gvl_row_in(m, row);
 
 	if (row != was) {
 		settle_waiters(m);
@@ -574,17 +372,17 @@ static void look_at_owner(const struct moment *m, uint64_t th, uint32_t waits)
 }
 
 /* Who has joined the queue: from its tail to the first that was there. */
-static void look_at_queue(const struct moment *m)
+static void look_at_queue(const struct scry_gvl_moment *m)
 {
 	struct scry_gvl_table *t = m->t;
-	uint64_t tail = load64(m->plan->queue + 8), node = tail;
+	uint64_t tail = load64(m->lock->queue + 8), node = tail;
 
 	if (tail == t->tail)
 		return;
-	for (uint32_t i = 0; node != m->plan->queue && i < QUEUE_MAX; i++) {
+	for (uint32_t i = 0; node != m->lock->queue && i < QUEUE_MAX; i++) {
 		const uint64_t th = node - m->plan->node;
-		uint32_t row = row_of(m, th);
-		struct scry_gvl_row *r = row_at(m, row);
+		uint32_t row = scry_gvl_row_of(m, th);
+		struct scry_gvl_row *r = scry_gvl_row_in(m, row);
 		int gave = r->state == SCRY_GVL_OFF && r->since == m->now && r->takes;
 
 		if (row && r->is_queued)
@@ -624,8 +422,8 @@ static uint64_t own_holder(const struct scry_state_page_gvl *g)
  * The thread that had it up to now, if this native thread runs it. In older VMs it is the owner
  * that says that there is none any more: so who is here has given it.
  */
-static uint64_t own_last_holder(const struct scry_state_page_gvl *g, const struct moment *m,
-				uint64_t th)
+static uint64_t own_last_holder(const struct scry_state_page_gvl *g,
+				const struct scry_gvl_moment *m, uint64_t th)
 {
 	if (!th && g->holds && !g->missed && !m->plan->hands_over)
 		return g->th;
@@ -650,8 +448,8 @@ static void miss(struct scry_state_page_gvl *g)
  * Whose it is after this event. In older VMs who takes it ends that section without a wait; in
  * newer ones the native thread says it.
  */
-static void look_at_state_page(struct scry_state_page_gvl *g, const struct moment *m, uint64_t th,
-			       int is_known)
+static void look_at_state_page(struct scry_state_page_gvl *g, const struct scry_gvl_moment *m,
+			       uint64_t th, int is_known)
 {
 	const int is_new = !g->holds || g->th != th;
 
@@ -694,25 +492,31 @@ static int is_over(struct scry_gvl_table *t, uint64_t now)
 	return 1;
 }
 
-static __attribute__((noinline)) void look(uint64_t now, uint32_t waits)
+/* a fork child's state page is all zero: the lock is a new one, held by its one thread */
+struct scry_gvl_table *scry_gvl_first_table(void)
 {
-	struct moment m = {.plan = &scry_agent_gvl.plan, .now = now};
-	struct scry_state_page_gvl *g = &scry_agent.state_page->gvl;
-	const uint64_t th = load64(m.plan->owner);
-	uint64_t sequence;
-	int is_start;
+	uint64_t at;
 
-	/* a fork child's state page is all zero: the lock is a new one, held by its one thread */
 	if (unlikely(!__atomic_load_n(&scry_agent.state_page->open, __ATOMIC_ACQUIRE)) &&
 	    !scry_child_buffer_claim(scry_agent.state_page, 0))
-		return;
-	m.t = (struct scry_gvl_table *)__atomic_load_n(&scry_agent.state_page->table,
-						       __ATOMIC_ACQUIRE);
+		return 0;
+	at = __atomic_load_n(&scry_agent.state_page->table, __ATOMIC_ACQUIRE);
 	/* a fork child that is entered itself is open before it has a table */
-	if (unlikely((uint64_t)m.t <= 1))
-		return;
-	sequence = *(volatile uint64_t *)&m.t->sequence;
-	is_start = begins(g, m.plan->watch);
+	return at > 1 ? (struct scry_gvl_table *)at : 0;
+}
+
+void scry_gvl_look(const struct scry_gvl_lock *lock, uint64_t now, uint32_t waits)
+{
+	struct scry_gvl_moment m = {.plan = &scry_agent_gvl.plan,
+				    .t = lock->t,
+				    .lock = lock,
+				    .rows = (uint8_t *)lock->t + lock->shape->row_at,
+				    .rows_mask = lock->shape->rows - 1,
+				    .now = now};
+	struct scry_state_page_gvl *g = lock->own;
+	const uint64_t th = load64(lock->owner), sequence = *(volatile uint64_t *)&m.t->sequence;
+	const int is_start = begins(g, lock->watch);
+
 	if (unlikely(sequence & 1)) {
 		m.t->busy++;
 		miss(g);
@@ -731,10 +535,27 @@ static __attribute__((noinline)) void look(uint64_t now, uint32_t waits)
 	if (is_first(m.t))
 		m.t->began = m.t->changed = m.now;
 	if (unlikely(m.t->asked != m.t->given))
-		give_back(m.t);
+		scry_gvl_give_back(&m);
 	look_at_owner(&m, th, waits);
 	look_at_queue(&m);
 	end(m.t, sequence, m.now);
+}
+
+/* That of the first ractor. */
+static __attribute__((noinline)) void look(uint64_t now, uint32_t waits)
+{
+	const struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
+	struct scry_gvl_table *t = scry_gvl_first_table();
+	const struct scry_gvl_lock lock = {.t = t,
+					   .shape = &scry_gvl_shape_first,
+					   .ring = (uint64_t *)t + SCRY_GVL_RING_AT,
+					   .owner = plan->owner,
+					   .queue = plan->queue,
+					   .own = &scry_agent.state_page->gvl,
+					   .watch = plan->watch};
+
+	if (t)
+		scry_gvl_look(&lock, now, waits);
 }
 
 /*

@@ -19,7 +19,7 @@
 #include "bpf/ruby.h"
 #include "bpf/task.h"
 #include "wire/bpf_stacks.h"
-#include "wire/gvl.h"
+#include "wire/gvl_others.h"
 
 #define TASKS_MAX 32768 /* room for all at once: before Linux 6.1 the judge takes no other map */
 
@@ -382,32 +382,32 @@ static __always_inline __u32 own_tid(struct task_struct *task)
 	return (__u32)BPF_CORE_READ(u, nr);
 }
 
-/* Of the thread that runs here, by the agent's table. */
+/* Of the thread that runs here, by the agent's tables. */
 enum role {
 	ROLE_UNKNOWN,
 	ROLE_HOLDS,
 	ROLE_ELSE, /* another one has the lock, or none */
 };
 
-/* Others write the table meanwhile: what fits this thread is of now. A row without a tid may be
- * this thread's. */
-static __always_inline enum role role_of(const struct scry_bpf_lock *lock,
+/* By one of them. Others write the table meanwhile: what fits this thread is of now. A row without
+ * a tid may be this thread's. */
+static __always_inline enum role role_in(uint64_t table, uint32_t row_at, uint32_t rows,
 					 struct scry_bpf_stack *head)
 {
 	const __u32 own = own_tid(scry_current());
 	uint64_t first[ROLE_WORDS] = {0}, at, words[ROW_WORDS] = {0}, roles, state;
 	__u32 row, uses = 0, tid;
 
-	if (bpf_probe_read_user(first, sizeof(first), (void *)lock->table))
+	if (bpf_probe_read_user(first, sizeof(first), (void *)table))
 		return ROLE_UNKNOWN;
 	roles = word_of(first, offsetof(struct scry_gvl_table, roles));
 	row = roles & 0xffff;
 	head->waiting = roles >> 32 & 0xffff;
 	if (!row)
 		return first[0] ? ROLE_ELSE : ROLE_UNKNOWN; /* there was no event yet */
-	if (row >= SCRY_GVL_THREADS)
+	if (row >= rows || head->waiting > rows)
 		return ROLE_UNKNOWN;
-	at = lock->table + offsetof(struct scry_gvl_table, row) + row * sizeof(struct scry_gvl_row);
+	at = table + row_at + row * sizeof(struct scry_gvl_row);
 	if (bpf_probe_read_user(words, sizeof(words), (void *)at))
 		return ROLE_UNKNOWN;
 	head->th = word_of(words, offsetof(struct scry_gvl_row, th));
@@ -439,6 +439,49 @@ static __always_inline void count_ran(__u32 tid, enum role role, uint64_t ns)
 	ran->other += one.other;
 }
 
+/* By the locks of other ractors, of which there are few, where it has not the first one. */
+static __always_inline enum role role_in_others(uint64_t first, enum role role,
+						struct scry_bpf_stack *head)
+{
+	__u32 others = 0;
+	uint64_t at, mutex = 0;
+	enum role here;
+
+	if (bpf_probe_read_user(&others, sizeof(others),
+				(void *)(first + offsetof(struct scry_gvl_table, others))))
+		return ROLE_UNKNOWN;
+	for (__u32 i = 0; i < SCRY_GVL_OTHERS; i++) {
+		if (i >= others)
+			break;
+		at = first + SCRY_GVL_OTHERS_AT + i * sizeof(struct scry_gvl_other);
+		here = role_in(at, offsetof(struct scry_gvl_other, row), SCRY_GVL_OTHER_THREADS,
+			       head);
+		if (here == ROLE_HOLDS) {
+			head->lock = i + 1;
+			return bpf_probe_read_user(
+				       &head->lock_uses, sizeof(head->lock_uses),
+				       (void *)(at + offsetof(struct scry_gvl_table, uses)))
+				       ? ROLE_UNKNOWN
+				       : ROLE_HOLDS;
+		}
+		if (here == ROLE_UNKNOWN &&
+		    (bpf_probe_read_user(&mutex, sizeof(mutex),
+					 (void *)(at + offsetof(struct scry_gvl_table, mutex))) ||
+		     mutex)) /* else the table is free */
+			role = ROLE_UNKNOWN;
+	}
+	return role;
+}
+
+static __always_inline enum role role_of(const struct scry_bpf_lock *lock,
+					 struct scry_bpf_stack *head)
+{
+	const enum role role =
+		role_in(lock->table, offsetof(struct scry_gvl_table, row), SCRY_GVL_THREADS, head);
+
+	return role == ROLE_HOLDS ? role : role_in_others(lock->table, role, head);
+}
+
 /* As stacks_tick, for holders alone. */
 SEC("perf_event")
 int stacks_holder(void *ctx)
@@ -455,7 +498,7 @@ int stacks_holder(void *ctx)
 	role = role_of(lock, &head);
 	if (role != ROLE_UNKNOWN)
 		count_ran(head.tid, role, lock->period_ns);
-	if (role == ROLE_HOLDS && head.waiting && head.waiting <= SCRY_GVL_THREADS)
+	if (role == ROLE_HOLDS && head.waiting)
 		give(&head, &lock->gc);
 	count(SCRY_BPF_RUNS, 1);
 	count(SCRY_BPF_NS, bpf_ktime_get_ns() - head.time_ns);

@@ -369,6 +369,8 @@ static const struct scry_field fields_scry_ev_gvl[] = {
 	FIELD(scry_ev_gvl, ractors, "ractors", NUMBER),
 	FIELD(scry_ev_gvl, unread, "unread", NUMBER),
 	FIELD(scry_ev_gvl, boot_ns, "boot_ns", NUMBER),
+	FIELD(scry_ev_gvl, ractor, "ractor", NUMBER),
+	FIELD(scry_ev_gvl, is_over, "is_over", NUMBER),
 };
 static const struct scry_field fields_scry_ev_gvl_thread[] = {
 	FIELD(scry_ev_gvl_thread, pid, "pid", NUMBER),

@@ -50,18 +50,45 @@ uint64_t scry_gvl_known_ns(const struct scry_gvl_view *g)
 	return known_ns(&g->sum);
 }
 
-static int add_process(struct scry_gvl_view *g, const struct scry_ev_gvl *ev)
+static uint64_t ractor_key(uint32_t pid, uint32_t ractor)
 {
-	uint64_t *at = scry_map_ref(&g->by_pid, ev->pid);
+	return (uint64_t)ractor << 32 | pid;
+}
 
-	if (!at || scry_vector_reserve(&g->processes, g->process_count, &g->process_room))
-		return scry_no_memory("%u processes", g->process_count);
+static struct scry_gvl_lock_sum *lock_of(const struct scry_gvl_view *g, uint32_t pid,
+					 uint32_t thread)
+{
+	uint64_t at;
+
+	return scry_map_get(&g->by_ractor, ractor_key(pid, thread / SCRY_GVL_RACTOR + 1), &at)
+		       ? &g->locks[at - 1]
+		       : NULL;
+}
+
+static int add_lock(struct scry_gvl_view *g, const struct scry_ev_gvl *ev)
+{
+	const uint32_t ractor = ev->ractor ? (uint32_t)ev->ractor : 1;
+	const uint64_t ns[SCRY_GVL_PLACES] = {ev->runnable0_ns, ev->runnable1_ns, ev->runnable2_ns,
+					      ev->runnable3_ns, ev->runnable4_ns, ev->runnable5_ns,
+					      ev->runnable6_ns, ev->runnable7_ns};
+	uint64_t *at = scry_map_ref(&g->by_ractor, ractor_key(ev->pid, ractor));
+	struct scry_gvl_lock_sum *lock;
+
+	if (!at || scry_vector_reserve(&g->locks, g->lock_count, &g->lock_room))
+		return scry_no_memory("%u locks", g->lock_count);
 	if (!*at) {
-		g->processes[g->process_count++] = (struct scry_gvl_process){.pid = ev->pid};
-		*at = g->process_count;
+		g->locks[g->lock_count++] =
+			(struct scry_gvl_lock_sum){.pid = ev->pid, .ractor = ractor};
+		g->process_count += ractor == 1;
+		*at = g->lock_count;
 	}
-	g->processes[*at - 1].contended_ns += ev->contended_ns;
-	g->processes[*at - 1].known_ns += known_ns(ev);
+	lock = &g->locks[*at - 1];
+	lock->contended_ns += ev->contended_ns;
+	lock->known_ns += known_ns(ev);
+	lock->unknown_ns += ev->unknown_ns;
+	lock->is_over = ev->is_over != 0;
+	for (uint32_t i = 0; i < SCRY_GVL_PLACES; i++)
+		lock->runnable_ns[i] += ns[i];
 	return 0;
 }
 
@@ -69,19 +96,19 @@ uint64_t scry_gvl_longest_ns(const struct scry_gvl_view *g)
 {
 	uint64_t longest = 0;
 
-	for (uint32_t i = 0; i < g->process_count; i++)
-		if (g->processes[i].known_ns > longest)
-			longest = g->processes[i].known_ns;
+	for (uint32_t i = 0; i < g->lock_count; i++)
+		if (g->locks[i].known_ns > longest)
+			longest = g->locks[i].known_ns;
 	return longest;
 }
 
-const struct scry_gvl_process *scry_gvl_worst_process(const struct scry_gvl_view *g)
+const struct scry_gvl_lock_sum *scry_gvl_worst_lock(const struct scry_gvl_view *g)
 {
-	const struct scry_gvl_process *worst = g->processes;
+	const struct scry_gvl_lock_sum *worst = g->locks;
 
-	for (uint32_t i = 1; i < g->process_count; i++)
-		if (g->processes[i].contended_ns > worst->contended_ns)
-			worst = &g->processes[i];
+	for (uint32_t i = 1; i < g->lock_count; i++)
+		if (g->locks[i].contended_ns > worst->contended_ns)
+			worst = &g->locks[i];
 	return worst;
 }
 
@@ -89,7 +116,7 @@ static int on_lock(struct scry_gvl_view *g, const struct scry_ev_gvl *ev)
 {
 	struct scry_ev_gvl *s = &g->sum;
 
-	g->locks++;
+	g->events++;
 	s->pid = ev->pid;
 	s->can_take_back |= ev->can_take_back;
 	s->watched_ns += ev->watched_ns;
@@ -115,13 +142,19 @@ static int on_lock(struct scry_gvl_view *g, const struct scry_ev_gvl *ev)
 	s->cpu_ns = ev->cpu_ns == SCRY_GVL_CPU_UNKNOWN || s->cpu_ns == SCRY_GVL_CPU_UNKNOWN
 			    ? SCRY_GVL_CPU_UNKNOWN
 			    : s->cpu_ns + ev->cpu_ns;
-	return add_process(g, ev);
+	return add_lock(g, ev);
 }
 
 static int on_thread(struct scry_gvl_view *g, const struct scry_ev_gvl_thread *ev)
 {
 	const uint64_t key = (uint64_t)ev->pid << 32 | ev->thread;
+	struct scry_gvl_lock_sum *lock = lock_of(g, ev->pid, ev->thread);
 
+	if (lock) {
+		lock->threads += ev->threads > 1 ? ev->threads : 1;
+		lock->held_ns += ev->held_ns;
+		lock->waited_ns += scry_gvl_waited_ns(ev);
+	}
 	if (grow((void **)&g->threads, g->thread_count, &g->thread_room, sizeof(*g->threads)) < 0 ||
 	    scry_map_put(&g->by_number, key, g->thread_count + 1) < 0)
 		return -ENOMEM;
@@ -368,14 +401,16 @@ void scry_gvl_put_name(const struct scry_gvl_view *g, const struct scry_ev_gvl_t
 {
 	size_t size = 0;
 	const char *name = scry_reader_string(g->reader, t->name_str, &size);
-	const bool is_group = t->thread >= SCRY_GVL_ENDED_FROM;
+	const uint32_t number = t->thread % SCRY_GVL_RACTOR;
+	const bool is_sum = t->thread >= SCRY_GVL_SUMS_FROM,
+		   is_group = is_sum || number >= SCRY_GVL_ENDED_FROM;
 
 	if (size)
 		scry_buf_printf(b, "%.*s", (int)size, name ? name : "");
 	else if (is_group)
 		scry_buf_printf(b, "[no name known]");
 	else
-		scry_buf_printf(b, "[thread %u]", t->thread);
+		scry_buf_printf(b, "[thread %u]", number);
 	if (is_group) {
 		scry_buf_printf(b, " (");
 		scry_text_things(b, t->threads > 1 ? t->threads : 1, "threads");
@@ -399,6 +434,13 @@ void scry_gvl_put_thread(const struct scry_gvl_view *g, const struct scry_ev_gvl
 		scry_buf_printf(b, " (%u of %u)", t->tid, t->pid);
 	else if (g->process_count > 1)
 		scry_buf_printf(b, " (of %u)", t->pid);
+	if (scry_gvl_has_ractors(g) && scry_gvl_ractor_of(t) > 1)
+		scry_buf_printf(b, " of ractor %u", scry_gvl_ractor_of(t));
+}
+
+uint32_t scry_gvl_ractor_of(const struct scry_ev_gvl_thread *t)
+{
+	return t->thread < SCRY_GVL_SUMS_FROM ? t->thread / SCRY_GVL_RACTOR + 1 : 0;
 }
 
 static const char *base_name(const char *path)
@@ -459,7 +501,7 @@ int scry_gvl_view_read(struct scry_gvl_view *g, struct scry_reader *reader,
 	g->opts = opts;
 	g->doc = doc;
 	scry_map_init(&g->by_number, SCRY_GVL_ROWS_MAX);
-	scry_map_init(&g->by_pid, SCRY_GVL_ROWS_MAX);
+	scry_map_init(&g->by_ractor, SCRY_GVL_ROWS_MAX);
 	scry_map_init(&g->held.by_what, SCRY_GVL_ROWS_MAX);
 	scry_map_init(&g->waited.by_what, SCRY_GVL_ROWS_MAX);
 	scry_frames_init(&g->frames);
@@ -471,8 +513,8 @@ int scry_gvl_view_read(struct scry_gvl_view *g, struct scry_reader *reader,
 void scry_gvl_view_done(struct scry_gvl_view *g)
 {
 	scry_map_done(&g->by_number);
-	scry_map_done(&g->by_pid);
-	free(g->processes);
+	scry_map_done(&g->by_ractor);
+	free(g->locks);
 	scry_map_done(&g->held.by_what);
 	scry_map_done(&g->waited.by_what);
 	scry_frames_done(&g->frames);

@@ -14,10 +14,9 @@
 #include "view/view.h"
 
 #define SCRY_GVL_CPU_UNKNOWN UINT64_MAX
-#define SCRY_GVL_MAIN_RACTOR 1	    /* as Ruby numbers them; the locks of others are not seen */
 #define SCRY_GVL_SLICE_NS 100000000 /* of the VM: for so long a thread may have it */
 #define SCRY_GVL_ROWS_MAX (1u << 20)
-#define SCRY_GVL_SUMS_FROM (1u << 16) /* numbers of what is summed of several rows */
+#define SCRY_GVL_SUMS_FROM (1u << 31) /* numbers of what is summed of several rows */
 
 struct scry_gvl_line {
 	/* A frame: with a line by line, without one by method, a gem's name as its method; of data
@@ -36,9 +35,11 @@ struct scry_gvl_lines {
 	uint32_t count, room;
 };
 
-struct scry_gvl_process { /* of its locks: more where it ran another program (exec) */
-	uint32_t pid;
-	uint64_t contended_ns, known_ns;
+struct scry_gvl_lock_sum { /* of a ractor: several where the process ran another program (exec) */
+	uint32_t pid, ractor, threads;
+	bool is_over;
+	uint64_t contended_ns, known_ns, unknown_ns, held_ns, waited_ns;
+	uint64_t runnable_ns[SCRY_GVL_PLACES];
 };
 
 struct scry_gvl_view {
@@ -47,11 +48,12 @@ struct scry_gvl_view {
 	struct scry_doc *doc;
 	struct scry_data_quality quality;
 	struct scry_grep grep;
-	struct scry_ev_gvl sum;	       /* of all locks; pid: of the last */
-	uint32_t locks, process_count; /* locks: more where one runs another program (exec) */
-	struct scry_gvl_process *processes;
-	size_t process_room;
-	struct scry_map by_pid; /* -> place + 1 */
+	struct scry_ev_gvl sum;			    /* of all locks; pid: of the last */
+	uint32_t events, lock_count, process_count; /* events: more where one runs another program
+						     * (exec); processes have several ractors */
+	struct scry_gvl_lock_sum *locks;
+	size_t lock_room;
+	struct scry_map by_ractor; /* its pid below -> place + 1 */
 	struct scry_ev_gvl_thread *threads;
 	struct scry_ev_gvl_pair *pairs;
 	struct scry_frames frames;
@@ -95,25 +97,18 @@ static inline uint64_t scry_gvl_waited_ns(const struct scry_ev_gvl_thread *t)
 /* Watched, with a known holder: of all locks. */
 uint64_t scry_gvl_known_ns(const struct scry_gvl_view *g);
 
-/* The same, of the process for which it was longest: several are watched at the same time. */
+/* The same, of the lock for which it was longest: several are watched at the same time. */
 uint64_t scry_gvl_longest_ns(const struct scry_gvl_view *g);
 
-/*
- * How many independent turns a row is of, where samples share what was counted: what a row has lost
- * comes in turns, as a thread that holds the lock holds it for a while. Its turns are its part of
- * all of them, and its samples at most; one that takes longer than the VM's time slice is as many
- * as it takes slices. `turns`: of all rows.
- */
-uint64_t scry_gvl_turns(const struct scry_gvl_lines *l, const struct scry_gvl_line *row,
-			uint64_t turns);
-/* All turns: takes of the lock for those that held it, waits for those that waited. */
-uint64_t scry_gvl_all_turns(const struct scry_gvl_view *g, const struct scry_gvl_lines *l);
-/* The standard deviation of what the row has lost, by chance; 0: it has no samples. */
-uint64_t scry_gvl_error_ns(const struct scry_gvl_lines *l, const struct scry_gvl_line *row,
-			   uint64_t turns);
+/* Which threads wanted for longest. NULL: there is none. */
+const struct scry_gvl_lock_sum *scry_gvl_worst_lock(const struct scry_gvl_view *g);
 
-/* In which threads wanted the lock for longest. NULL: there is none. */
-const struct scry_gvl_process *scry_gvl_worst_process(const struct scry_gvl_view *g);
+/* Whose lock a thread's is; 0: it sums threads of several. Are there more than each first one? */
+uint32_t scry_gvl_ractor_of(const struct scry_ev_gvl_thread *t);
+static inline bool scry_gvl_has_ractors(const struct scry_gvl_view *g)
+{
+	return g->lock_count > g->process_count;
+}
 
 /* By all threads together. */
 uint64_t scry_gvl_waited_all_ns(const struct scry_gvl_view *g);

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "base/vector.h"
 #include "view/gvl.h"
+#include "view/gvl_chance.h"
 #include "view/table.h"
 #include "view/verdict.h"
 

@@ -3,6 +3,7 @@
  */
 #include "view/gvl.h"
 #include "view/gvl_check.h"
+#include "view/gvl_chance.h"
 #include "view/verdict.h"
 
 #include "base/text.h"
@@ -56,7 +57,7 @@ static void note(struct scry_gvl_view *g)
 
 static bool is_little(const struct scry_gvl_view *g)
 {
-	const struct scry_gvl_process *worst = scry_gvl_worst_process(g);
+	const struct scry_gvl_lock_sum *worst = scry_gvl_worst_lock(g);
 
 	return !worst || scry_share(worst->contended_ns, worst->known_ns, 1000) < 10;
 }
@@ -239,7 +240,7 @@ static bool has_idle_holders(const struct scry_gvl_view *g)
 {
 	const uint64_t cpu_ns = g->sum.cpu_ns, held = held_ns(g);
 
-	return g->locks && cpu_ns != SCRY_GVL_CPU_UNKNOWN && held >= cpu_ns + SLACK_NS &&
+	return g->events && cpu_ns != SCRY_GVL_CPU_UNKNOWN && held >= cpu_ns + SLACK_NS &&
 	       held / 4 * 3 >= cpu_ns;
 }
 
@@ -270,7 +271,8 @@ static void note_crowded(struct scry_gvl_view *g)
 		"sums, rows and verdict are too low, and the thread that made others wait most may "
 		"be missing: a watch has room for ");
 	scry_text_count(b, SCRY_GVL_ROOM);
-	scry_buf_printf(b, " threads of a process at a time, and from ");
+	scry_buf_printf(b, " threads of a process at a time%s, and from ",
+			scry_gvl_has_ractors(g) ? " (31 of each ractor but the first)" : "");
 	scry_text_duration(b, s->crowded_after_ns);
 	scry_buf_printf(b, " after its beginning ");
 	scry_text_things(b, s->crowded, "turns");
@@ -292,21 +294,32 @@ static void note_ractors(struct scry_gvl_view *g)
 		" more ractor%s, each with its own lock: those locks, and how long their threads "
 		"waited, are not seen",
 		scry_text_s(more));
+	if (scry_gvl_has_ractors(g))
+		scry_buf_printf(&g->buf,
+				"; a watch has room for %u locks beside the first "
+				"ractor's at a time",
+				SCRY_GVL_RACTORS_ROOM);
 	note(g);
 }
 
-/* Of several processes that of one says more: most may be idle. */
+/* Of several locks that of one says more: most may be idle. */
 static void put_share(const struct scry_gvl_view *g, struct scry_buf *b)
 {
-	const struct scry_gvl_process *worst = scry_gvl_worst_process(g);
+	const struct scry_gvl_lock_sum *worst = scry_gvl_worst_lock(g);
 
 	scry_buf_printf(b, "threads wanted the GVL ");
 	scry_text_percent(b, worst->contended_ns, worst->known_ns);
 	scry_buf_printf(b, " of the time");
-	if (g->process_count > 1) {
-		scry_buf_printf(b, " in process %u (", worst->pid);
+	if (scry_gvl_has_ractors(g))
+		scry_buf_printf(b, " in ractor %u", worst->ractor);
+	if (g->process_count > 1)
+		scry_buf_printf(b, "%s process %u", scry_gvl_has_ractors(g) ? " of" : " in",
+				worst->pid);
+	if (g->lock_count > 1) {
+		scry_buf_printf(b, " (");
 		scry_text_percent(b, g->sum.contended_ns, scry_gvl_known_ns(g));
-		scry_buf_printf(b, " on average of %u processes)", g->process_count);
+		scry_buf_printf(b, " on average of %u %s)", g->lock_count,
+				scry_gvl_has_ractors(g) ? "ractors" : "processes");
 	}
 	scry_buf_printf(b, ": ");
 }
@@ -331,12 +344,13 @@ static void judge(struct scry_gvl_view *g, uint64_t waited)
 		scry_buf_printf(b, "as far as the recording goes: ");
 	if (g->sum.crowded)
 		scry_buf_printf(b, "of the threads for which there was room: ");
-	if (!g->locks || !known) {
+	if (!g->events || !known) {
 		scry_buf_printf(b, "nothing is known of the GVL");
 	} else if (!waited) {
-		scry_buf_printf(b, g->sum.ractors
-					   ? "no thread of the main ractor waited for its lock"
-					   : "no thread waited for the GVL");
+		scry_buf_printf(b, !g->sum.ractors ? "no thread waited for the GVL"
+				   : scry_gvl_has_ractors(g)
+					   ? "no thread waited for a lock that was watched"
+					   : "no thread of the main ractor waited for its lock");
 	} else {
 		put_share(g, b);
 		scry_buf_printf(b, are_more ? "at least " : "");
@@ -345,9 +359,11 @@ static void judge(struct scry_gvl_view *g, uint64_t waited)
 		scry_text_duration(b, waited);
 		scry_buf_printf(b, " together within ");
 		scry_text_duration(b, known);
-		if (g->locks > 1)
-			scry_buf_printf(b, " of %u %s", g->locks,
-					g->locks > g->process_count ? "programs" : "processes");
+		if (g->events > 1)
+			scry_buf_printf(b, " of %u %s", g->events,
+					scry_gvl_has_ractors(g)	       ? "ractors together"
+					: g->events > g->process_count ? "programs"
+								       : "processes");
 		if (is_little(g)) {
 			scry_buf_printf(b, ", which is little");
 		} else if (is_blaming(g, worst)) {

@@ -10,6 +10,7 @@
  * And how much of what samples say may be chance.
  */
 #include "view/gvl.h"
+#include "view/gvl_chance.h"
 
 #include <math.h>
 #include <stdlib.h>

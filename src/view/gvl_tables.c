@@ -3,6 +3,7 @@
  * at a time. See gvl.h.
  */
 #include "view/gvl.h"
+#include "view/gvl_chance.h"
 
 #include <stdlib.h>
 
@@ -56,7 +57,7 @@ GET(get_ran_waiting_ppm,
 GET(get_contradicted, scry_cell_known(row->contradicted, row->looks != 0))
 GET(get_contradicted_ppm,
     scry_cell_known(scry_gvl_ppm(row->contradicted, row->looks), row->looks != 0))
-GET(get_ractor, scry_cell_number(SCRY_GVL_MAIN_RACTOR))
+GET(get_ractor, scry_cell_known(scry_gvl_ractor_of(row), scry_gvl_ractor_of(row) != 0))
 GET(get_tid, scry_cell_known(row->tid, row->tid != 0))
 GET(get_waited, scry_cell_number(scry_gvl_waited_ns(row)))
 GET(get_p50, scry_cell_known(row->p50_ns, has_quantiles(row)))
@@ -75,7 +76,8 @@ static void push_threads(struct scry_gvl_view *g)
 	const struct scry_column columns[] = {
 		{g->process_count > 1 ? "pid" : NULL, "pid", SCRY_CELL_NUMBER, NUMBER(pid)},
 		{NULL, "thread", SCRY_CELL_NUMBER, NUMBER(thread)},
-		{NULL, "ractor", SCRY_CELL_NUMBER, get_ractor, 0},
+		{scry_gvl_has_ractors(g) ? "ractor" : NULL, "ractor", SCRY_CELL_NUMBER, get_ractor,
+		 0},
 		{"tid", "tid", SCRY_CELL_NUMBER, get_tid, 0},
 		{"others lost s", "lost_ns", SCRY_CELL_TIME, NUMBER(lost_ns)},
 		{"held s", "held_ns", SCRY_CELL_TIME, NUMBER(held_ns)},
@@ -152,6 +154,7 @@ static struct scry_cell name_of_thread(struct scry_gvl_view *g, uint32_t pid, ui
 	return t ? scry_functions_string(g->reader, t->name_str) : scry_cell_unknown();
 }
 
+GET(get_pair_ractor, scry_cell_number(row->waiter / SCRY_GVL_RACTOR + 1))
 GET(get_holder_number, scry_cell_known(row->holder, row->holder != 0))
 GET(get_waiter, thread_cell(view, row->pid, row->waiter, buf))
 GET(get_holder, thread_cell(view, row->pid, row->holder, buf))
@@ -162,6 +165,7 @@ static void push_pairs(struct scry_gvl_view *g)
 {
 	static const struct scry_column columns[] = {
 		{NULL, "pid", SCRY_CELL_NUMBER, NUMBER(pid)},
+		{NULL, "ractor", SCRY_CELL_NUMBER, get_pair_ractor, 0},
 		{"lost s", "lost_ns", SCRY_CELL_TIME, NUMBER(lost_ns)},
 		{"waits", "waits", SCRY_CELL_COUNT, get_pair_waits, 0},
 		{NULL, "waiter", SCRY_CELL_NUMBER, NUMBER(waiter)},
@@ -451,6 +455,63 @@ static void push_runnable(struct scry_gvl_view *g)
 	g->doc->section = g->doc->title = NULL;
 }
 
+/* ---- locks ---- */
+
+#define NUMBER(member) SCRY_AT(struct scry_gvl_lock_sum, member)
+#define GET(name, ...) SCRY_GET(name, struct scry_gvl_lock_sum, struct scry_gvl_view, __VA_ARGS__)
+GET(get_contended, scry_cell_number(scry_share(row->contended_ns, row->known_ns, 1000)))
+GET(get_more, scry_cell_number(row->runnable_ns[3] + row->runnable_ns[4] + row->runnable_ns[5] +
+			       row->runnable_ns[6] + row->runnable_ns[7]))
+
+static int by_contended(const void *left, const void *right)
+{
+	const struct scry_gvl_lock_sum *a = left, *b = right;
+	int order = scry_functions_compare(b->contended_ns, a->contended_ns);
+
+	order = order ? order : scry_functions_compare(b->held_ns, a->held_ns);
+	order = order ? order : scry_functions_compare(a->pid, b->pid);
+	return order ? order : scry_functions_compare(a->ractor, b->ractor);
+}
+
+static void push_locks(struct scry_gvl_view *g)
+{
+	const struct scry_column columns[] = {
+		{g->process_count > 1 ? "pid" : NULL, "pid", SCRY_CELL_NUMBER, NUMBER(pid)},
+		{"ractor", "ractor", SCRY_CELL_NUMBER, NUMBER(ractor)},
+		{"watched s", "known_ns", SCRY_CELL_TIME, NUMBER(known_ns)},
+		{NULL, "unknown_ns", SCRY_CELL_TIME, NUMBER(unknown_ns)},
+		{"wanted s", "contended_ns", SCRY_CELL_TIME, NUMBER(contended_ns)},
+		{"%", NULL, SCRY_CELL_TENTHS, get_contended, 0},
+		{"held s", "held_ns", SCRY_CELL_TIME, NUMBER(held_ns)},
+		{"waited s", "waited_ns", SCRY_CELL_TIME, NUMBER(waited_ns)},
+		{"free s", "runnable0_ns", SCRY_CELL_TIME, NUMBER(runnable_ns[0])},
+		{"one s", "runnable1_ns", SCRY_CELL_TIME, NUMBER(runnable_ns[1])},
+		{"two s", "runnable2_ns", SCRY_CELL_TIME, NUMBER(runnable_ns[2])},
+		{"more s", NULL, SCRY_CELL_TIME, get_more, 0},
+		{NULL, "runnable3_ns", SCRY_CELL_TIME, NUMBER(runnable_ns[3])},
+		{NULL, "runnable4_ns", SCRY_CELL_TIME, NUMBER(runnable_ns[4])},
+		{NULL, "runnable5_ns", SCRY_CELL_TIME, NUMBER(runnable_ns[5])},
+		{NULL, "runnable6_ns", SCRY_CELL_TIME, NUMBER(runnable_ns[6])},
+		{NULL, "runnable7_ns", SCRY_CELL_TIME, NUMBER(runnable_ns[7])},
+		{"threads", "threads", SCRY_CELL_COUNT, NUMBER(threads)},
+		{NULL, "is_over", SCRY_CELL_BOOL, NUMBER(is_over)},
+	};
+	const struct scry_table table = {SCRY_COLUMNS(columns), SCRY_ROWS(g->locks, g->lock_count),
+					 .view = g, .order = by_contended,
+					 .top = scry_view_top(g->opts, g->doc)};
+
+	g->doc->section = "locks";
+	g->doc->title =
+		"ractors, each with a lock of its own; time in which it was free, and one, two "
+		"or more threads held or wanted it";
+	if (g->lock_count)
+		qsort(g->locks, g->lock_count, sizeof(*g->locks), by_contended);
+	scry_table_push(&table, g->doc);
+	g->doc->section = g->doc->title = NULL;
+}
+#undef NUMBER
+#undef GET
+
 void scry_gvl_push_tables(struct scry_gvl_view *g)
 {
 	if (is_by_thread(g))
@@ -465,6 +526,8 @@ void scry_gvl_push_tables(struct scry_gvl_view *g)
 		push_threads(g);
 	if (g->pair_count || g->doc->is_data)
 		push_pairs(g);
-	if (g->locks || g->doc->is_data)
+	if (scry_gvl_has_ractors(g) || g->doc->is_data)
+		push_locks(g);
+	if ((g->events && !scry_gvl_has_ractors(g)) || g->doc->is_data)
 		push_runnable(g);
 }

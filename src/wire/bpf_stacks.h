@@ -82,6 +82,9 @@ struct scry_bpf_stack {
 	uint8_t gc_during, gc_marking; /* the bytes that have its flags */
 	uint16_t waiting;	       /* threads that wanted the holder's lock */
 	uint32_t frames_at, frames_size, values_at;
+	/* of which of the process's locks: 0, the first ractor's, or its table + 1 and that one's
+	 * `uses` (wire/gvl_others.h) */
+	uint32_t lock, lock_uses;
 	/* of the newest frame, zeros where they were not there: the word before its pc, the flags
 	 * of its method entry, the code of that one's definition */
 	uint64_t top_word, top_flags, top_code;
@@ -103,7 +106,7 @@ _Static_assert(sizeof(struct scry_bpf_native) == 64 + SCRY_BPF_NATIVE_BYTES, "th
 _Static_assert(sizeof(struct scry_bpf_thread) == 40, "shared with the kernel's side");
 _Static_assert(sizeof(struct scry_bpf_lock) == 40, "shared with the kernel's side");
 _Static_assert(sizeof(struct scry_bpf_ran) == 16, "shared with the kernel's side");
-_Static_assert(sizeof(struct scry_bpf_stack) == 128, "shared with the kernel's side");
+_Static_assert(sizeof(struct scry_bpf_stack) == 136, "shared with the kernel's side");
 
 /* Per-cpu counters of map `counters`. */
 enum scry_bpf_counter { SCRY_BPF_LOST, SCRY_BPF_RUNS, SCRY_BPF_NS, SCRY_BPF_COUNTERS };

@@ -1,5 +1,6 @@
 /*
- * What the agent counts of a Ruby VM's lock (GVL). What the host gives to it: wire/gvl_plan.h.
+ * What the agent counts of a Ruby VM's lock (GVL). What the host gives to it: wire/gvl_plan.h. The
+ * locks of other ractors than the first have tables of their own: wire/gvl_others.h.
  *
  * The table lies where an instrument with records has its ring: behind the control and account
  * pages. Whoever is in the VM's critical section writes it, just before the section ends, so there
@@ -65,6 +66,17 @@ struct scry_gvl_table {	    /* zero at first; in its first line is what a quiet 
 	uint32_t pairs_at;  /* those in use */
 	uint32_t free_row;  /* 0: none */
 	uint32_t free_rows; /* how many */
+	/* Of another ractor's lock (wire/gvl_others.h): its mutex, 0: the table is free; how many
+	 * locks had the table, with this one; 1: its mutex was made anew, as another one. */
+	uint64_t mutex;
+	uint32_t uses, is_over;
+	/* Keeper: as the table of `may_go` was at this sequence it was read, and that was all. */
+	uint64_t may_go_at;
+	uint32_t may_go;
+	/* In the first ractor's: tables in use, or that were. Locks that found none; mutexes of
+	 * which it is not known whether they were locks. */
+	uint32_t others;
+	uint64_t refused, unproven;
 	struct scry_gvl_ended ended[SCRY_GVL_ENDED];
 	uint16_t slots[SCRY_GVL_SLOTS];
 	uint16_t waiting[SCRY_GVL_THREADS];
@@ -72,6 +84,7 @@ struct scry_gvl_table {	    /* zero at first; in its first line is what a quiet 
 	struct scry_gvl_row row[SCRY_GVL_THREADS];
 } SCRY_GVL_LINE;
 _Static_assert(sizeof(struct scry_gvl_table) <= SCRY_RING_WORDS * 8ull, "it lies in the ring");
+_Static_assert(offsetof(struct scry_gvl_table, ended) % 16 == 0, "arrays follow in others, too");
 _Static_assert(offsetof(struct scry_gvl_table, by_runnable[2]) == 64 &&
 		       offsetof(struct scry_gvl_row, is_queued) == 64,
 	       "what a quiet event needs is on one line each");

@@ -28,6 +28,9 @@ struct scry_gvl_plan {	     /* what each event needs comes first */
 	uint32_t stacks, ec_stack, ec_stack_size, frame_size;
 	uint64_t threshold; /* ticks: of shorter waits no stack is taken */
 	uint64_t watch;	    /* a number that no other watch has */
+	/* Where other ractors have their lock: in a thread's struct its ractor, 0: there are none;
+	 * in that the mutex. Owner and queue are as far from it as the first ractor's. */
+	uint32_t ractor, mutex_at;
 } __attribute__((aligned(64)));
 
 #endif

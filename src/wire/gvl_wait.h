@@ -20,7 +20,7 @@ struct scry_gvl_wait {
 };
 #define SCRY_GVL_WAIT_WORDS (sizeof(struct scry_gvl_wait) / 8)
 #define SCRY_GVL_RING_AT ((sizeof(struct scry_gvl_table) + 4095) / 4096 * 512) /* in words */
-#define SCRY_GVL_RING (1ull << 18)					       /* words */
+#define SCRY_GVL_RING (1ull << 17)					       /* words */
 #define SCRY_GVL_STACK_BYTES 65536ull /* of frames, and of values; a deeper one is not taken */
 _Static_assert(SCRY_GVL_RING_AT + SCRY_GVL_RING <= SCRY_RING_WORDS, "both lie in the ring");
 

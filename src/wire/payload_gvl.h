@@ -1,6 +1,7 @@
 /*
  * Payloads of what a Ruby VM's lock (GVL) did: one GVL event for each lock, then a row for each
- * thread, then the pairs. Threads are numbered within the process, from 1.
+ * thread, then the pairs. Threads are numbered within the process, from 1, those of the second
+ * ractor from SCRY_GVL_RACTOR + 1, and so on.
  */
 #ifndef SCRY_WIRE_PAYLOAD_GVL_H
 #define SCRY_WIRE_PAYLOAD_GVL_H
@@ -10,7 +11,9 @@
 #define SCRY_GVL_ROOM 2047u /* threads of a process at a time, in one watch */
 /* thread: from here on all of a name that have ended, but for those with a row of their own */
 #define SCRY_GVL_ENDED_FROM 4096u
-#define SCRY_GVL_PLACES 8u /* 0 to 6 threads, and more */
+#define SCRY_GVL_RACTOR 8192u
+#define SCRY_GVL_RACTORS_ROOM 16u /* beside the first one, at a time */
+#define SCRY_GVL_PLACES 8u	  /* 0 to 6 threads, and more */
 
 struct scry_ev_gvl {
 	uint32_t pid;
@@ -30,11 +33,13 @@ struct scry_ev_gvl {
 	/* Turns of threads that found no room in the table: whatever is reported of the lock is too
 	 * low. The first one so long after the watch began. */
 	uint64_t crowded, crowded_after_ns;
-	uint64_t ractors; /* beside the main one, at most at a time: each has a lock that is not
-			   * seen */
+	uint64_t ractors; /* others, at most at a time, each with a lock that was not seen */
 	uint64_t unread;  /* waits whose stack was too deep to be taken, or could not be read */
 	uint64_t boot_ns; /* of a program that was started: from then until its VM was up, which is
 			   * not in the watch */
+	uint64_t ractor;  /* whose lock it is: 1 the first one, others as scry saw them; 0: the
+			   * first, in old recordings */
+	uint64_t is_over; /* 1: that ractor has ended, and the watch of its lock with it */
 };
 
 struct scry_ev_gvl_thread {

@@ -32,6 +32,7 @@ struct scry_state_page_gvl {
 	uint64_t watch;	     /* the plan's, when all this was begun */
 	uint64_t missed;     /* 1: an event was missed since */
 };
+#define SCRY_STATE_PAGE_OTHERS 16u
 struct scry_state_page {
 	uint32_t wanted;   /* 0: off; else the number of the watch that is on; host writes */
 	uint32_t taken;	   /* the watch that the handler has taken up */
@@ -71,6 +72,10 @@ struct scry_state_page {
 	 * a thread claims a child buffer; then where (child_buffer.c) */
 	uint64_t table __attribute__((aligned(64)));
 	struct scry_state_page_gvl gvl;
+	/* the same of other ractors' locks, by their tables; 1: a thread changes which mutexes are
+	 * looked at */
+	struct scry_state_page_gvl gvl_others[SCRY_STATE_PAGE_OTHERS] __attribute__((aligned(64)));
+	uint32_t gvl_changes;
 };
 /* What a VM waits for the keeper for: agent/last.c */
 enum scry_look {
@@ -89,8 +94,9 @@ struct scry_owner {
 
 #define SCRY_STATE_PAGE_BIRTHS 184 /* for agent/thunk.S */
 _Static_assert(offsetof(struct scry_state_page, births) == SCRY_STATE_PAGE_BIRTHS, "see above");
-_Static_assert(sizeof(struct scry_state_page) == 320 &&
-		       offsetof(struct scry_state_page, table) == 256,
-	       "five cache lines, the third for sampling, the fifth for tables");
+_Static_assert(sizeof(struct scry_state_page) <= 2048 &&
+		       offsetof(struct scry_state_page, table) == 256 &&
+		       offsetof(struct scry_state_page, gvl_others) == 320,
+	       "five cache lines, the third for sampling, the fifth for tables; then ractors");
 
 #endif

@@ -340,27 +340,100 @@ has_turns() {
 		swaps "${words[@]}" || { echo "$ruby"; return 1; }
 		! has_headers "${words[@]}" || extension "${words[@]}" || { echo "$ruby"; return 1; }
 		passes "${words[@]}" || { echo "$ruby"; return 1; }
-		! has_ractors "${words[@]}" || ractors 2 "${words[@]}" || { echo "$ruby"; return 1; }
+		! has_ractors "${words[@]}" || every_ractor "${words[@]}" || { echo "$ruby"; return 1; }
 		comes_and_goes "${words[@]}" || { echo "$ruby"; return 1; }
 	done
 }
 
 ractors() { # NUMBER RUBY...: see judge.rb
-	local number=$1
+	local number=$1 before pid
 	shift
 	start ractors "$@" "$GVL/ractors.rb" "$number"
+	pid=$PID
 	wait_for 20 in_file "^pid" "$T/ractors.out"
-	watched_is ractors "$number" -d 1500ms
+	before=$(state_of "$pid")
+	watched_is ractors "$number" -d 2s || return 1
+	as_before "$pid" "$before" "beside ractors"
+}
+
+# late_ractor RUBY...: one is made while the program is watched.
+late_ractor() {
+	local scry
+	rm -f "$T/in"
+	listens late "$@" "$GVL/ractors.rb" 1
+	"$SCRY" gvl -p "$PID" -d 60s --json --max-pause 2s >"$T/gvl.json" 2>"$T/gvl.err" 3>&- 8>&- &
+	scry=$!
+	wait_for 20 hooked "$PID" || return 1
+	sleep 1
+	echo more >&8
+	wait_for 60 in_file "^late" "$T/late.out" || return 1
+	kill -INT "$scry"
+	wait "$scry" && judged late "$(sed -n 's/^late //p' "$T/late.out")"
+}
+
+# brief_ractors NUMBER RUBY...: so many come and go, and compute what they compute alone.
+brief_ractors() {
+	local number=$1 before scry pid
+	shift
+	rm -f "$T/in"
+	listens brief "$@" "$GVL/brief_ractors.rb" "$number"
+	pid=$PID
+	before=$(state_of "$pid" | grep -v ^threads)
+	"$SCRY" gvl -p "$pid" -d 60s --json --max-pause 2s >"$T/gvl.json" 2>"$T/gvl.err" 3>&- 8>&- &
+	scry=$!
+	wait_for 20 hooked "$pid" || return 1
+	echo go >&8
+	wait_for 60 in_file "^sum" "$T/brief.out" || return 1
+	kill -INT "$scry"
+	wait "$scry" && judged brief_ractors "$number" || return 1
+	[ "$(state_of "$pid" | grep -v ^threads)" = "$before" ] || return 1
+	echo end >&8
+	finish "$pid" || return 1
+	[ "$(sed -n 's/^sum //p' "$T/brief.out")" = "$(printf 'go\nend\n' | "$@" "$GVL/brief_ractors.rb" "$number" | sed -n 's/^sum //p')" ]
+}
+
+# hog_in_a_ractor RUBY...
+hog_in_a_ractor() {
+	hog "$@" || return 1
+	"$SCRY" gvl --json -o "$T/gvl.json" --force -- "$@" "$GVL/hog_ractor.rb" "$T" >"$T/hog.out" || return 1
+	judged hog_ractor "$T/hog.out"
+}
+
+every_ractor() { # RUBY...
+	ractors 2 "$@" || return 1
+	late_ractor "$@" || return 1
+	brief_ractors 200 "$@" || return 1
+	! has_headers "$@" || hog_in_a_ractor "$@"
 }
 
 has_ractors() { # RUBY...
 	"$@" -e 'exit defined?(Ractor) ? 0 : 1'
 }
 
-@test "beside ractors: the first one's lock is counted, the others' are said not to be" {
+@test "ractors: two threads that compute share the lock of theirs in turns, and wait for nobody in another one" {
 	need_root "entering a process that is not a child of scry"
 	has_ractors "$RUBY" || skip "this ruby has no ractors"
+	ractors 3 "$RUBY"
+	kill -KILL "$PID"
 	ractors 2 "$RUBY"
+}
+
+@test "a ractor that is made in the watch is counted from its first unlock on" {
+	need_root "entering a process that is not a child of scry"
+	has_ractors "$RUBY" || skip "this ruby has no ractors"
+	late_ractor "$RUBY"
+}
+
+@test "hundreds of ractors that end: each is counted or said not to be, and they compute the same" {
+	need_root "entering a process that is not a child of scry"
+	has_ractors "$RUBY" || skip "this ruby has no ractors"
+	brief_ractors 300 "$RUBY"
+}
+
+@test "a C extension that holds a ractor's lock is named, and only threads of that ractor wait for it" {
+	has_ractors "$RUBY" || skip "this ruby has no ractors"
+	has_headers "$RUBY" || skip "no headers of ruby: apt install ruby-dev"
+	hog_in_a_ractor "$RUBY"
 }
 
 # comes_and_goes RUBY...: twenty times in and out while threads hand the lock on.

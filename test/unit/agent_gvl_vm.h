@@ -60,7 +60,7 @@ static void vm_begin(void)
 	struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
 
 	state_page.gvl = (struct scry_state_page_gvl){0};
-	state_page.table = (uint64_t)calloc(SCRY_GVL_RING_AT + SCRY_GVL_RING, 8);
+	state_page.table = (uint64_t)calloc(SCRY_RING_WORDS, 8);
 	assert_int_not_equal(state_page.table, 0);
 	scry_agent.state_page = &state_page;
 	scry_agent.control = &control;

@@ -623,6 +623,73 @@ static void many_requests(void **state)
 	close(fd);
 }
 
+/* Three locks of one process: of the second ractor threads wait, the third one has ended, and two
+ * more were not seen. Threads of one name are of two ractors, and are not one thread. */
+static void ractors_apart(void **state)
+{
+	const struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	const struct scry_ev_gvl locks[] = {
+		{.pid = 4711,
+		 .watched_ns = 1000 * MS,
+		 .runnable1_ns = 1000 * MS,
+		 .ends = 3,
+		 .cpu_ns = 1900 * MS,
+		 .ractors = 2,
+		 .ractor = 1},
+		{.pid = 4711,
+		 .watched_ns = 1000 * MS,
+		 .contended_ns = 800 * MS,
+		 .runnable1_ns = 200 * MS,
+		 .runnable2_ns = 500 * MS,
+		 .runnable4_ns = 300 * MS,
+		 .ends = 90,
+		 .ractor = 2},
+		{.pid = 4711,
+		 .watched_ns = 40 * MS,
+		 .runnable0_ns = 40 * MS,
+		 .ractor = 3,
+		 .is_over = 1},
+	};
+	struct scry_ev_gvl_thread t = {.pid = 4711, .takes = 9, .threads = 1};
+	struct golden rec = golden_begin();
+	int fd;
+
+	golden_beginning(&rec, "gvl", 4711);
+	for (size_t i = 0; i < COUNT(locks); i++)
+		golden_put(&rec, SCRY_EVENT_GVL, &locks[i], sizeof(locks[i]));
+	t.name_str = golden_str(&rec, "worker");
+	for (uint32_t i = 0; i < 4; i++) {
+		t.thread = i ? SCRY_GVL_RACTOR + i : 1;
+		t.tid = 4711 + i;
+		t.held_ns = (i == 0 ? 1000 : i == 1 ? 700 : 150) * MS;
+		t.wanted_ns = (i == 0 ? 0 : i == 1 ? 200 : 450) * MS;
+		t.lost_ns = (i == 1 ? 900 : i == 2 ? 200 : 0) * MS;
+		t.waits = i ? 5 : 0;
+		golden_put(&rec, SCRY_EVENT_GVL_THREAD, &t, sizeof(t));
+	}
+	for (uint32_t i = 1; i < 4; i++)
+		golden_put(&rec, SCRY_EVENT_GVL_PAIR,
+			   &(struct scry_ev_gvl_pair){.pid = 4711,
+						      .waiter = SCRY_GVL_RACTOR + i,
+						      .holder = SCRY_GVL_RACTOR + (i == 1 ? 2 : 1),
+						      .waits = i,
+						      .lost_ns = (i == 1 ? 200 : 450) * MS},
+			   sizeof(struct scry_ev_gvl_pair));
+	put_stacks(&rec);
+	golden_put(&rec, SCRY_EVENT_GVL_LINE,
+		   &(struct scry_ev_gvl_line){.pid = 4711,
+					      .holder = SCRY_GVL_RACTOR + 1,
+					      .stack = 2,
+					      .samples = 900,
+					      .lost_ns = 1100 * MS},
+		   sizeof(struct scry_ev_gvl_line));
+	golden_totals(&rec, 4711, 1);
+	fd = golden_end(&rec);
+	golden_check(fd, "gvl", "gvl_ractors_apart.txt", &opts);
+	golden_check(fd, "gvl", "gvl_ractors_apart.json", &opts);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -631,7 +698,7 @@ int main(void)
 		cmocka_unit_test(some),		cmocka_unit_test(diffs),
 		cmocka_unit_test(nothing),	cmocka_unit_test(little_known),
 		cmocka_unit_test(rubys_own),	cmocka_unit_test(many_requests),
-		cmocka_unit_test(contradicted),
+		cmocka_unit_test(contradicted), cmocka_unit_test(ractors_apart),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,9 +36,11 @@
 
 #include "base/err.h"
 #include "base/intern.h"
+#include "base/vector.h"
 #include "instrument/gvl/gvl.h"
 #include "instrument/gvl/past.h"
 #include "instrument/gvl/people.h"
+#include "instrument/gvl/ractors.h"
 #include "name/stacks.h"
 #include "sample/holders.h"
 #include "sample/record.h"
@@ -72,10 +74,7 @@ struct scry_gvl_blame {
 	struct scry_stacks stacks;
 	struct scry_walk walk;
 	struct scry_named_frame *named;
-	bool is_clocked;      /* who runs gives its stack itself */
-	struct scry_map keys; /* holder << 32 | stack -> row + 1 */
-	struct row *rows;
-	size_t count, room;
+	bool is_clocked; /* who runs gives its stack itself */
 	uint64_t last_ns, samples, torn, unrecorded;
 	uint32_t quiet_looks; /* nobody waited in so many, one after the other */
 	struct task {
@@ -83,13 +82,37 @@ struct scry_gvl_blame {
 		uint64_t ran_ns;       /* since it is watched, up to the last look at it */
 	} tasks[TASKS_MAX];	       /* of holders */
 	uint32_t oldest_task;
-	uint64_t hold_since, hold_ran_ns; /* the hold that was seen last, at its first look */
 	struct scry_modules *native;
 	struct scry_map
 		functions; /* of C methods -> their frame in `stacks`' terms, by place + 1 */
 	struct scry_stack_frame *libraries;
 	size_t library_count, library_room;
 };
+
+struct scry_gvl_held {	      /* of one lock */
+	struct scry_map keys; /* holder << 32 | stack -> row + 1 */
+	struct row *rows;
+	size_t count, room;
+	uint64_t hold_since, hold_ran_ns; /* the hold that was seen last, at its first look */
+};
+
+struct scry_gvl_held *scry_gvl_held_new(void)
+{
+	struct scry_gvl_held *h = calloc(1, sizeof(*h));
+
+	if (h)
+		scry_map_init(&h->keys, ROWS_MAX);
+	return h;
+}
+
+void scry_gvl_held_free(struct scry_gvl_held *h)
+{
+	if (!h)
+		return;
+	scry_map_done(&h->keys);
+	free(h->rows);
+	free(h);
+}
 
 static int set_period(struct scry_gvl_blame *b, long ns)
 {
@@ -107,7 +130,6 @@ struct scry_gvl_blame *scry_gvl_blame_new(const struct scry_ruby *ruby)
 	b->last_ns = scry_now_ns();
 	b->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 	b->named = calloc(SCRY_WALK_FRAMES_MAX, sizeof(*b->named));
-	scry_map_init(&b->keys, ROWS_MAX);
 	scry_stacks_init(&b->stacks, SCRY_STACKS_MAX);
 	if (b->timer < 0 || !b->named || scry_symbols_init(&b->symbols) < 0 ||
 	    scry_walk_init(&b->walk) < 0 || set_period(b, PERIOD_NS) < 0) {
@@ -129,7 +151,6 @@ void scry_gvl_blame_free(struct scry_gvl_blame *b)
 	scry_symbols_done(&b->symbols);
 	scry_stacks_done(&b->stacks);
 	scry_walk_done(&b->walk);
-	scry_map_done(&b->keys);
 	scry_map_done(&b->functions);
 	scry_modules_free(b->native);
 	for (uint32_t i = 0; i < TASKS_MAX; i++)
@@ -137,7 +158,6 @@ void scry_gvl_blame_free(struct scry_gvl_blame *b)
 			scry_task_close(&b->tasks[i].task);
 	free(b->libraries);
 	free(b->named);
-	free(b->rows);
 	free(b);
 }
 
@@ -353,61 +373,52 @@ static void add_seen(struct seen *sum, const struct seen *more)
 	sum->weight += more->weight;
 }
 
-static void add(struct scry_gvl_blame *b, const struct row *sample)
+static void add(struct scry_gvl *g, const struct row *sample)
 {
-	uint64_t *at = scry_map_ref(&b->keys, (uint64_t)sample->holder << 32 | sample->stack);
-	const size_t room = b->room ? 2 * b->room : 256;
-	struct row *more = b->rows;
+	struct scry_gvl_held *h = g->held;
+	uint64_t *at = scry_map_ref(&h->keys, (uint64_t)sample->holder << 32 | sample->stack);
 
-	if (at && !*at && b->count == b->room) {
-		more = reallocarray(b->rows, room, sizeof(*more));
-		b->rows = more ? more : b->rows;
-		b->room = more ? room : b->room;
-	}
-	if (!at || !more) {
-		b->unrecorded++;
+	if (!at || (!*at && scry_vector_reserve(&h->rows, h->count, &h->room))) {
+		g->blame->unrecorded++;
 		return;
 	}
 	if (!*at) {
-		b->rows[b->count++] =
+		h->rows[h->count++] =
 			(struct row){.holder = sample->holder, .stack = sample->stack};
-		*at = b->count;
+		*at = h->count;
 	}
-	add_seen(&b->rows[*at - 1].seen, &sample->seen);
-	add_seen(&b->rows[*at - 1].ready, &sample->ready);
+	add_seen(&h->rows[*at - 1].seen, &sample->seen);
+	add_seen(&h->rows[*at - 1].ready, &sample->ready);
 }
 
 void scry_gvl_blame_regroup(struct scry_gvl *g)
 {
-	struct scry_gvl_blame *b = g->blame;
-	struct row *before = b->rows;
-	const size_t count = b->count;
+	struct scry_gvl_held *h = g->held, before = *h;
 
-	b->rows = NULL;
-	b->count = b->room = 0;
-	scry_map_done(&b->keys);
-	scry_map_init(&b->keys, ROWS_MAX);
-	for (size_t i = 0; i < count; i++) {
-		before[i].holder = scry_gvl_past_who(g->past, before[i].holder);
-		add(b, &before[i]);
+	*h = (struct scry_gvl_held){.hold_since = before.hold_since,
+				    .hold_ran_ns = before.hold_ran_ns};
+	scry_map_init(&h->keys, ROWS_MAX);
+	for (size_t i = 0; i < before.count; i++) {
+		before.rows[i].holder = scry_gvl_past_who(g->past, before.rows[i].holder);
+		add(g, &before.rows[i]);
 	}
-	free(before);
+	scry_map_done(&before.keys);
+	free(before.rows);
 }
 
 /* Of who had the lock at a tick, and others wanted it. */
 static void take_record(void *arg, const struct scry_bpf_stack *r, size_t size)
 {
-	struct scry_gvl *g = arg;
-	struct scry_gvl_blame *b = g->blame;
+	struct scry_gvl *g = scry_gvl_ractors_by_table(arg, r->lock, r->lock_uses);
 	const uint64_t weight = scry_holders_period_ns() * r->waiting;
-	const struct row sample = {.holder = r->holder,
-				   .stack = stack_of(g, r, size),
-				   .seen = {.samples = 1, .weight = weight}};
+	struct row sample = {.holder = r->holder, .seen = {.samples = 1, .weight = weight}};
 
-	if (g->ended.tsc) /* others are watched on */
+	/* a lock that is not known yet, or has ended; or other processes are watched on */
+	if (!g || !g->held || ((const struct scry_gvl *)arg)->ended.tsc)
 		return;
-	b->samples++;
-	add(b, &sample);
+	sample.stack = stack_of(g, r, size);
+	g->blame->samples++;
+	add(g, &sample);
 }
 
 void scry_gvl_blame_clock(struct scry_gvl *g, uint64_t table)
@@ -449,8 +460,8 @@ static bool is_held_first(struct scry_gvl *g, struct holding *ret)
 static bool is_held(struct scry_gvl *g, struct holding *ret)
 {
 	const volatile struct scry_gvl_table *t = g->table;
-	const uint32_t row = t->owner % SCRY_GVL_THREADS;
-	const volatile struct scry_gvl_row *r = &t->row[row];
+	const uint32_t row = t->owner & (g->shape->rows - 1);
+	const volatile struct scry_gvl_row *r = scry_gvl_row_at(g->shape, g->table, row);
 
 	if (!t->sequence && g->since)
 		return is_held_first(g, ret);
@@ -459,7 +470,7 @@ static bool is_held(struct scry_gvl *g, struct holding *ret)
 				.tid = r->tid,
 				.th = r->th,
 				.since = r->since};
-	return row && ret->waiting && ret->waiting <= SCRY_GVL_THREADS && ret->th &&
+	return row && ret->waiting && ret->waiting <= g->shape->rows && ret->th &&
 	       r->state == SCRY_GVL_HOLDS;
 }
 
@@ -531,9 +542,9 @@ static uint64_t ran_of(struct scry_gvl *g, const struct holding *held, uint64_t 
 		return stands_ns;
 	before = t->ran_ns;
 	t->ran_ns = second;
-	if (b->hold_since != held->since)
-		b->hold_ran_ns = second;
-	b->hold_since = held->since;
+	if (g->held->hold_since != held->since)
+		g->held->hold_ran_ns = second;
+	g->held->hold_since = held->since;
 	if (first == second)
 		return 0;
 	*ret_is_reported = is_clocked;
@@ -545,17 +556,21 @@ static bool has_begun(struct scry_gvl *g, const struct holding *held)
 {
 	const struct task *t = holders_task(g, held);
 
-	return t && t->ran_ns - g->blame->hold_ran_ns >= BEGUN_NS;
+	return t && t->ran_ns - g->held->hold_ran_ns >= BEGUN_NS;
 }
 
 /* Stacks of waits have to be taken while there is room for more. */
 static void keep_pace(struct scry_gvl *g)
 {
-	const bool waits = g->table->wanting || (!g->table->sequence && g->first_look.count);
 	struct scry_gvl_blame *b = g->blame;
 	const bool was_quiet = b->quiet_looks >= QUIET_LOOKS;
+	bool waits = g->fresh && scry_gvl_ractors_are_pressed(g);
+	struct scry_gvl *lock;
 
-	if (waits || g->has_stacks || scry_gvl_past_is_pressed(g))
+	for (size_t i = 0; (lock = scry_gvl_ractors_at(g, i)); i++)
+		waits |= lock->table->wanting || scry_gvl_past_is_pressed(lock) ||
+			 (!lock->table->sequence && lock->first_look.count);
+	if (waits || g->has_stacks)
 		b->quiet_looks = 0;
 	else if (!was_quiet)
 		b->quiet_looks++;
@@ -581,7 +596,7 @@ static void look_at_holder(struct scry_gvl *g, const struct holding *held, uint6
 	if (!is_held_still(g, held)) /* its stack may be of when it had it no more */
 		sample.stack = 0;
 	b->samples++;
-	add(b, &sample);
+	add(g, &sample);
 }
 
 void scry_gvl_blame_look(struct scry_gvl *g)
@@ -590,15 +605,19 @@ void scry_gvl_blame_look(struct scry_gvl *g)
 	const uint64_t now = scry_now_ns(), gap = now - b->last_ns,
 		       stands_ns = gap < GAP_MAX_NS ? gap : GAP_MAX_NS;
 	struct holding held;
+	struct scry_gvl *lock;
 	uint64_t ticks;
 
 	if (read(b->timer, &ticks, sizeof(ticks)) != sizeof(ticks) && gap < PERIOD_NS)
 		return;
 	b->last_ns = now;
-	if (is_held(g, &held))
-		look_at_holder(g, &held, stands_ns);
+	for (size_t i = 0; (lock = scry_gvl_ractors_at(g, i)); i++)
+		if (lock->held && is_held(lock, &held))
+			look_at_holder(lock, &held, stands_ns);
 	scry_holders_take();
-	scry_gvl_waiters_look(g, stands_ns);
+	for (size_t i = 0; (lock = scry_gvl_ractors_at(g, i)); i++)
+		if (lock->waiters)
+			scry_gvl_waiters_look(lock, stands_ns);
 	if (g->check)
 		scry_gvl_check_look(g, now);
 	keep_pace(g);
@@ -607,7 +626,7 @@ void scry_gvl_blame_look(struct scry_gvl *g)
 void scry_gvl_blame_settle(struct scry_gvl *g, const struct scry_gvl_table *t,
 			   uint32_t first_holder)
 {
-	struct scry_gvl_blame *b = g->blame;
+	struct scry_gvl_held *b = g->held;
 
 	for (size_t i = 0; i < b->count; i++)
 		b->rows[i].holder = b->rows[i].holder == FIRST
@@ -618,8 +637,9 @@ void scry_gvl_blame_settle(struct scry_gvl *g, const struct scry_gvl_table *t,
 /* The holder's samples share what others lost because of it. */
 void scry_gvl_blame_report(struct scry_gvl *g, uint32_t holder, uint64_t lost_ns)
 {
-	struct scry_gvl_blame *b = g->blame;
-	struct scry_ev_gvl_line ev = {.pid = (uint32_t)g->watch->proc.pid, .holder = holder};
+	struct scry_gvl_held *b = g->held;
+	struct scry_ev_gvl_line ev = {.pid = (uint32_t)g->watch->proc.pid,
+				      .holder = scry_gvl_number(g, holder)};
 	struct seen all = {0}, ready = {0};
 
 	for (size_t i = 0; i < b->count; i++) {

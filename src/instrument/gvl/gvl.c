@@ -22,6 +22,8 @@
 #include "instrument/functions.h"
 #include "instrument/gvl/past.h"
 #include "instrument/gvl/people.h"
+#include "instrument/gvl/ractors.h"
+#include "instrument/gvl/unseen.h"
 #include "instrument/instruments.h"
 #include "instrument/patch.h"
 #include "sample/holders.h"
@@ -41,7 +43,9 @@ static const struct letting_go {
 	{"pthread_mutex_unlock", "scry_agent_gvl_unlock"},
 	{"pthread_cond_wait", "scry_agent_gvl_wait"},
 	{"pthread_cond_timedwait", "scry_agent_gvl_wait"},
+	{"pthread_mutex_init", "scry_agent_gvl_made"}, /* for ractors: */
 };
+#define NEEDED 3 /* of them */
 
 /* ---- what the target says ---- */
 
@@ -59,13 +63,32 @@ static void copy_used(const struct scry_gvl_table *table, struct scry_gvl_table 
 		memcpy(ret->pairs[at], table->pairs[at], sizeof(ret->pairs[at]));
 }
 
-int scry_gvl_read(const struct scry_gvl_table *table, struct scry_gvl_table *ret)
+/* As the first ractor's table, which has more room. */
+static void copy_table(const struct scry_gvl *g, struct scry_gvl_table *ret)
 {
+	const struct scry_gvl_shape *s = g->shape;
+
+	if (s == &scry_gvl_shape_first) {
+		copy_used(g->table, ret);
+		return;
+	}
+	memcpy(ret, g->table, offsetof(struct scry_gvl_table, ended));
+	memcpy(ret->waiting, scry_gvl_waiting_at(s, g->table, 0), s->rows * sizeof(uint16_t));
+	for (uint32_t i = 0; i < 2; i++)
+		memcpy(ret->pairs[i], scry_gvl_pairs_at(s, g->table, i),
+		       s->pairs * sizeof(struct scry_gvl_pair));
+	memcpy(ret->row, scry_gvl_row_at(s, g->table, 0), s->rows * sizeof(struct scry_gvl_row));
+}
+
+int scry_gvl_read(const struct scry_gvl *g, struct scry_gvl_table *ret)
+{
+	const struct scry_gvl_table *table = g->table;
+
 	for (int i = 0; i < READS; i++) {
 		uint64_t before = __atomic_load_n(&table->sequence, __ATOMIC_ACQUIRE), after;
 
 		if (!(before & 1)) {
-			copy_used(table, ret);
+			copy_table(g, ret);
 			__atomic_thread_fence(__ATOMIC_ACQUIRE);
 			after = __atomic_load_n(&table->sequence, __ATOMIC_RELAXED);
 			if (after == before)
@@ -109,8 +132,7 @@ static uint64_t word_at(const struct scry_gvl *g, uint64_t at)
 	return scry_mem_u64(&g->ruby->mem, at, &word) == 0 ? word : 0;
 }
 
-/* Owner and queue; 0, or -EAGAIN: somebody was in the section. */
-static int read_words(const struct scry_gvl *g, struct scry_gvl_snapshot *ret)
+int scry_gvl_read_words(const struct scry_gvl *g, struct scry_gvl_snapshot *ret)
 {
 	const struct scry_ruby_gvl *l = &g->ruby->layout.gvl;
 	uint64_t head = g->lock + l->queue, back = head, node, after;
@@ -145,7 +167,7 @@ void scry_gvl_look_first(struct scry_gvl *g, int tries)
 		if (__atomic_load_n(&g->table->sequence, __ATOMIC_ACQUIRE))
 			return; /* there was an event: it says all */
 		s->tsc = __rdtsc();
-		g->has_first_look = read_words(g, s) == 0 &&
+		g->has_first_look = scry_gvl_read_words(g, s) == 0 && !scry_gvl_ractors_bind(g) &&
 				    !__atomic_load_n(&g->table->sequence, __ATOMIC_ACQUIRE);
 	}
 	g->first_soon_ns = scry_now_ns() + SCRY_GVL_LOOK_SHARE * (scry_now_ns() - began);
@@ -180,16 +202,20 @@ static int want(struct scry_hooks *h, void *arg)
 	return r;
 }
 
-/* All three, else nothing that is counted would be right. */
+static bool has_way(const struct scry_gvl *g, const struct letting_go *f)
+{
+	bool has = false;
+
+	for (size_t k = 0; k < g->hooks.count; k++)
+		has |= g->hooks.rows[k].way && !strcmp(g->hooks.rows[k].symbol, f->function);
+	return has;
+}
+
+/* The first three, else nothing that is counted would be right. */
 static int check_ways(const struct scry_gvl *g)
 {
-	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
-		bool is_there = false;
-
-		for (size_t k = 0; k < g->hooks.count; k++)
-			is_there |= g->hooks.rows[k].way &&
-				    !strcmp(g->hooks.rows[k].symbol, functions[i].function);
-		if (!is_there)
+	for (size_t i = 0; i < NEEDED; i++) {
+		if (!has_way(g, &functions[i]))
 			return scry_fail(-ENOTSUP,
 					 "process %d (%s): its VM's calls of %s cannot be hooked: "
 					 "there is no slot that they go through; fix: scry undo -p "
@@ -216,6 +242,8 @@ int scry_gvl_prepare(struct scry_watch *w, struct scry_ruby *ruby)
 	g->hooks.mem.fd = -1;
 	g->ruby = ruby;
 	g->is_booting = w->held != NULL;
+	g->ractor = 1;
+	g->shape = &scry_gvl_shape_first;
 	scry_map_init(&g->by_th, SCRY_GVL_THREADS);
 	w->runtime = ruby->description;
 	r = scry_loading_plan(w, &g->hooks, want, g);
@@ -223,6 +251,8 @@ int scry_gvl_prepare(struct scry_watch *w, struct scry_ruby *ruby)
 		r = check_ways(g);
 	if (r == 0)
 		w->near = g->hooks.rows[0].address;
+	if (r == 0 && w->writer && has_way(g, &functions[NEEDED]))
+		g->others = scry_gvl_ractors_new();
 	return r;
 }
 
@@ -332,6 +362,10 @@ static int find_lock(struct scry_gvl *g)
 	filled.nt = l->th_nt;
 	filled.tid = l->th_tid;
 	filled.watch = __rdtsc();
+	if (g->others && l->vm_ractors != SCRY_RUBY_NONE) {
+		filled.ractor = l->th_ractor;
+		filled.mutex_at = l->gvl.mutex;
+	}
 	fill_pass(g, &filled);
 	if (g->has_stacks)
 		fill_stacks(g, &filled);
@@ -352,7 +386,8 @@ static int find_lock(struct scry_gvl *g)
 static void begin_blame(struct scry_gvl *g)
 {
 	g->blame = scry_gvl_blame_new(g->ruby);
-	g->waiters = g->blame ? scry_gvl_waiters_new() : NULL;
+	g->held = g->blame ? scry_gvl_held_new() : NULL;
+	g->waiters = g->held ? scry_gvl_waiters_new() : NULL;
 	if (!g->waiters) {
 		scry_gvl_blame_free(g->blame);
 		g->blame = NULL;
@@ -388,7 +423,7 @@ static int begin(struct scry_gvl *g)
 		g->unseen = scry_gvl_unseen_new(g->watch);
 	scry_gvl_look_first(g, FIRST_TRIES);
 	g->cpu_began_ns = scry_proc_cpu_ns(g->watch->proc.pid);
-	scry_gvl_look_at_people(g);
+	scry_gvl_ractors_begin(g);
 	for (size_t i = 0; i < g->count; i++)
 		g->people[i].was_there = g->people[i].is_alive;
 	scry_gvl_look_at_processors(g, false);
@@ -418,6 +453,8 @@ static int enter(struct scry_watch *w)
 	if (r == 0 && w->pool.head)
 		r = scry_pool_announce(&w->pool, w->inj, &(struct scry_agent_frames){0});
 	if (r == 0)
+		r = scry_gvl_ractors_announce(g);
+	if (r == 0)
 		r = scry_hooks_on(&g->hooks, w->inj, w->held);
 	if (r == 0 && g->is_booting && w->writer)
 		g->unseen = scry_gvl_unseen_new(w);
@@ -443,6 +480,9 @@ static int adopt(struct scry_watch *w)
 	w->channel.control->head = SCRY_RING_WORDS;
 	g->table = (struct scry_gvl_table *)w->channel.ring;
 	g->lock = root->lock;
+	g->ractor = 1;
+	g->shape = &scry_gvl_shape_first;
+	g->others = root->others ? scry_gvl_ractors_new() : NULL;
 	g->has_stacks = root->has_stacks;
 	g->began = root->began;
 	scry_map_init(&g->by_th, SCRY_GVL_THREADS);
@@ -457,8 +497,10 @@ static void identified(struct scry_watch *w)
 	g->is_bound = scry_ruby_bind(g->ruby, w->proc.pid) == 0;
 	g->tids_are_ours = knows_tids_as_we_do(g);
 	g->cpu_began_ns = 0; /* it was forked with none */
-	if (g->is_bound)
+	if (g->is_bound) {
 		begin_blame(g);
+		scry_gvl_ractors_begin(g);
+	}
 	scry_error_clear();
 }
 
@@ -472,6 +514,8 @@ static int merge(struct scry_watch *into, struct scry_watch *w)
 		scry_watch_lost_some(into,
 				     "what the locks of short processes did, or of more than 256");
 	into->events += g->table ? scry_gvl_events(g->table) : 0;
+	for (uint32_t i = 0; g->table && i < SCRY_GVL_OTHERS; i++)
+		into->events += scry_gvl_events(scry_gvl_other_at(g->table, i));
 	return 0;
 }
 
@@ -511,6 +555,8 @@ static void turn(struct scry_watch *w)
 
 	if (w->target_gone || !g->table || (!g->is_bound && !g->is_booting))
 		return;
+	if (!g->ended.tsc)
+		scry_gvl_ractors_turn(g);
 	if (g->blame && !g->ended.tsc)
 		scry_gvl_blame_look(g);
 	if (g->unseen)
@@ -520,6 +566,7 @@ static void turn(struct scry_watch *w)
 	else if (scry_gvl_is_look_due(g)) {
 		scry_gvl_look_at_people(g);
 		scry_gvl_past_turn(g);
+		scry_gvl_ractors_look(g);
 	}
 }
 
@@ -546,6 +593,8 @@ static void end(struct scry_gvl *g)
 		scry_gvl_look_at_people(g);
 	if (is_there)
 		scry_gvl_look_at_processors(g, true);
+	if (is_there)
+		scry_gvl_ractors_end(g);
 	g->cpu_ended_ns = scry_proc_cpu_ns(g->watch->proc.pid);
 	g->ended = scry_ticks_look();
 	if (is_there)
@@ -573,14 +622,15 @@ static void leave(struct scry_watch *w)
 	disarm(w);
 }
 
-/* Whose stacks were taken. */
-static uint64_t waits_of(const struct scry_gvl *g)
+uint64_t scry_gvl_waits(const struct scry_gvl *g)
 {
 	uint64_t waits = 0;
 
-	for (uint32_t i = 1; g->has_stacks && i < SCRY_GVL_THREADS; i++)
-		waits += g->table->row[i].th ? g->table->row[i].waits - g->table->row[i].brief_waits
-					     : 0;
+	for (uint32_t i = 1; g->has_stacks && i < g->shape->rows; i++) {
+		const struct scry_gvl_row *r = scry_gvl_row_at(g->shape, g->table, i);
+
+		waits += r->th ? r->waits - r->brief_waits : 0;
+	}
 	for (uint32_t i = 0; g->has_stacks && g->past && i < g->past->count; i++)
 		waits += g->past->groups[i].sum.waits - g->past->groups[i].sum.brief_waits;
 	return waits;
@@ -589,6 +639,8 @@ static uint64_t waits_of(const struct scry_gvl *g)
 static int finish(struct scry_watch *w)
 {
 	struct scry_gvl *g = w->state;
+	uint64_t waits = 0;
+	int r = 0;
 
 	if (!g || !g->table) /* processes that were summed */
 		return 0;
@@ -599,8 +651,12 @@ static int finish(struct scry_watch *w)
 	if (g->unseen)
 		scry_gvl_unseen_note(g->unseen, w);
 	w->events = scry_gvl_events(g->table);
-	w->cost_ns = w->events * EVENT_NS + waits_of(g) * STACK_NS;
-	return g->began.tsc ? scry_gvl_report(g) : 0;
+	if (g->began.tsc)
+		r = scry_gvl_ractors_report(g, &waits);
+	if (r == 0 && g->began.tsc)
+		r = scry_gvl_report(g);
+	w->cost_ns = w->events * EVENT_NS + (waits + scry_gvl_waits(g)) * STACK_NS;
+	return r;
 }
 
 static void done(struct scry_watch *w)
@@ -612,6 +668,8 @@ static void done(struct scry_watch *w)
 		scry_ruby_free(g->ruby);
 		scry_map_done(&g->by_th);
 		scry_holders_remove(g);
+		scry_gvl_ractors_free(g->others);
+		scry_gvl_held_free(g->held);
 		scry_gvl_blame_free(g->blame);
 		scry_gvl_waiters_free(g->waiters);
 		scry_gvl_unseen_free(g->unseen);

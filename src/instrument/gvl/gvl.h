@@ -12,7 +12,7 @@
 #include "sys/ticks.h"
 #include "vm/ruby.h"
 #include "watch/watch.h"
-#include "wire/gvl.h"
+#include "wire/gvl_others.h"
 #include "wire/gvl_plan.h"
 
 struct scry_gvl_snapshot { /* of the VM's own words, outside its critical section */
@@ -25,6 +25,8 @@ struct scry_gvl_snapshot { /* of the VM's own words, outside its critical sectio
 struct scry_gvl_person;
 struct scry_walk_copy;
 struct scry_gvl_blame;
+struct scry_gvl_held;
+struct scry_gvl_ractors;
 struct scry_gvl_waiters;
 struct scry_gvl_unseen;
 struct scry_gvl_past;
@@ -35,9 +37,13 @@ struct scry_gvl_opts {
 	uint64_t threshold_ns; /* if it has waited for so long */
 };
 
+/* A lock. Those of other ractors hang on the first one's (ractors.h), and share its blame. */
 struct scry_gvl {
 	struct scry_watch *watch;
-	bool has_stacks; /* each waiter's is taken, by the agent */
+	uint32_t ractor;		    /* whose it is, from 1 on, the first */
+	struct scry_gvl_ractors *others;    /* of the first one: other locks; NULL: not followed */
+	const struct scry_gvl_shape *shape; /* of its table */
+	bool has_stacks;		    /* each waiter's is taken, by the agent */
 	struct scry_ruby *ruby;
 	struct scry_hooks hooks;
 	uint64_t lock;	 /* address of the ractor, or vm, that has it; 0: not known yet */
@@ -55,6 +61,7 @@ struct scry_gvl {
 	struct scry_map by_th; /* -> index + 1 */
 	size_t count, room;
 	struct scry_gvl_blame *blame;	  /* NULL: not yet, or not wanted */
+	struct scry_gvl_held *held;	  /* with blame: samples of its holders */
 	struct scry_gvl_waiters *waiters; /* with blame */
 	struct scry_gvl_unseen *unseen;	  /* NULL: children are followed from the first on */
 	struct scry_gvl_past *past;	  /* NULL: not yet, or no memory: rows are not given back */
@@ -63,9 +70,14 @@ struct scry_gvl {
 	uint64_t look_ns, soon_ns; /* when to look again who there is; where somebody is new */
 	uint64_t births;	   /* of the table's, that were looked at */
 	uint32_t fresh;		   /* looks that are still to come soon, as somebody was new */
-	uint32_t ractors;	   /* beside the main one, at most at a time */
-	bool are_turns;		   /* native threads run several threads in turn */
-	uint64_t moves;		   /* of the table's, that were looked at */
+	uint32_t unseen_ractors;   /* whose locks are not followed, at most at a time */
+	bool is_over;		   /* its ractor has ended */
+	struct {		   /* of the first one, of those that were reported: */
+		uint64_t odd, crowded;
+		bool are_turns, is_cut;
+	} lacks;
+	bool are_turns;	    /* native threads run several threads in turn */
+	uint64_t moves;	    /* of the table's, that were looked at */
 	uint32_t mover;	    /* a native thread that a thread has left; 0: none is looked at */
 	uint64_t mover_ns;  /* when it was looked at first */
 	bool tids_are_ours; /* its pid namespace is ours: it knows tids as we do */
@@ -75,9 +87,11 @@ struct scry_gvl {
 /* As the ways that the instrument has: for the rehearsal, with the child's Ruby, which it takes
  * over. Reads only. */
 int scry_gvl_prepare(struct scry_watch *w, struct scry_ruby *ruby);
-/* The table as it was between two events: rows and pairs that are in use, into `ret`, which is all
- * zero. 0 or -EAGAIN. */
-int scry_gvl_read(const struct scry_gvl_table *table, struct scry_gvl_table *ret);
+/* The table as it was between two events, whichever its shape: rows and pairs that are in use, into
+ * `ret`, which is all zero. 0 or -EAGAIN. */
+int scry_gvl_read(const struct scry_gvl *g, struct scry_gvl_table *ret);
+/* Sets its first look where nobody was in the VM's section: owner and queue. 0 or -EAGAIN. */
+int scry_gvl_read_words(const struct scry_gvl *g, struct scry_gvl_snapshot *ret);
 /* Does it hold together? NULL, or what does not. */
 const char *scry_gvl_judge(const struct scry_gvl_table *t);
 
@@ -89,6 +103,8 @@ int scry_gvl_infer(struct scry_ruby *ruby, const struct scry_proc *proc);
  * look is due. */
 struct scry_gvl_blame *scry_gvl_blame_new(const struct scry_ruby *ruby);
 void scry_gvl_blame_free(struct scry_gvl_blame *b);
+struct scry_gvl_held *scry_gvl_held_new(void);
+void scry_gvl_held_free(struct scry_gvl_held *h);
 int scry_gvl_blame_fd(const struct scry_gvl_blame *b);
 /* From now on who holds it and runs gives its stack itself, by eBPF, where that can be had; else
  * notes that it is read. `table`: its address in the process. */
@@ -125,14 +141,8 @@ struct scry_gvl_waited { /* by a thread, by its number */
 /* Writes the lines at which it waited. */
 void scry_gvl_waiters_report(struct scry_gvl *g, const struct scry_gvl_waited *waited);
 
-/* unseen.c: counts children that are Rubies, and says at the end that they were not watched. NULL:
- * no memory. */
-struct scry_gvl_unseen *scry_gvl_unseen_new(const struct scry_watch *w);
-void scry_gvl_unseen_free(struct scry_gvl_unseen *u);
-void scry_gvl_unseen_turn(struct scry_gvl_unseen *u);
-/* With -f: from now on children are watched. */
-void scry_gvl_unseen_end_early(struct scry_gvl_unseen *u);
-void scry_gvl_unseen_note(const struct scry_gvl_unseen *u, struct scry_watch *w);
+/* Waits of which the agent took stacks. */
+uint64_t scry_gvl_waits(const struct scry_gvl *g);
 
 /* report.c: writes what the table says into the recording. */
 int scry_gvl_report(struct scry_gvl *g);

@@ -391,7 +391,7 @@ static int check_counts(struct stage *s, const struct scry_gvl *g)
 	struct scry_gvl_table *t = calloc(1, sizeof(*t));
 	const char *why = NULL;
 	uint32_t contenders = 0;
-	int r = t ? scry_gvl_read(g->table, t) : -ENOMEM;
+	int r = t ? scry_gvl_read(g, t) : -ENOMEM;
 
 	if (r == 0)
 		why = scry_gvl_judge(t);

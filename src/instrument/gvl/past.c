@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROWS_FEW (SCRY_GVL_THREADS / 4) /* up to here each thread keeps its row */
-#define ROWS_MANY (SCRY_GVL_THREADS / 2)
+#define FEW 4 /* that part of the rows: up to there each thread keeps its own */
+#define MANY 2
 #define GROUP (1u << 31) /* in a `who`: a group */
 #define TRIES 16
 
@@ -58,19 +58,26 @@ uint32_t scry_gvl_past_number(const struct scry_gvl_table *t, uint32_t who)
 
 /* ---- what is asked for ---- */
 
-static bool read_row(const struct scry_gvl_table *t, uint32_t row, struct scry_gvl_row *ret)
+static bool read_row(const struct scry_gvl *g, uint32_t row, struct scry_gvl_row *ret)
 {
+	const struct scry_gvl_table *t = g->table;
+
 	for (int i = 0; i < TRIES; i++) {
 		const uint64_t before = __atomic_load_n(&t->sequence, __ATOMIC_ACQUIRE);
 
 		if (before & 1)
 			continue;
-		memcpy(ret, &t->row[row], sizeof(*ret));
+		memcpy(ret, scry_gvl_row_at(g->shape, t, row), sizeof(*ret));
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		if (__atomic_load_n(&t->sequence, __ATOMIC_RELAXED) == before)
 			return true;
 	}
 	return false;
+}
+
+static const volatile struct scry_gvl_row *live_row(const struct scry_gvl *g, uint32_t row)
+{
+	return scry_gvl_row_at(g->shape, g->table, row);
 }
 
 static bool is_in_first_look(const struct scry_gvl *g, uint64_t th)
@@ -98,11 +105,10 @@ static bool has_ended(const struct scry_gvl *g, const volatile struct scry_gvl_r
 /* From 3.3 on: has its native thread run another one? The rows that would say it go. */
 static void look_for_turns(struct scry_gvl *g, uint32_t row)
 {
-	const volatile struct scry_gvl_table *t = g->table;
-	const uint32_t tid = t->row[row].tid;
+	const uint32_t tid = live_row(g, row)->tid;
 
-	for (uint32_t i = 1; tid && i < SCRY_GVL_THREADS && !g->are_turns; i++)
-		g->are_turns = i != row && t->row[i].th && t->row[i].tid == tid;
+	for (uint32_t i = 1; tid && i < g->shape->rows && !g->are_turns; i++)
+		g->are_turns = i != row && live_row(g, i)->th && live_row(g, i)->tid == tid;
 }
 
 static void ask(struct scry_gvl *g)
@@ -111,17 +117,18 @@ static void ask(struct scry_gvl *g)
 	struct scry_gvl_table *t = g->table;
 	const struct scry_gvl_person *person;
 
-	for (uint32_t i = 1; i < SCRY_GVL_THREADS && p->wants < SCRY_GVL_ENDED; i++) {
+	for (uint32_t i = 1; i < g->shape->rows && p->wants < g->shape->ended; i++) {
 		struct scry_gvl_row *row = &p->rows[p->wants].row;
 
-		if (!has_ended(g, &t->row[i]) || !read_row(t, i, row) || !has_ended(g, row))
+		if (!has_ended(g, live_row(g, i)) || !read_row(g, i, row) || !has_ended(g, row))
 			continue;
 		if (g->ruby->layout.gvl.hands_over && !g->are_turns)
 			look_for_turns(g, i);
 		person = scry_gvl_person_of(g, row->th);
 		p->rows[p->wants].at = i;
 		p->rows[p->wants].person = person ? *person : (struct scry_gvl_person){0};
-		t->ended[p->wants++] = (struct scry_gvl_ended){.since = row->since, .row = i};
+		*scry_gvl_ended_at(g->shape, t, p->wants++) =
+			(struct scry_gvl_ended){.since = row->since, .row = i};
 	}
 	if (!p->wants)
 		return;
@@ -297,7 +304,7 @@ static void add_pair(struct scry_gvl_past *p, const struct scry_gvl_pair *more)
 static void take_pairs(struct scry_gvl *g)
 {
 	struct scry_gvl_past *p = g->past;
-	struct scry_gvl_pair *left = g->table->pairs[(p->asked - 1) & 1], pair;
+	struct scry_gvl_pair *left = scry_gvl_pairs_at(g->shape, g->table, p->asked - 1), pair;
 	struct scry_gvl_pairs before = p->pairs;
 	size_t cursor = 0;
 
@@ -305,7 +312,7 @@ static void take_pairs(struct scry_gvl *g)
 	while (scry_gvl_pairs_next(&before, &cursor, &pair))
 		add_pair(p, &pair);
 	scry_gvl_pairs_done(&before);
-	for (uint32_t i = 0; i < SCRY_GVL_PAIRS; i++) {
+	for (uint32_t i = 0; i < g->shape->pairs; i++) {
 		pair = left[i];
 		if (!pair.key)
 			continue;
@@ -325,11 +332,11 @@ void scry_gvl_past_take(struct scry_gvl *g)
 		return;
 	p->asked++;
 	for (uint32_t i = 0; i < p->wants; i++)
-		if (t->ended[i].is_free)
+		if (scry_gvl_ended_at(g->shape, t, i)->is_free)
 			take_row(g, i);
 	p->wants = 0;
 	take_pairs(g);
-	if (g->blame)
+	if (g->held)
 		scry_gvl_blame_regroup(g);
 	if (g->waiters)
 		scry_gvl_waiters_regroup(g);
@@ -348,12 +355,12 @@ static uint32_t rows_in_use(const struct scry_gvl *g)
 
 bool scry_gvl_past_is_pressed(const struct scry_gvl *g)
 {
-	return g->past && rows_in_use(g) > ROWS_MANY;
+	return g->past && rows_in_use(g) > g->shape->rows / MANY;
 }
 
 void scry_gvl_past_turn(struct scry_gvl *g)
 {
 	scry_gvl_past_take(g);
-	if (g->past && !g->past->wants && rows_in_use(g) > ROWS_FEW)
+	if (g->past && !g->past->wants && rows_in_use(g) > g->shape->rows / FEW)
 		ask(g);
 }

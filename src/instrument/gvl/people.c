@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "instrument/gvl/past.h"
+#include "instrument/gvl/ractors.h"
 #include "sys/task.h"
 #include "vm/ruby_locks.h"
 
@@ -20,7 +21,9 @@ static void look_for_turns(struct scry_gvl *g, const struct scry_ruby_thread *th
 {
 	for (size_t i = 0; i < n && g->ruby->layout.gvl.hands_over && !g->are_turns; i++)
 		for (size_t k = 0; k < i && threads[i].tid > 0; k++)
-			g->are_turns |= threads[k].tid == threads[i].tid;
+			g->are_turns |=
+				threads[k].tid == threads[i].tid &&
+				(threads[k].ractor == g->lock || threads[i].ractor == g->lock);
 }
 
 static bool is_task(const struct scry_gvl *g, uint32_t tid)
@@ -88,25 +91,15 @@ struct scry_gvl_person *scry_gvl_person_of(const struct scry_gvl *g, uint64_t th
 	return scry_map_get(&g->by_th, th, &at) && at ? &g->people[at - 1] : NULL;
 }
 
-/* Those that have a thread. One that ends between two looks is not seen. */
-static void look_for_ractors(struct scry_gvl *g, const struct scry_ruby_thread *threads, size_t n)
-{
-	bool are_more = false;
-	int count;
-
-	for (size_t i = 0; i < n && !are_more; i++)
-		are_more = threads[i].ractor != g->lock;
-	count = are_more ? scry_ruby_ractors(g->ruby) : 0;
-	if (are_more && count < 2)
-		count = 2;
-	if (count > 1 && (uint32_t)count - 1 > g->ractors)
-		g->ractors = (uint32_t)count - 1;
-}
-
 /* Somebody may be new. */
 static uint64_t births_of(const struct scry_gvl *g)
 {
-	return g->table->births + (g->are_turns ? 0 : g->table->moves);
+	const struct scry_gvl *lock;
+	uint64_t births = 0;
+
+	for (size_t i = 0; (lock = scry_gvl_ractors_at(g, i)); i++)
+		births += lock->table->births + (lock->are_turns ? 0 : lock->table->moves);
+	return births + scry_gvl_ractors_met(g);
 }
 
 /* What the program named it; else what its native thread is named. Either may change, and one that
@@ -124,23 +117,17 @@ static void look_at_name(const struct scry_gvl *g, const struct scry_ruby_thread
 	memcpy(p->name, name, sizeof(name));
 }
 
-void scry_gvl_look_at_people(struct scry_gvl *g)
+/* Its own, of all threads. */
+static void look_at_lock(struct scry_gvl *g, const struct scry_ruby_thread *threads, size_t n,
+			 uint64_t began_tsc)
 {
-	const uint64_t began = scry_now_ns(), began_tsc = __rdtsc(), births = births_of(g);
-	struct scry_ruby_thread *threads;
-	ssize_t n = scry_ruby_threads(g->ruby, &threads);
-	uint64_t took;
-
 	look_for_movers(g);
-	if (n > 0)
-		look_for_turns(g, threads, (size_t)n);
-	if (n > 0)
-		look_for_ractors(g, threads, (size_t)n);
-	for (size_t i = 0; n > 0 && i < g->count; i++) {
+	look_for_turns(g, threads, n);
+	for (size_t i = 0; i < g->count; i++) {
 		g->people[i].is_alive = false;
 		g->people[i].looks_gone++;
 	}
-	for (ssize_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		struct scry_gvl_person *p =
 			threads[i].ractor == g->lock ? make_person(g, threads[i].th) : NULL;
 
@@ -152,12 +139,24 @@ void scry_gvl_look_at_people(struct scry_gvl *g)
 			p->tid = threads[i].tid;
 		look_at_name(g, &threads[i], p);
 	}
+	g->looks_tsc[1] = g->looks_tsc[0];
+	g->looks_tsc[0] = began_tsc;
+}
+
+void scry_gvl_look_at_people(struct scry_gvl *g)
+{
+	const uint64_t began = scry_now_ns(), began_tsc = __rdtsc(), births = births_of(g);
+	struct scry_ruby_thread *threads;
+	ssize_t n = scry_ruby_threads(g->ruby, &threads);
+	struct scry_gvl *lock;
+	uint64_t took;
+
+	if (n > 0)
+		scry_gvl_ractors_see(g, threads, (size_t)n);
+	for (size_t i = 0; n > 0 && (lock = scry_gvl_ractors_at(g, i)); i++)
+		look_at_lock(lock, threads, (size_t)n, began_tsc);
 	if (n >= 0)
 		free(threads);
-	if (n > 0) {
-		g->looks_tsc[1] = g->looks_tsc[0];
-		g->looks_tsc[0] = began_tsc;
-	}
 	scry_error_clear();
 	g->fresh = births != g->births ? FRESH_LOOKS : g->fresh ? g->fresh - 1 : 0;
 	g->births = births;
@@ -182,7 +181,7 @@ void scry_gvl_look_at_processors(struct scry_gvl *g, bool is_end)
 		p->has_cpu = !now.is_gone && (!is_end || p->has_cpu || !p->was_there);
 		*(is_end ? &p->cpu_ended_ns : &p->cpu_began_ns) = now.run_ns;
 		if (is_end)
-			p->ran = scry_holders_ran(g, p->tid);
+			p->ran = scry_holders_ran(scry_gvl_ractors_first(g), p->tid);
 	}
 }
 
@@ -192,5 +191,6 @@ bool scry_gvl_is_look_due(const struct scry_gvl *g)
 	const bool is_fresh = g->fresh || births_of(g) != g->births;
 
 	return now >= g->look_ns ||
-	       (is_fresh && (now >= g->soon_ns || scry_gvl_past_is_pressed(g)));
+	       (is_fresh && (now >= g->soon_ns || scry_gvl_past_is_pressed(g) ||
+			     scry_gvl_ractors_are_pressed(g)));
 }

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "instrument/gvl/past.h"
 #include "instrument/gvl/people.h"
+#include "instrument/gvl/ractors.h"
 #include "watch/ask.h"
 #include "wire/payload.h"
 
@@ -116,12 +117,14 @@ static void report_row(const struct report *r, const struct scry_gvl_row *row,
 		       struct scry_ev_gvl_thread *ev)
 {
 	const struct scry_gvl_checked checked = scry_gvl_check_of(r->g, ev->thread);
+	const uint32_t number = ev->thread;
 
 	ev->looks = checked.looks;
 	ev->contradicted = checked.contradicted;
+	ev->thread = scry_gvl_number(r->g, number);
 	ev->pid = (uint32_t)r->g->watch->proc.pid;
 	ev->threads = row->threads + (r->g->are_turns ? 0 : (uint32_t)row->moves);
-	ev->lost_ns = ns_of(r, r->lost[ev->thread]);
+	ev->lost_ns = ns_of(r, r->lost[number]);
 	ev->held_ns = ns_of(r, row->held);
 	ev->wanted_ns = ns_of(r, row->wanted);
 	ev->granted_ns = ns_of(r, row->granted);
@@ -141,7 +144,7 @@ static void report_row(const struct report *r, const struct scry_gvl_row *row,
 	ev->p99_ns = ns_of(r, quantile(row, 990));
 	ev->max_ns = ns_of(r, row->longest);
 	scry_watch_event(r->g->watch, SCRY_EVENT_GVL_THREAD, ev, sizeof(*ev));
-	r->waited[ev->thread] = (struct scry_gvl_waited){
+	r->waited[number] = (struct scry_gvl_waited){
 		.ns = ev->wanted_ns + ev->granted_ns,
 		.open_ns = ev->open_ns,
 		.older_ns = ev->older_ns				? ev->older_ns
@@ -150,7 +153,7 @@ static void report_row(const struct report *r, const struct scry_gvl_row *row,
 		.first_ns = ev->older_ns ? 0 : ns_of(r, row->old_wait),
 		.brief_ns = ns_of(r, row->brief),
 		.brief_waits = row->brief_waits,
-		.number = ev->thread,
+		.number = number,
 	};
 }
 
@@ -232,7 +235,7 @@ static void collect_pairs(struct report *r)
 	r->unpaired = r->t->lost_pairs + (p ? p->lost_pairs : 0);
 	while (p && scry_gvl_pairs_next(&p->pairs, &cursor, &pair))
 		add_pair(r, scry_gvl_pair_waiter(&pair), scry_gvl_pair_holder(&pair), &pair);
-	for (uint32_t i = 0; i < SCRY_GVL_PAIRS; i++)
+	for (uint32_t i = 0; i < r->g->shape->pairs; i++)
 		if (pairs[i].key)
 			add_pair(r, scry_gvl_pair_waiter(&pairs[i]),
 				 scry_gvl_pair_holder(&pairs[i]), &pairs[i]);
@@ -313,14 +316,17 @@ static void report_lock(const struct report *r)
 	ev.runnable7_ns = ns_of(r, places[7]);
 	ev.handing_ns = ns_of(r, r->lost[0]);
 	ev.unpaired_ns = ns_of(r, r->unpaired);
-	ev.cpu_ns = g->cpu_ended_ns && g->cpu_ended_ns >= g->cpu_began_ns
-			    ? g->cpu_ended_ns - g->cpu_began_ns
-			    : UINT64_MAX;
+	if (g->ractor == 1) /* its process's */
+		ev.cpu_ns = g->cpu_ended_ns && g->cpu_ended_ns >= g->cpu_began_ns
+				    ? g->cpu_ended_ns - g->cpu_began_ns
+				    : UINT64_MAX;
 	ev.stacks = g->has_stacks;
 	ev.unstacked = t->unstacked;
 	ev.unread = scry_gvl_waiters_unread(r->g);
-	ev.ractors = g->ractors;
+	ev.ractors = g->unseen_ractors;
 	ev.boot_ns = g->boot_ns;
+	ev.ractor = g->ractor;
+	ev.is_over = g->is_over;
 	ev.crowded = t->crowded;
 	ev.crowded_after_ns =
 		t->crowded_since > r->since ? ns_of(r, t->crowded_since - r->since) : 0;
@@ -344,17 +350,23 @@ static void report_lacks(const struct report *r)
 {
 	const struct scry_gvl_table *t = r->t;
 	struct scry_watch *w = r->g->watch;
-	uint64_t odd = t->strange + t->busy;
+	struct scry_gvl *first = scry_gvl_ractors_first(r->g);
 
-	if (t->over)
+	first->lacks.odd += t->strange + t->busy;
+	first->lacks.crowded += t->crowded;
+	first->lacks.is_cut |= t->over != 0;
+	first->lacks.are_turns |= r->g->are_turns;
+	if (r->g != first) /* which comes last */
+		return;
+	if (first->lacks.is_cut)
 		scry_watch_lost_some(
 			w, "what the lock did while scry had no processor, or was stopped");
-	scry_watch_lost(w, t->crowded, "turns of threads that there was no room for");
-	w->errors += odd;
-	if (odd)
+	scry_watch_lost(w, first->lacks.crowded, "turns of threads that there was no room for");
+	w->errors += first->lacks.odd;
+	if (first->lacks.odd)
 		scry_watch_note(w, "the VM's queue was not as learned at %llu moments",
-				(unsigned long long)odd);
-	if (r->g->are_turns)
+				(unsigned long long)first->lacks.odd);
+	if (first->lacks.are_turns)
 		scry_watch_note(w, "native threads run several threads in turn here (M:N): their "
 				   "tids and names say nothing, and are left out; threads "
 				   "that the program has named have that name");
@@ -381,7 +393,8 @@ static void set_times(struct report *r)
 	const struct scry_gvl *g = r->g;
 	const struct scry_gvl_table *t = r->t;
 
-	r->end = g->watch->target_gone && scry_gvl_events(t) ? t->last : g->ended.tsc;
+	r->end = (g->watch->target_gone || g->is_over) && scry_gvl_events(t) ? t->last
+									     : g->ended.tsc;
 	if (r->end < t->last)
 		r->end = t->last;
 	if (r->end < g->since)
@@ -422,8 +435,8 @@ static void report_pairs(const struct report *r)
 	size_t cursor = 0;
 
 	while (scry_gvl_pairs_next(&r->pairs, &cursor, &pair)) {
-		ev.waiter = scry_gvl_pair_waiter(&pair);
-		ev.holder = scry_gvl_pair_holder(&pair);
+		ev.waiter = scry_gvl_number(r->g, scry_gvl_pair_waiter(&pair));
+		ev.holder = scry_gvl_number(r->g, scry_gvl_pair_holder(&pair));
 		ev.waits = pair.waits ? pair.waits : 1;
 		ev.lost_ns = ns_of(r, pair.ticks);
 		scry_watch_event(r->g->watch, SCRY_EVENT_GVL_PAIR, &ev, sizeof(ev));
@@ -434,7 +447,7 @@ static void report_lines(const struct report *r)
 {
 	struct scry_gvl *g = r->g;
 
-	if (!g->blame)
+	if (!g->blame || !g->held || !g->waiters)
 		return;
 	scry_gvl_blame_settle(g, r->t, number_of(g, r->t, g->first_look.owner));
 	scry_gvl_waiters_settle(g, r->t, number_of);
@@ -471,7 +484,7 @@ static int read_table(struct scry_gvl *g, struct scry_gvl_table *ret)
 
 	for (int i = 0; i < 2; i++) { /* what it was asked for, it gives back once */
 		scry_gvl_past_take(g);
-		e = scry_gvl_read(g->table, ret);
+		e = scry_gvl_read(g, ret);
 		if (e < 0 || !g->past || !g->past->wants || ret->given == g->past->asked)
 			break;
 	}

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "instrument/gvl/gvl.h"
+#include "instrument/gvl/unseen.h"
 #include "sys/descendant_table.h"
 #include "watch/ask.h"
 

@@ -15,6 +15,7 @@
 #include "base/vector.h"
 #include "instrument/gvl/gvl.h"
 #include "instrument/gvl/past.h"
+#include "instrument/gvl/ractors.h"
 #include "vm/ruby_walk.h"
 #include "watch/ask.h"
 #include "wire/gvl_wait.h"
@@ -125,7 +126,9 @@ static struct waiter *look_at(struct scry_gvl *g, uint64_t th,
 {
 	const uint64_t wait_began = r ? r->wait_began : 1;
 	struct scry_gvl_waiters *s = g->waiters;
-	struct waiter *w = waiter_of(s, r ? SCRY_GVL_WHO(r - g->table->row, r->uses) : BEFORE | th);
+	struct waiter *w =
+		waiter_of(s, r ? SCRY_GVL_WHO(r - scry_gvl_row_at(g->shape, g->table, 0), r->uses)
+			       : BEFORE | th);
 
 	if (!w)
 		return NULL;
@@ -153,9 +156,10 @@ static void look_at_all(struct scry_gvl *g, uint64_t gap_ns)
 	for (size_t i = 0; !t->sequence && g->has_first_look && i < first->count; i++)
 		if ((w = look_at(g, first->queue[i], NULL)) && gap_ns)
 			add_one(g->waiters, w, w->stack, gap_ns);
-	for (uint32_t i = 0; i < wanting && i < SCRY_GVL_THREADS; i++) {
-		const uint32_t row = t->waiting[i] % SCRY_GVL_THREADS;
-		const volatile struct scry_gvl_row *r = &t->row[row];
+	for (uint32_t i = 0; i < wanting && i < g->shape->rows; i++) {
+		const volatile uint16_t *at = scry_gvl_waiting_at(g->shape, g->table, i);
+		const uint32_t row = *at & (g->shape->rows - 1);
+		const volatile struct scry_gvl_row *r = scry_gvl_row_at(g->shape, g->table, row);
 
 		if (row && r->th && is_waiting(r) && (w = look_at(g, r->th, r)) && gap_ns)
 			add_one(g->waiters, w, w->stack, gap_ns);
@@ -207,16 +211,17 @@ static void take_all(struct scry_gvl *g)
 {
 	struct scry_gvl_table *t = g->table;
 	struct scry_gvl_waiters *s = g->waiters;
-	const volatile uint64_t *ring = (const uint64_t *)t + SCRY_GVL_RING_AT; /* one look each */
+	const volatile uint64_t *ring = scry_gvl_ractors_ring(g); /* one look each */
+	const uint64_t room = g->shape->ring;
 	const uint64_t head = __atomic_load_n(&t->ring_head, __ATOMIC_ACQUIRE);
 
 	while (s->tail != head && !s->is_over) {
-		const uint64_t words = ring[s->tail % SCRY_GVL_RING];
+		const uint64_t words = ring[s->tail % room];
 
-		s->is_over = head - s->tail > SCRY_GVL_RING || words < SCRY_GVL_WAIT_WORDS ||
+		s->is_over = head - s->tail > room || words < SCRY_GVL_WAIT_WORDS ||
 			     words > head - s->tail || words > sizeof(s->record) / 8;
 		for (uint64_t i = 0; i < words && !s->is_over; i++)
-			s->record[i] = ring[(s->tail + i) % SCRY_GVL_RING];
+			s->record[i] = ring[(s->tail + i) % room];
 		if (s->is_over || !take(g, words)) {
 			s->is_over = true;
 			g->watch->errors++;
@@ -320,7 +325,7 @@ static void report(struct scry_gvl *g, const struct scry_gvl_waited *waited, uin
 	if (!ev.lost_ns && !ev.waits)
 		return;
 	ev.pid = (uint32_t)g->watch->proc.pid;
-	ev.waiter = waited->number;
+	ev.waiter = scry_gvl_number(g, waited->number);
 	ev.stack = scry_gvl_blame_write(g, stack);
 	scry_watch_event(g->watch, SCRY_EVENT_GVL_WAIT_LINE, &ev, sizeof(ev));
 }

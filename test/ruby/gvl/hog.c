@@ -95,6 +95,10 @@ void Init_hog(void)
 {
 	VALUE hog = rb_define_module("Hog");
 
+#ifdef HAVE_RB_EXT_RACTOR_SAFE
+	rb_ext_ractor_safe(true); /* hold alone: what spin sums is of one thread */
+#endif
+
 	rb_define_singleton_method(hog, "hold", hog_hold, 1);
 	rb_define_singleton_method(hog, "spin", hog_spin, 1);
 	rb_define_singleton_method(hog, "spun", hog_spun, 0);

@@ -11,10 +11,25 @@ near = lambda do |name, value, truth, share, least = 0|
 end
 sum = ->(t) { t.values_at("held_ns", "wanted_ns", "granted_ns", "without_ns", "unknown_ns").sum }
 watched = totals["watched_ns"]
+locks = report["locks"]
+known_of = locks.to_h { |l| [l.values_at("pid", "ractor"), l["known_ns"] + l["unknown_ns"]] }
+own = ->(t) { known_of.fetch(t.values_at("pid", "ractor")) } # how long the thread's lock was watched
+comes = %w[started extension comers gives short late brief_ractors hog_ractor]
 
 # Whatever it does: times add up.
-threads.each { |t| near["time of #{t["name"]}", sum[t], watched, 0.01] unless t["has_ended"] || %w[started extension comers gives short].include?(what) }
-threads.each { |t| wrong << "time of #{t["name"]}: #{sum[t]}" if sum[t] > watched * 1.01 && t["threads"] < 2 } # who came later, or has ended
+threads.each { |t| near["time of #{t["name"]}", sum[t], own[t], 0.01] unless t["has_ended"] || comes.include?(what) }
+threads.each { |t| wrong << "time of #{t["name"]}: #{sum[t]}" if sum[t] > own[t] * 1.01 && t["threads"] < 2 } # who came later, or has ended
+locks.each do |l| # and in each ractor
+  mine = threads.select { |t| own[t] && t.values_at("pid", "ractor") == l.values_at("pid", "ractor") }
+  near["time of ractor #{l["ractor"]}", (0..7).sum { |i| l["runnable#{i}_ns"] }, l["known_ns"], 0.01, 2000]
+  wrong << "held longer than ractor #{l["ractor"]} was watched" if l["held_ns"] > l["known_ns"] * 1.001 + 1000
+  wrong << "ractor #{l["ractor"]} of other threads" unless l["held_ns"] == mine.sum { |t| t["held_ns"] }
+end
+ractor_of = threads.to_h { |t| [t.values_at("pid", "thread"), t["ractor"]] }
+report["pairs"].each do |p| # who waits and who holds are of one lock
+  ractors = p.values_at("waiter", "holder").compact.map { |n| ractor_of[[p["pid"], n]] } << p["ractor"]
+  wrong << "a pair of ractors #{ractors}" unless ractors.uniq.size == 1
+end
 near["time by runnable threads", report["runnable"].sum { |r| r["time_ns"] }, watched - totals["unknown_ns"], 0.01]
 wrong << "held longer than it was watched" if totals["held_ns"] > watched * 1.001
 lost = threads.sum { |t| t["lost_ns"] }
@@ -209,22 +224,54 @@ when "short" # NUMBER: what the program has printed. The share of the waiting th
             lost.call { |r| r["method"] == "Object#long" }.fdiv(lost.call { |r| %w[Object#long Object#short].include?(r["method"]) })
           end
   wrong << "a share of #{share.round(3)}, by its own clocks #{truth}" unless (share - truth.to_f).abs <= 0.1
-when "ractors" # two that compute share the lock of theirs; NUMBER: so many others. 0: threads take turns on native threads
-  known = watched - totals["unknown_ns"]
-  near["contended", totals["contended_ns"], known, 0.02]
-  # one of the two waits while it changes hands, which takes long where others want the processors
-  wrong << "held by all: #{totals["held_ns"]} of #{known}" if totals["held_ns"] + totals["handing_ns"] < known * 0.99
+when "ractors" # in each ractor two share its lock; NUMBER: so many beside the first. 0: threads take turns on native threads
+  wrong << "ractors: #{locks}" unless locks.map { |l| l["ractor"] }.sort == [*1..number.to_i + 1]
   said = ->(pattern) { report["notes"].any? { |n| n.match?(pattern) } }
-  wrong << "the ractors: #{report["notes"]}" unless said[/\A#{number} more ractors, each with its own lock/] == (number != "0")
-  wrong << "turns on native threads: #{said[/M:N/]}" unless said[/M:N/] == (number == "0")
-  busy = threads.select { |t| t["held_ns"] > watched / 20 }
-  wrong << "#{busy.size} compute: #{threads}" unless busy.size == 2
-  if number == "0"
-    wrong << "tids that say nothing: #{busy}" if busy.any? { |t| t["tid"] || t["name"] }
-  else
-    near["queue without it", by_name.fetch("queue")[0]["without_ns"], known, 0.01]
-    wrong << "not these: #{busy}" unless busy.map { |t| t["name"] }.sort == %w[busy0 busy1]
+  wrong << "not seen: #{report["notes"]}" if said[/more ractor/]
+  wrong << "turns on native threads: #{said[/M:N/]}" if number == "0" && !said[/M:N/]
+  names = locks.map do |l|
+    near["contended in ractor #{l["ractor"]}", l["contended_ns"], l["known_ns"], 0.02]
+    mine = threads.select { |t| t["ractor"] == l["ractor"] }
+    busy = mine.select { |t| t["held_ns"] > own[t] / 20 }
+    wrong << "#{busy.size} compute in ractor #{l["ractor"]}: #{mine}" unless busy.size == 2
+    # in turns of one length; how long a turn is the machine says as well
+    turns = busy.map { |t| t["yields"] }
+    wrong << "turns in ractor #{l["ractor"]}: #{turns}" unless turns.min.to_i.positive? && turns.max - turns.min <= 2
+    # one of the two waits while it changes hands, which takes long where others want the processors
+    handing = report["pairs"].sum { |p| p["ractor"] == l["ractor"] && !p["holder"] ? p["lost_ns"] : 0 }
+    wrong << "held in ractor #{l["ractor"]}: #{l["held_ns"]} of #{l["known_ns"]}" if l["held_ns"] + handing < l["known_ns"] * 0.99
+    busy.map { |t| t["name"] }.sort
   end
+  unless number == "0" && names.flatten.none?
+    wrong << "not these: #{names}" unless names.sort == [%w[busy0 busy1], *Array.new(number.to_i) { |i| ["r#{i}t0", "r#{i}t1"] }].sort
+  end
+  near["queue without it", by_name.fetch("queue")[0].values_at("without_ns", "unknown_ns").sum, known_of.values.max, 0.01] if number != "0"
+  line = report["rows"].select { |r| r["frames"].to_a.any? { |f| f["line"] == 8 && f["file"].to_s.end_with?("/ractors.rb") } }.sum { |r| r["lost_ns"] }
+  lost = threads.sum { |t| t["ractor"] == 1 ? 0 : t["lost_ns"] }
+  near["lost because of the ractors' line", line, lost, 0.1] unless number == "0"
+when "late" # a ractor that was made in the watch: all of its time; NUMBER: what it has printed, how long its threads computed
+  late = by_name.values_at("late0", "late1").flatten.compact # one may not run before the other has ended
+  wrong << "of one ractor, not the first: #{late}" unless late.map { |t| t["ractor"] }.uniq.size == 1 && late[0]["ractor"] > 1
+  lock = locks.find { |l| l["ractor"] == late[0]["ractor"] }
+  wrong << "watched from before it was made: #{lock}" unless lock["unknown_ns"].zero? && lock["known_ns"] < watched
+  handing = report["pairs"].sum { |p| p["ractor"] == lock["ractor"] && !p["holder"] ? p["lost_ns"] : 0 }
+  held = lock["held_ns"]
+  wrong << "held for #{held}, and #{handing}, of #{number}" if held > number.to_i * 1.1 || held + handing < number.to_i * 0.9
+when "hog_ractor" # NUMBER: what the program has printed. A library in C holds a ractor's lock, and its threads wait for that
+  said = File.readlines(number).map(&:split).to_h { |words| [words[0..-2].join(" "), words[-1].to_i] }
+  hog, waiter = by_name.fetch("hog")[0], by_name.fetch("waiter")[0]
+  wrong << "ractors: #{hog["ractor"]} and #{waiter["ractor"]}" unless hog["ractor"] == waiter["ractor"] && hog["ractor"] > 1
+  near["held by hog", hog["held_ns"], said.fetch("held"), 0.1]
+  row = report["rows"].max_by { |r| r["lost_ns"] }
+  wrong << "blames #{row}" unless row["library"].to_s.end_with?("/hog.so") && row["function"] == "hog_hold" && row["method"] == "Hog.hold"
+  wrong << "lost by it: #{row["lost_ns"]} of #{hog["lost_ns"]}" if row["lost_ns"] < hog["lost_ns"] / 2
+  wrong << "who waits in other ractors: #{report["pairs"]}" if report["pairs"].any? { |p| p["ractor"] != hog["ractor"] && p["lost_ns"] > hog["lost_ns"] / 10 }
+when "brief_ractors" # NUMBER ractors, which have ended: each is counted, or said not to be
+  over = locks.select { |l| l["ractor"] > 1 }
+  unseen = report["notes"].filter_map { |n| n[/\A([\d,]+) more ractor/, 1]&.delete(",")&.to_i }.sum
+  wrong << "#{over.size} and #{unseen} more" unless (over.size + unseen).between?(number.to_i * 0.98, number.to_i) && over.size >= number.to_i / 10
+  wrong << "#{over.count { |l| l["is_over"] }} are over" unless over.count { |l| l["is_over"] } >= over.size - 16
+  wrong << "threads: #{over.map { |l| l["threads"] }.tally}" unless over.all? { |l| l["threads"].between?(1, 2) }
 when "sampled" # by `stacks --gvl` at the same time, of 10,000 samples and more: the share of all threads' time
   stacks = JSON.parse(File.read(more[0]))["totals"]
   wrong << "#{stacks["samples"]} samples" if stacks["samples"] < 10_000
