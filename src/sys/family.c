@@ -18,8 +18,8 @@
 #include "base/map.h"
 #include "sys/tracepoints.h"
 
-#define EXEC_BYTES (16u << 10)
-#define TASK_BYTES (64u << 10)
+#define EXEC_BYTES (32u << 10)
+#define TASK_BYTES (128u << 10)
 #define CPUS_MAX 1024
 #define MEMBERS_MAX (1u << 16)
 #define NEWS_MAX (1u << 16) /* that are in the rings at once */

@@ -142,7 +142,7 @@ void scry_programs_note(const struct scry_session *s, struct scry_watch *any)
 				"enter %s, and %s not recorded",
 				(unsigned long long)s->missed, scry_text_s(s->missed), whose,
 				s->missed == 1 ? "it" : "them", scry_text_were(s->missed));
-	if (scry_family_lost(s->family))
+	if (s->opts->follow && scry_family_lost(s->family)) /* they are of all the machine */
 		scry_watch_lost_some(any, "programs of which the kernel's news found no room");
 	if (!s->family_error || !s->opts->follow || !(s->untraced || is_unseen(s)))
 		return;
