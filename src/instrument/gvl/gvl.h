@@ -84,11 +84,9 @@ struct scry_gvl {
 	uint64_t cpu_began_ns, cpu_ended_ns; /* of its process */
 };
 
-/* As the ways that the instrument has: for the rehearsal, with the child's Ruby, which it takes
- * over. Reads only. */
+/* For the rehearsal, with the child's Ruby, which it takes over. Reads only. */
 int scry_gvl_prepare(struct scry_watch *w, struct scry_ruby *ruby);
-/* The table as it was between two events, whichever its shape: rows and pairs that are in use, into
- * `ret`, which is all zero. 0 or -EAGAIN. */
+/* The table between two events: rows and pairs in use, into `ret`, all zero. 0 or -EAGAIN. */
 int scry_gvl_read(const struct scry_gvl *g, struct scry_gvl_table *ret);
 /* Sets its first look where nobody was in the VM's section: owner and queue. 0 or -EAGAIN. */
 int scry_gvl_read_words(const struct scry_gvl *g, struct scry_gvl_snapshot *ret);
