@@ -1,14 +1,16 @@
 /*
- * Who has the VM's lock, who wants it, and for how long: counted at the end of each critical
- * section of the mutex that guards it, when the VM's own words are as they will be seen.
+ * Which thread has the VM's lock, which want it, and for how long: counted at the end of each
+ * critical section of the mutex that guards it, when the VM's own words are as they will be seen.
  *
  * Two kinds of VM. In the older ones a thread takes the lock by itself: when a section ends in an
- * unlock the owner is who runs. In the newer ones the giver names the next owner, which is granted
- * the lock then and has it when it ends a section itself. A thread wants the lock from when it is
- * seen in the queue; threads join that at its tail, and leave it only for the lock. What wants it
- * beside the queue is a thread of an older VM that waits after it gave the lock: it yields.
+ * unlock the owner is the thread that runs. In the newer ones the giver names the next owner, which
+ * is granted the lock then and has it when it ends a section itself. A thread wants the lock from
+ * when it is seen in the queue; threads join that at its tail, and leave it only for the lock. What
+ * wants it beside the queue is a thread of an older VM that waits after it gave the lock: it
+ * yields.
  *
- * Called with the VM's mutex held: nobody else is here. Waits for nothing, calls nobody, bounded.
+ * Called with the VM's mutex held: no other thread is here. Waits for nothing, calls nothing,
+ * bounded.
  *
  * The table is shared with fork children, which may have fewer rights than we do: nothing in it is
  * an address that is read, nor an index that is not bounded. A thread's memory is read where the
@@ -66,7 +68,7 @@ static void lose(const struct scry_gvl_moment *m, uint32_t waiter, uint32_t hold
 }
 _Static_assert(SCRY_GVL_PAIRS == 1u << 16, "the shift above");
 
-/* Who had it while others waited up to now; 0: nobody, it changed hands. */
+/* Which thread had it while others waited up to now; 0: no thread, it changed hands. */
 static uint32_t holder_of(const struct scry_gvl_moment *m)
 {
 	const struct scry_gvl_row *r = scry_gvl_row_in(m, m->t->owner);
@@ -127,7 +129,7 @@ static void overtake(const struct scry_gvl_moment *m, uint32_t row)
 	t->run_began = m->now;
 }
 
-/* ---- who waits ---- */
+/* ---- which threads wait ---- */
 
 static void add_waiting(const struct scry_gvl_moment *m, uint32_t row)
 {
@@ -320,7 +322,7 @@ static int is_in_queue(const struct scry_gvl_moment *m, uint64_t th)
 	return 0;
 }
 
-/* Whose it was, and who gave it. */
+/* Whose it was, and which thread gave it. */
 static void end_ownership(const struct scry_gvl_moment *m, uint32_t was, int yields)
 {
 	struct scry_gvl_row *r = scry_gvl_row_in(m, was);
@@ -371,7 +373,7 @@ static void look_at_owner(const struct scry_gvl_moment *m, uint64_t th, uint32_t
 	r->tid = own_tid();
 }
 
-/* Who has joined the queue: from its tail to the first that was there. */
+/* Which thread has joined the queue: from its tail to the first that was there. */
 static void look_at_queue(const struct scry_gvl_moment *m)
 {
 	struct scry_gvl_table *t = m->t;
@@ -420,7 +422,7 @@ static uint64_t own_holder(const struct scry_state_page_gvl *g)
 
 /*
  * The thread that had it up to now, if this native thread runs it. In older VMs it is the owner
- * that says that there is none any more: so who is here has given it.
+ * that says that there is none any more: so the thread that is here has given it.
  */
 static uint64_t own_last_holder(const struct scry_state_page_gvl *g,
 				const struct scry_gvl_moment *m, uint64_t th)
@@ -445,8 +447,8 @@ static void miss(struct scry_state_page_gvl *g)
 }
 
 /*
- * Whose it is after this event. In older VMs who takes it ends that section without a wait; in
- * newer ones the native thread says it.
+ * Whose it is after this event. In older VMs a thread that takes it ends that section without a
+ * wait; in newer ones the native thread says it.
  */
 static void look_at_state_page(struct scry_state_page_gvl *g, const struct scry_gvl_moment *m,
 			       uint64_t th, int is_known)
@@ -487,7 +489,7 @@ static int is_over(struct scry_gvl_table *t, uint64_t now)
 	t->lease_end = scry_agent.control->lease_end_tsc;
 	if (!t->over && now <= t->lease_end)
 		return 0;
-	t->lease_end = 0; /* each event comes here, and nobody will look */
+	t->lease_end = 0; /* each event comes here, and no other look follows */
 	t->over = 1;
 	return 1;
 }
@@ -559,10 +561,10 @@ static __attribute__((noinline)) void look(uint64_t now, uint32_t waits)
 }
 
 /*
- * What mostly happens, in few steps, which are those of look: nobody waits, and the lock is given,
- * or taken by who gave it last, so that its row is right without a look at its struct. That it
- * takes it by itself is seen by whose the mutex is (glibc's: its third word), and by the native
- * thread, which may have run another one meanwhile.
+ * What mostly happens, in few steps, which are those of look: no thread waits, and the lock is
+ * given, or taken by the thread that gave it last, so that its row is right without a look at its
+ * struct. That it takes it by itself is seen by whose the mutex is (glibc's: its third word), and
+ * by the native thread, which may have run another one meanwhile.
  */
 void scry_gvl_let_go(uint64_t mutex, uint32_t waits)
 {

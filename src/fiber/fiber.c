@@ -1,8 +1,8 @@
 /*
- * The life of a fiber: made with a stack, run, ended, joined. The trick is in its end: the
- * stack it runs on is put aside as the scheduler's spare, not into the pool, so that nobody gives
- * its memory back while it is still in use; a fiber that is made next takes it as it is. That makes
- * a spawn and an exit as cheap as two switches.
+ * The life of a fiber: made with a stack, run, ended, joined. The trick is in its end: the stack it
+ * runs on is put aside as the scheduler's spare, not into the pool, so that its memory is not given
+ * back while it is still in use; a fiber that is made next takes it as it is. That makes a spawn
+ * and an exit as cheap as two switches.
  */
 #include "fiber/queue.h"
 
@@ -33,7 +33,7 @@ static void set_state(struct scry_fiber *fiber, uint32_t state)
 	fiber->state = state | fiber->sched->keep;
 }
 
-/* Somebody watches, and wants to know of stacks. */
+/* A program watches, and wants to know of stacks. */
 static bool is_watched(const struct scry_fiber_sched *sched)
 {
 	return sched->is_on_valgrind || (sched->keep & SCRY_KEEP_NOTIFIED) != 0;
@@ -110,7 +110,7 @@ static int make_on_stack(struct scry_fiber_sched *sched, size_t size_bytes,
 }
 
 /* The stack of the one that ended last, if it fits; NULL. Not for an ended fiber that goes through
- * its mail: it stands on the spare. */
+ * its mail: it is on the spare. */
 static inline struct scry_fiber *take_spare(struct scry_fiber_sched *sched, size_t size_bytes)
 {
 	struct scry_fiber *fiber = sched->spare;
@@ -258,7 +258,7 @@ int scry_fiber_spawn(const struct scry_fiber_attr *attr, scry_fiber_fn *entry, v
 	return error;
 }
 
-/* It stands on no stack of this thread: the ended fiber has switched away. */
+/* It is on no stack of this thread: the ended fiber has switched away. */
 void scry_fiber_put_spare(struct scry_fiber_sched *sched)
 {
 	struct scry_fiber *spare = sched->spare;
@@ -326,7 +326,7 @@ static void end_overflowed(struct scry_fiber *fiber)
 {
 	uint16_t word;
 
-	/* what it left in the x87 registers is nobody's; the control word stays */
+	/* what it left in the x87 registers is no fiber's; the control word stays */
 	__asm__ volatile("fnstcw %0; fninit; fldcw %0" : "=m"(word)::"st", "memory");
 	end(fiber, NULL, -EOVERFLOW);
 }
@@ -431,7 +431,8 @@ int scry_fiber_resume(struct scry_fiber *fiber)
 	struct scry_fiber *self = scry_fiber_current;
 	int error = check_idle(fiber);
 
-	/* who has resumed it still waits for its yield, though it has parked or transferred since
+	/* the fiber that has resumed it still waits for its yield, though it has parked or
+	 * transferred since
 	 */
 	if (error == 0 && fiber->resumer != NULL)
 		error = -EBUSY;

@@ -76,7 +76,7 @@ static int watch_of(struct scry_fiber_sched *sched, int fd, struct scry_fd_watch
 	return 0;
 }
 
-/* Asks for the next event of a descriptor, for those who wait for it. */
+/* Asks for the next event of a descriptor, for the fibers that wait for it. */
 static int arm(struct scry_fiber_sched *sched, int fd, struct scry_fd_watch *watch)
 {
 	struct epoll_event event = {
@@ -113,7 +113,7 @@ static void finish(struct scry_fiber_sched *sched, struct scry_fiber *fiber, int
 	scry_fiber_queue(sched, fiber);
 }
 
-/* The same, and who else waits for the descriptor goes on waiting. When that fails he hears
+/* The same, and others that wait for the descriptor go on waiting. When that fails he hears
  * nothing, as after a close. */
 static void leave(struct scry_fiber_sched *sched, struct scry_fiber *fiber)
 {
@@ -170,9 +170,9 @@ static int wait_for_events(int epoll, struct epoll_event *events, int64_t timeou
 }
 
 /*
- * The program has closed what is the scheduler's, as by closefrom(3); the numbers may be somebody
- * else's by now, and are let go. Who waits for a descriptor waits for it anew, or hears that it is
- * closed.
+ * The program has closed what is the scheduler's, as by closefrom(3); the numbers may be another
+ * file's by now, and are let go. A fiber that waits for a descriptor waits for it anew, or hears
+ * that it is closed.
  */
 static int reopen(struct scry_fiber_sched *sched)
 {
@@ -213,7 +213,7 @@ void scry_fiber_poll(struct scry_fiber_sched *sched, int64_t timeout_ns)
 	int count;
 
 	if (timeout_ns != 0) {
-		/* who sends mail looks at this after he has sent it */
+		/* a thread that sends mail looks at this after it has sent it */
 		atomic_store(&sched->is_asleep, 1);
 		if (atomic_load(&sched->woken) != NULL ||
 		    (atomic_load(&sched->mails) != NULL && !sched->is_mail_stuck))

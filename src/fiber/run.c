@@ -1,6 +1,7 @@
 /*
- * Who runs next. There is no scheduler's stack: a fiber that stops picks the next one itself and
- * switches to it, and when there is none it waits for descriptors, timers and mail where it stands.
+ * Which fiber runs next. There is no scheduler's stack: a fiber that stops picks the next one
+ * itself and switches to it, and when there is none it waits for descriptors, timers and mail where
+ * it is.
  */
 #include "fiber/queue.h"
 
@@ -71,7 +72,7 @@ static bool holds_memory(const struct scry_fiber_sched *sched)
 	return false;
 }
 
-/* Looks at mail, timers and descriptors; waits for them when nobody is ready. */
+/* Looks at mail, timers and descriptors; waits for them when no fiber is ready. */
 static void look(struct scry_fiber_sched *sched)
 {
 	bool is_idle;
@@ -101,7 +102,7 @@ static void look(struct scry_fiber_sched *sched)
 
 void scry_fiber_fill_queue(struct scry_fiber_sched *sched)
 {
-	/* in the child of a fork nobody may be left: as when the last thread returns */
+	/* in the child of a fork no fiber may be left: as when the last thread returns */
 	if (sched->main == NULL && sched->live == 0) {
 		sched->busy = 0; /* functions of atexit may call the library */
 		exit(0);

@@ -36,7 +36,7 @@
 #define FILL_BUSY 100 /* above it the keeper does not sleep */
 #define PIECE 8192    /* records, some 1 ms */
 
-/* Before hooks are put on, or when a function that sets errno was met for the first time. */
+/* Before hooks are put on, or when a function that sets errno was seen for the first time. */
 static int find_errno(struct scry_calls_watch *t)
 {
 	if (t->error.at || !t->error.location)
@@ -105,7 +105,7 @@ static int plan_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 	return r;
 }
 
-/* Of those that are met by breakpoints. In the midst of loading there is no time for debug
+/* Of functions that are traced by breakpoints. In the midst of loading there is no time for debug
  * information. */
 static int number_met(struct scry_hooks *rows, bool is_loading, void *arg)
 {
@@ -386,7 +386,7 @@ static void look_at_stacks(const struct scry_watch *w, struct scry_calls_watch *
 	scry_native_stacks_look(t->stacks);
 }
 
-/* What `turn` has met is whole and in order: it may be written up to now. */
+/* What `turn` has seen is whole and in order: it may be written up to now. */
 static int drain_breaks(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	uint64_t now = scry_stream_look(scry_calls_stream(t->calls));
@@ -397,7 +397,7 @@ static int drain_breaks(struct scry_watch *w, struct scry_calls_watch *t)
 	r = report_functions(w, t);
 	e = scry_calls_merge(t->calls, now);
 	r = r ? r : e;
-	return r < 0 ? r : FILL_MAX; /* `turn` waits, and nobody else shall */
+	return r < 0 ? r : FILL_MAX; /* `turn` waits, and no other shall */
 }
 
 /* Of a child: those that it calls. */
@@ -413,7 +413,7 @@ static int meet(void *arg, uint32_t function)
 		       : 0;
 }
 
-/* A fork child has taken a child buffer, and says who it is before its first word. */
+/* A fork child has taken a child buffer, and says which it is before its first word. */
 static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	struct scry_calls_opts opts;
@@ -502,7 +502,7 @@ static bool is_last(const struct scry_watch *w, const struct scry_calls_watch *t
 	return t->is_left || (w->target_gone && !must_wait(w));
 }
 
-/* Those without a child buffer, up to when nobody had one that is not known yet. */
+/* Those without a child buffer, up to when no process had one that is not known yet. */
 static int write_children(const struct scry_watch *w, struct scry_calls_watch *t)
 {
 	struct scry_watch *other;
@@ -588,7 +588,7 @@ static int drain(struct scry_watch *w)
 	return r < 0 ? r : taken.fill;
 }
 
-/* Nobody follows calls while others are left, which may take longer than their lease. */
+/* No process follows calls while others are left, which may take longer than their lease. */
 static void conclude(struct scry_watch *w)
 {
 	const struct scry_calls_watch *t = w->state;

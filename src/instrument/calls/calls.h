@@ -13,7 +13,7 @@
 
 struct scry_calls_request {
 	char *text;    /* as of scry_hooks_want; owned */
-	bool of_slots; /* who calls is meant: -e */
+	bool of_slots; /* the caller is meant: -e */
 	bool is_exported;
 	bool is_met;		       /* in the keeper: some process had such a function */
 	struct scry_nearest_text near; /* else: what may have been meant */

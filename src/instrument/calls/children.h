@@ -21,7 +21,7 @@ bool scry_calls_children_has_buffer(const struct scry_calls_watch *root, uint32_
  */
 void scry_calls_children_buffer(struct scry_calls_watch *root, const struct scry_calls *calls,
 				bool has_child_buffer);
-/* Writes what is stamped up to there, of those that have no child buffer. */
+/* Writes what is stamped up to there, of processes that have no child buffer. */
 int scry_calls_children_merge(struct scry_calls_watch *root, uint64_t watermark);
 /* How many calls were written of children while they had no child buffer, and how many children
  * found no place. */

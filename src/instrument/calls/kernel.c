@@ -18,7 +18,7 @@
 #define ROWS_MAX (NUMBERS_KNOWN + OTHERS_MAX)
 #define THREADS_MAX (1u << 16)
 #define NO_NUMBER UINT32_MAX /* of the end of rt_sigreturn */
-#define SLOTS (1ull << 46)   /* from here on: nobody has stacks there */
+#define SLOTS (1ull << 46)   /* from here on: no thread has stacks there */
 
 struct scry_calls_kernel {
 	uint32_t pid;

@@ -16,7 +16,7 @@ bool scry_calls_requests_is_startup(const char *symbol, const char *request);
 void scry_calls_requests_report_slots(struct scry_watch *w, const struct scry_hooks *h);
 /* A process ends whose requests from `first` on are these: which it had is noted. */
 void scry_calls_requests_note(struct scry_calls_cli *cli, struct scry_hooks *h, size_t first);
-/* Says what nobody had. -ENOTSUP with a sentence: nothing at all. */
+/* Says which were not found. -ENOTSUP with a sentence: nothing at all. */
 int scry_calls_requests_end(struct scry_watch *speaker);
 
 #endif

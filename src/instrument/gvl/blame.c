@@ -1,10 +1,10 @@
 /*
- * Which line makes others wait: the stack of who holds the lock while somebody wants it. Who runs
- * gives it itself, by eBPF, at each millisecond of a processor (sample/holders): nothing changes
- * meanwhile, so that short calls are found, too. Who has the lock and does not run, or
- * any where eBPF cannot be had, is looked at from outside each millisecond. A stack that changes
- * meanwhile is read without the frames that do, so calls of a few microseconds are then their
- * callers'; that is said.
+ * Which line makes others wait: the stack of the thread that holds the lock while another wants it.
+ * A thread that runs gives it itself, by eBPF, at each millisecond of a processor (sample/holders):
+ * nothing changes meanwhile, so that short calls are found, too. A thread that has the lock and
+ * does not run, or any where eBPF cannot be had, is looked at from outside each millisecond. A
+ * stack that changes meanwhile is read without the frames that do, so calls of a few microseconds
+ * are then their callers'; that is noted.
  *
  * While no thread waited at the last looks, looks and ticks are four milliseconds apart: a watch of
  * a program whose threads do not wait for each other costs it little. A look stands for the time
@@ -25,8 +25,8 @@
  * Where it runs a method in C of a library, as an extension's, the library's function is a frame
  * above it: the method's definition names it, so it is on the stack, whatever it calls.
  *
- * A holder that lets nobody in makes no event. Until the first one the look from outside says who
- * has the lock and who wants it: nobody comes or goes without an event.
+ * A holder that lets no other in makes no event. Until the first one the look from outside says
+ * which thread has the lock and which want it: no thread comes or goes without an event.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -53,13 +53,13 @@
 
 #define PERIOD_NS 1000000
 #define QUIET_PERIOD_NS 4000000
-#define QUIET_LOOKS 16	       /* in which nobody waited */
+#define QUIET_LOOKS 16	       /* in which no thread waited */
 #define GAP_MAX_NS 20000000ull /* a look stands for no more than that */
 #define ROWS_MAX 100000u
 #define FUNCTIONS_MAX 65536u
 #define TASKS_MAX 64u
-#define BEGUN_NS 100000u  /* who has run so long has left the call in which it took the lock */
-#define FIRST 0xffffffffu /* holder: who had it before the first event */
+#define BEGUN_NS 100000u  /* after so long it has left the call in which it took the lock */
+#define FIRST 0xffffffffu /* holder: which thread had it before the first event */
 
 struct row {
 	uint32_t holder, stack; /* as past.h names threads; a frame's number, 0: not read */
@@ -74,9 +74,9 @@ struct scry_gvl_blame {
 	struct scry_stacks stacks;
 	struct scry_walk walk;
 	struct scry_named_frame *named;
-	bool is_clocked; /* who runs gives its stack itself */
+	bool is_clocked; /* a thread that runs gives its stack itself */
 	uint64_t last_ns, samples, torn, unrecorded;
-	uint32_t quiet_looks; /* nobody waited in so many, one after the other */
+	uint32_t quiet_looks; /* no thread waited in so many, one after the other */
 	struct task {
 		struct scry_task task; /* tid 0: none */
 		uint64_t ran_ns;       /* since it is watched, up to the last look at it */
@@ -406,7 +406,7 @@ void scry_gvl_blame_regroup(struct scry_gvl *g)
 	free(before.rows);
 }
 
-/* Of who had the lock at a tick, and others wanted it. */
+/* Of the thread that had the lock at a tick, and others wanted it. */
 static void take_record(void *arg, const struct scry_bpf_stack *r, size_t size)
 {
 	struct scry_gvl *g = scry_gvl_ractors_by_table(arg, r->lock, r->lock_uses);

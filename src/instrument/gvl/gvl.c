@@ -2,10 +2,10 @@
  * `scry gvl -p PID | -- CMD`: hooks on the calls by which a Ruby VM lets its lock's mutex go
  * (agent/gvl.c), and on nothing else: its own slots of pthread_mutex_unlock and the two waits.
  *
- * The agent counts; nothing is streamed. What the keeper does meanwhile is to learn who the threads
- * are. In `-- CMD` the hooks pass until the VM is up and its layout holds.
+ * The agent counts; nothing is streamed. What the keeper does meanwhile is to learn which threads
+ * there are. In `-- CMD` the hooks pass until the VM is up and its layout holds.
  *
- * What stands before the first event is read from outside, at a moment at which nobody is in the
+ * The state before the first event is read from outside, at a moment at which no thread is in the
  * VM's section, and no event came in between: then it is what the first event will find.
  */
 #include "instrument/gvl/gvl.h"

@@ -1,6 +1,6 @@
 /*
- * `scry gvl`: a Ruby VM's lock, who has it, who wants it. What the files of this folder have in
- * common. In the keeper.
+ * `scry gvl`: a Ruby VM's lock, which thread has it, which want it. What the files of this folder
+ * have in common. In the keeper.
  */
 #ifndef SCRY_INSTRUMENT_GVL_GVL_H
 #define SCRY_INSTRUMENT_GVL_GVL_H
@@ -17,7 +17,7 @@
 
 struct scry_gvl_snapshot { /* of the VM's own words, outside its critical section */
 	uint64_t tsc;
-	uint64_t owner;	 /* th; 0: nobody */
+	uint64_t owner;	 /* th; 0: no thread */
 	uint64_t *queue; /* ths that want it */
 	size_t count;
 };
@@ -53,7 +53,7 @@ struct scry_gvl {
 	uint64_t since;			     /* TSC; 0: it is a fork child, since its first event */
 	uint64_t boot_ns;		     /* before its VM was up; 0: it was up */
 	bool is_bound;			     /* its process is known */
-	/* what stood before the first event: by a look at which nobody was in the VM's section */
+	/* before the first event: by a look at which no thread was in the VM's section */
 	bool has_first_look;
 	struct scry_gvl_snapshot first_look;
 	uint64_t first_soon_ns; /* when to look again for that */
@@ -66,13 +66,13 @@ struct scry_gvl {
 	struct scry_gvl_unseen *unseen;	  /* NULL: children are followed from the first on */
 	struct scry_gvl_past *past;	  /* NULL: not yet, or no memory: rows are not given back */
 	struct scry_gvl_check *check;	  /* NULL: not yet, or no memory */
-	uint64_t looks_tsc[2];		  /* when the last looks at who there is began */
-	uint64_t look_ns, soon_ns; /* when to look again who there is; where somebody is new */
-	uint64_t births;	   /* of the table's, that were looked at */
-	uint32_t fresh;		   /* looks that are still to come soon, as somebody was new */
-	uint32_t unseen_ractors;   /* whose locks are not followed, at most at a time */
-	bool is_over;		   /* its ractor has ended */
-	struct {		   /* of the first one, of those that were reported: */
+	uint64_t looks_tsc[2];		  /* when the last looks at which threads there are began */
+	uint64_t look_ns, soon_ns;	  /* when to look at threads again; where one is new */
+	uint64_t births;		  /* of the table's, that were looked at */
+	uint32_t fresh;		 /* looks that are still to come soon, as a thread was new */
+	uint32_t unseen_ractors; /* whose locks are not followed, at most at a time */
+	bool is_over;		 /* its ractor has ended */
+	struct {		 /* of the first one, of those that were reported: */
 		uint64_t odd, crowded;
 		bool are_turns, is_cut;
 	} lacks;
@@ -88,7 +88,7 @@ struct scry_gvl {
 int scry_gvl_prepare(struct scry_watch *w, struct scry_ruby *ruby);
 /* The table between two events: rows and pairs in use, into `ret`, all zero. 0 or -EAGAIN. */
 int scry_gvl_read(const struct scry_gvl *g, struct scry_gvl_table *ret);
-/* Sets its first look where nobody was in the VM's section: owner and queue. 0 or -EAGAIN. */
+/* Sets its first look where no thread was in the VM's section: owner and queue. 0 or -EAGAIN. */
 int scry_gvl_read_words(const struct scry_gvl *g, struct scry_gvl_snapshot *ret);
 /* Does it hold together? NULL, or what does not. */
 const char *scry_gvl_judge(const struct scry_gvl_table *t);
@@ -97,15 +97,15 @@ const char *scry_gvl_judge(const struct scry_gvl_table *t);
  * sentence. */
 int scry_gvl_infer(struct scry_ruby *ruby, const struct scry_proc *proc);
 
-/* blame.c: samples who holds it while others want it. NULL: no memory. Its timer is readable when a
- * look is due. */
+/* blame.c: samples the thread that holds it while others want it. NULL: no memory. Its timer is
+ * readable when a look is due. */
 struct scry_gvl_blame *scry_gvl_blame_new(const struct scry_ruby *ruby);
 void scry_gvl_blame_free(struct scry_gvl_blame *b);
 struct scry_gvl_held *scry_gvl_held_new(void);
 void scry_gvl_held_free(struct scry_gvl_held *h);
 int scry_gvl_blame_fd(const struct scry_gvl_blame *b);
-/* From now on who holds it and runs gives its stack itself, by eBPF, where that can be had; else
- * notes that it is read. `table`: its address in the process. */
+/* From now on a thread that holds it and runs gives its stack itself, by eBPF, where that can be
+ * had; else notes that it is read. `table`: its address in the process. */
 void scry_gvl_blame_clock(struct scry_gvl *g, uint64_t table);
 void scry_gvl_blame_look(struct scry_gvl *g);
 /* Writes the lines of a holder, by its number, because of which others lost so much. */
@@ -119,12 +119,12 @@ uint32_t scry_gvl_blame_no_frames(struct scry_gvl *g); /* of a thread that has n
 uint32_t scry_gvl_blame_brief(struct scry_gvl *g);     /* of waits that were too short for one */
 uint32_t scry_gvl_blame_write(struct scry_gvl *g, uint32_t stack);
 
-/* waiters.c: samples who waits, or takes over what the agent says of each wait. NULL: no memory. A
- * look stands for `gap_ns`. */
+/* waiters.c: samples which threads wait, or takes over what the agent says of each wait. NULL: no
+ * memory. A look stands for `gap_ns`. */
 struct scry_gvl_waiters *scry_gvl_waiters_new(void);
 void scry_gvl_waiters_free(struct scry_gvl_waiters *s);
 void scry_gvl_waiters_look(struct scry_gvl *g, uint64_t gap_ns);
-/* With stacks: of those that wait still. The last look. */
+/* With stacks: of the threads that wait still. The last look. */
 void scry_gvl_waiters_look_last(struct scry_gvl *g);
 /* With stacks: reads what the agent says still, and says of how many waits the stack is not known,
  * as it was too deep or could not be read. Before the first report. */
@@ -144,7 +144,7 @@ uint64_t scry_gvl_waits(const struct scry_gvl *g);
 
 /* report.c: writes what the table says into the recording. */
 int scry_gvl_report(struct scry_gvl *g);
-/* What stands before the first event; nothing where there was one. Again until it is known. */
+/* The state before the first event; nothing where there was one. Again until it is known. */
 void scry_gvl_look_first(struct scry_gvl *g, int tries);
 
 #endif

@@ -29,8 +29,8 @@
 
 #define RACTOR_BYTES 2048u
 #define WORDS (RACTOR_BYTES / 8)
-#define LOOKS 1500u	  /* that differ from the one before: a child without a processor stands */
-#define LOOKS_WAITED 400u /* of them with somebody in the queue */
+#define LOOKS 1500u	  /* that differ: a child without a processor does not run */
+#define LOOKS_WAITED 400u /* of them with a thread in the queue */
 #define LOOKS_LEAST 100u
 #define LOOKS_MORE 50u
 #define SAME 16u	/* looks that show nothing new, and the looker makes room for others */
@@ -57,7 +57,7 @@ struct stage {
 	uint64_t words[WORDS], before[WORDS];
 	struct ring rings[32];
 	size_t ring_count;
-	uint32_t looks, waited; /* waited: looks with somebody in the ring */
+	uint32_t looks, waited; /* waited: looks with a thread in the ring */
 	/* by word of the ractor */
 	uint32_t fits[WORDS], in_ring[WORDS], changes[WORDS];
 	uint64_t last[WORDS];
@@ -278,7 +278,7 @@ static bool read_function(const struct stage *s, uint64_t def, uint64_t *ret, ui
 	return false;
 }
 
-/* Who wants the lock after Thread.pass stands in that. */
+/* A thread that wants the lock after Thread.pass is in that. */
 static void look_for_pass(struct stage *s)
 {
 	const struct scry_ruby_layout *l = &s->child->layout;

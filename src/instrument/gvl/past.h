@@ -6,7 +6,7 @@
  * only if nothing has happened in it since it was read, and then goes to other pairs, so that the
  * pairs that are taken over here name a row's old thread and no new one.
  *
- * Life: new, turn after each look at who there is, free. In the keeper.
+ * Life: new, turn after each look at which threads there are, free. In the keeper.
  */
 #ifndef SCRY_INSTRUMENT_GVL_PAST_H
 #define SCRY_INSTRUMENT_GVL_PAST_H
@@ -94,11 +94,11 @@ void scry_gvl_check_regroup(struct scry_gvl *g);
 
 /* Samples of threads whose rows were given back are their groups' from now on. */
 void scry_gvl_blame_regroup(struct scry_gvl *g);
-/* Holders have numbers from now on, by a copy of the table; who held it before the first event has
- * that one. Before the first report. */
+/* Holders have numbers from now on, by a copy of the table; the thread that held it before the
+ * first event has that one. Before the first report. */
 void scry_gvl_blame_settle(struct scry_gvl *g, const struct scry_gvl_table *t,
 			   uint32_t first_holder);
-/* As those of blame.c; who waited before the first event is known by its struct. */
+/* As those of blame.c; a thread that waited before the first event is known by its struct. */
 void scry_gvl_waiters_regroup(struct scry_gvl *g);
 void scry_gvl_waiters_settle(struct scry_gvl *g, const struct scry_gvl_table *t,
 			     uint32_t (*number_of)(const struct scry_gvl *g,

@@ -13,10 +13,11 @@
 
 #define LOOK_NS 50000000ull
 #define LOOK_PART 50	       /* or, of many threads, after so many times what a look takes */
-#define FRESH_LOOKS 4	       /* until who is new has its tid and name */
+#define FRESH_LOOKS 4	       /* until a new thread has its tid and name */
 #define LINGER_NS 250000000ull /* a native thread whose thread has ended is gone by then */
 
-/* From 3.3 on threads may take turns on native threads, whose tids and names are then nobody's. */
+/* From 3.3 on threads may take turns on native threads, whose tids and names are then no thread's.
+ */
 static void look_for_turns(struct scry_gvl *g, const struct scry_ruby_thread *threads, size_t n)
 {
 	for (size_t i = 0; i < n && g->ruby->layout.gvl.hands_over && !g->are_turns; i++)
@@ -91,7 +92,7 @@ struct scry_gvl_person *scry_gvl_person_of(const struct scry_gvl *g, uint64_t th
 	return scry_map_get(&g->by_th, th, &at) && at ? &g->people[at - 1] : NULL;
 }
 
-/* Somebody may be new. */
+/* A thread may be new. */
 static uint64_t births_of(const struct scry_gvl *g)
 {
 	const struct scry_gvl *lock;

@@ -1,5 +1,5 @@
 /*
- * The threads of a Ruby whose lock is watched: who each is, by the VM's list, looked at from
+ * The threads of a Ruby whose lock is watched: which each is, by the VM's list, looked at from
  * outside now and then. In the keeper.
  */
 #ifndef SCRY_INSTRUMENT_GVL_PEOPLE_H
@@ -12,7 +12,7 @@
 #define SCRY_GVL_LOOK_SHARE 10
 
 #define SCRY_GVL_NAME 256u /* a longer one is cut */
-struct scry_gvl_person {   /* a thread's struct, and who it was last */
+struct scry_gvl_person {   /* a thread's struct, and which it was last */
 	uint64_t th;
 	pid_t tid;
 	char name[SCRY_GVL_NAME];
@@ -26,7 +26,7 @@ struct scry_gvl_person {   /* a thread's struct, and who it was last */
 
 /* NULL: no look has found it. */
 struct scry_gvl_person *scry_gvl_person_of(const struct scry_gvl *g, uint64_t th);
-/* Looks who there is: names, native threads. */
+/* Looks which threads there are: names, native threads. */
 void scry_gvl_look_at_people(struct scry_gvl *g);
 /* Now and then; soon where a thread is new, which may end soon; and at each turn where the table
  * may be full soon, as long as there are new ones: many that only live on need no looks. */

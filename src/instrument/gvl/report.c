@@ -25,7 +25,7 @@ struct report {
 	uint64_t since;			/* the watch began */
 	uint64_t start, end;		/* of what is known, ticks */
 	uint64_t prefix;		/* ticks from the start to the first event */
-	uint64_t *lost;			/* ticks, by the holder's number; 0: nobody had it */
+	uint64_t *lost;			/* ticks, by the holder's number; 0: no thread had it */
 	struct scry_gvl_waited *waited; /* by number */
 	struct scry_gvl_pairs pairs;
 	uint64_t unpaired; /* ticks */
@@ -253,7 +253,7 @@ static uint32_t number_of(const struct scry_gvl *g, const struct scry_gvl_table 
 	return 0;
 }
 
-/* Lost because of who had the lock then. */
+/* Lost because of the thread that had the lock then. */
 static void add_lost(struct report *r, uint32_t waiter, uint32_t holder,
 		     const struct scry_gvl_pair *more)
 {
@@ -262,7 +262,7 @@ static void add_lost(struct report *r, uint32_t waiter, uint32_t holder,
 }
 
 /* What the table's pairs lack: waits before the first event, and those that go on, from when the
- * lock went to who has it. */
+ * lock went to the thread that has it. */
 static void complete_pairs(struct report *r)
 {
 	const struct scry_gvl_snapshot *s = &r->g->first_look;

@@ -1,13 +1,13 @@
 /*
- * Where threads stood while they waited for the lock: at each look in which somebody waits, the
- * stack of each that does. One who waits stands still, so it is read once for a wait.
+ * Where threads stood while they waited for the lock: at each look in which a thread waits, the
+ * stack of each that does. A thread that waits does not run, so it is read once for a wait.
  *
  * How long a thread waited is counted exactly by the agent; that is shared out among its looks.
  * What more than a few that have just begun to wait would cost is left out: these looks have no
  * stack.
  *
  * With stacks the agent says of each wait that is over how long it was, and where its thread stood:
- * then looks are of those only that wait still at the end.
+ * then looks are only of threads that wait still at the end.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ struct scry_gvl_waiters {
 	uint32_t walks;	 /* of this look */
 	uint64_t tail;	 /* of the ring, words */
 	uint64_t unread; /* waits whose stack was too deep to be taken, or could not be read */
-	bool is_over;	 /* what the ring has is no record */
+	bool is_over;	 /* what the ring has is not a record */
 	uint64_t record[SCRY_GVL_WAIT_WORDS + 2 * SCRY_GVL_STACK_BYTES / 8];
 };
 
@@ -206,7 +206,7 @@ static bool take(struct scry_gvl *g, uint64_t words)
 	return true;
 }
 
-/* All that is there. What is no record ends it: nothing more is read. */
+/* All that is there. What is not a record ends it: nothing more is read. */
 static void take_all(struct scry_gvl *g)
 {
 	struct scry_gvl_table *t = g->table;
@@ -237,7 +237,7 @@ void scry_gvl_waiters_regroup(struct scry_gvl *g)
 	struct scry_gvl_waiters *s = g->waiters, before;
 
 	if (g->has_stacks)
-		take_all(g); /* of those whose rows were given back */
+		take_all(g); /* of threads whose rows were given back */
 	before = *s;
 	s->waiters = NULL;
 	s->rows = NULL;
@@ -270,8 +270,8 @@ void scry_gvl_waiters_look(struct scry_gvl *g, uint64_t gap_ns)
 {
 	if (g->has_stacks)
 		take_all(g);
-	if (!g->has_stacks || !g->table->sequence) /* who waits before the first event may be
-						    * given the lock by that */
+	if (!g->has_stacks || !g->table->sequence) /* a thread that waits before the first event may
+						      be given the lock by that */
 		look_at_all(g, g->has_stacks ? 0 : gap_ns);
 }
 
