@@ -62,7 +62,8 @@ when "share" # three compute in turns of one length; who sleeps takes next to no
   busy = Array.new(3) { |i| by_name.fetch("busy#{i}")[0] }
   # in turn; how long a turn is the machine says as well, where others want the processors
   turns = busy.map { |b| b["yields"] }
-  wrong << "turns: #{turns}" unless turns.min.positive? && turns.max - turns.min <= 2
+  # one that others keep from a processor when it is its turn may be overtaken (to 3.2)
+  wrong << "turns: #{turns}" unless turns.min.positive? && turns.max - turns.min <= 2 + turns.max / 5
   near["held by the three", busy.sum { |b| b["held_ns"] }, totals["held_ns"], 0.03]
   wrong << "one held it for no turn: #{busy}" unless busy.all? { |b| b["held_ns"] > watched / 20 }
   wrong << "io held it" if by_name.fetch("io")[0]["held_ns"] > watched / 50
@@ -236,7 +237,7 @@ when "ractors" # in each ractor two share its lock; NUMBER: so many beside the f
     wrong << "#{busy.size} compute in ractor #{l["ractor"]}: #{mine}" unless busy.size == 2
     # in turns of one length; how long a turn is the machine says as well
     turns = busy.map { |t| t["yields"] }
-    wrong << "turns in ractor #{l["ractor"]}: #{turns}" unless turns.min.to_i.positive? && turns.max - turns.min <= 2
+    wrong << "turns in ractor #{l["ractor"]}: #{turns}" unless turns.min.to_i.positive? && turns.max - turns.min <= 2 + turns.max / 5
     # one of the two waits while it changes hands, which takes long where others want the processors
     handing = report["pairs"].sum { |p| p["ractor"] == l["ractor"] && !p["holder"] ? p["lost_ns"] : 0 }
     wrong << "held in ractor #{l["ractor"]}: #{l["held_ns"]} of #{l["known_ns"]}" if l["held_ns"] + handing < l["known_ns"] * 0.99
