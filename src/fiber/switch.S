@@ -113,13 +113,8 @@ scry_fiber_transfer:
 	.cfi_endproc
 	.size scry_fiber_transfer, . - scry_fiber_transfer
 
-/* void scry_fiber_switch(struct scry_fiber *from, struct scry_fiber *to) */
-	.globl scry_fiber_switch
-	.hidden scry_fiber_switch
-	.type scry_fiber_switch, @function
-	.p2align 6
-scry_fiber_switch:
-	.cfi_startproc
+/* Of a call (from, to): what `exchange` takes, and the exceptions exchanged where they are kept. */
+.macro begin
 	mov scry_fiber_current@gottpoff(%rip), %rax
 	mov %rdi, %rdx
 	mov %rsi, %rdi
@@ -127,7 +122,18 @@ scry_fiber_switch:
 	jz 1f
 	mov SCRY_FIBER_SCHED(%rdi), %rcx
 	exchange_exceptions %rcx
-1:	testl $SCRY_KEEP_FP, SCRY_FIBER_STATE(%rdi)
+1:
+.endm
+
+/* void scry_fiber_switch(struct scry_fiber *from, struct scry_fiber *to) */
+	.globl scry_fiber_switch
+	.hidden scry_fiber_switch
+	.type scry_fiber_switch, @function
+	.p2align 6
+scry_fiber_switch:
+	.cfi_startproc
+	begin
+	testl $SCRY_KEEP_FP, SCRY_FIBER_STATE(%rdi)
 	jz 2f
 	.cfi_remember_state
 	exchange 1, 1
@@ -143,14 +149,8 @@ scry_fiber_switch:
 	.p2align 6
 scry_fiber_leave:
 	.cfi_startproc
-	mov scry_fiber_current@gottpoff(%rip), %rax
-	mov %rdi, %rdx
-	mov %rsi, %rdi
-	testl $SCRY_KEEP_CXA, SCRY_FIBER_STATE(%rdi)
-	jz 1f
-	mov SCRY_FIBER_SCHED(%rdi), %rcx
-	exchange_exceptions %rcx
-1:	mov %rdi, %fs:(%rax)
+	begin
+	mov %rdi, %fs:(%rax)
 	testl $SCRY_KEEP_FP, SCRY_FIBER_STATE(%rdi)
 	mov SCRY_FIBER_SP(%rdi), %rsp
 	.cfi_def_cfa_offset 64

@@ -666,17 +666,12 @@ static void done(struct scry_watch *w)
 	if (g) {
 		scry_hooks_close(&g->hooks);
 		scry_ruby_free(g->ruby);
-		scry_map_done(&g->by_th);
 		scry_holders_remove(g);
 		scry_gvl_ractors_free(g->others);
-		scry_gvl_held_free(g->held);
 		scry_gvl_blame_free(g->blame);
-		scry_gvl_waiters_free(g->waiters);
 		scry_gvl_unseen_free(g->unseen);
-		scry_gvl_past_free(g->past);
 		scry_gvl_check_free(g->check);
-		free(g->first_look.queue);
-		free(g->people);
+		scry_gvl_lock_done(g);
 	}
 	free(g);
 	w->state = NULL;

@@ -54,19 +54,21 @@ struct scry_gvl_ractors *scry_gvl_ractors_new(void)
 	return r;
 }
 
+void scry_gvl_lock_done(struct scry_gvl *g)
+{
+	scry_map_done(&g->by_th);
+	scry_gvl_held_free(g->held);
+	scry_gvl_waiters_free(g->waiters);
+	scry_gvl_past_free(g->past);
+	free(g->first_look.queue);
+	free(g->people);
+}
+
 static void free_lock(struct lock *l)
 {
-	struct scry_gvl *g = l->g;
-
-	if (g) {
-		scry_map_done(&g->by_th);
-		scry_gvl_held_free(g->held);
-		scry_gvl_waiters_free(g->waiters);
-		scry_gvl_past_free(g->past);
-		free(g->first_look.queue);
-		free(g->people);
-		free(g);
-	}
+	if (l->g)
+		scry_gvl_lock_done(l->g);
+	free(l->g);
 	free(l->none);
 }
 

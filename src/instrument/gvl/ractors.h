@@ -51,6 +51,9 @@ const uint64_t *scry_gvl_ractors_ring(const struct scry_gvl *lock);
 uint64_t scry_gvl_ractors_met(const struct scry_gvl *first);
 bool scry_gvl_ractors_are_pressed(const struct scry_gvl *first);
 
+/* Frees what each lock has of its own, the first one too; not `lock`. */
+void scry_gvl_lock_done(struct scry_gvl *lock);
+
 /* A thread's number in events, by that in its table; 0: none. */
 static inline uint32_t scry_gvl_number(const struct scry_gvl *lock, uint32_t number)
 {
