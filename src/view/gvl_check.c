@@ -165,9 +165,9 @@ static void note_idle(struct scry_gvl_view *g)
 	scry_gvl_put_thread(g, worst, b);
 	scry_buf_printf(b, " held the lock for ");
 	scry_text_duration(b, worst->held_ns);
-	scry_buf_printf(b, ", but ran for ");
+	scry_buf_printf(b, ", but ran for only ");
 	scry_text_duration(b, worst->held_ns - idle_ns(worst));
-	scry_buf_printf(b, " of that only: it waited for a processor, or slept with it");
+	scry_buf_printf(b, " of that: it waited for a processor, or slept while it held the lock");
 	g->doc->ops->note(g->doc, b->data, b->len);
 }
 

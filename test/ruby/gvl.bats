@@ -669,7 +669,7 @@ after_a_dead_one() {
 		dies_watching $dead || { echo "$dead"; return 1; }
 		scry_ends 0 gvl -p "$pid" -d 300ms --max-pause 2s --json || { echo "after $dead"; return 1; }
 		cp "$T/scry.out" "$T/gvl.json"
-		json_is "$T/gvl.json" 'r["threads"].sum { |t| t["takes"] } > 2'
+		json_is "$T/gvl.json" 'r["threads"].sum { |t| t["takes"] } > 2' || return 1
 		as_before "$pid" "$before" "after $dead" || return 1
 	done
 	echo end >&8

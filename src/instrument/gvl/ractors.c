@@ -38,8 +38,9 @@ struct scry_gvl_ractors {
 	uint32_t met;			   /* numbers that were given, that of the first too */
 	uint32_t uses[SCRY_GVL_OTHERS];	   /* of tables, as they were seen last */
 	uint64_t gone_at[SCRY_GVL_OTHERS]; /* and their sequence when their lock was reported */
-	uint64_t unseen, doubtful, crowded;
-	bool is_late; /* the program ran before the hooks were on */
+	uint64_t unseen, doubtful;
+	uint64_t crowded, unplaced; /* tables without a place here; of the list, most in a look */
+	bool is_late;		    /* the program ran before the hooks were on */
 	uint64_t announced[SCRY_GVL_SETS * SCRY_GVL_WAYS];
 	uint64_t events, waits; /* of those that were reported */
 	int error;
@@ -176,10 +177,8 @@ static struct lock *add(struct scry_gvl_ractors *r, uint64_t address)
 {
 	struct lock *l = &r->locks[r->count];
 
-	if (r->count == LOCKS_MAX || r->met >= RACTORS_MAX || !r->first->blame) {
-		r->crowded++;
+	if (r->count == LOCKS_MAX || r->met >= RACTORS_MAX || !r->first->blame)
 		return NULL;
-	}
 	*l = (struct lock){.of = r,
 			   .g = calloc(1, sizeof(*l->g)),
 			   .none = calloc(1, sizeof(struct scry_gvl_other))};
@@ -187,7 +186,6 @@ static struct lock *add(struct scry_gvl_ractors *r, uint64_t address)
 	if (l->g && l->none && fill(l, address))
 		return l;
 	drop(r, r->count - 1);
-	r->crowded++;
 	return NULL;
 }
 
@@ -261,8 +259,12 @@ void scry_gvl_ractors_turn(struct scry_gvl *first)
 		l = find(r, mutex - mutex_at, true);
 		if (!l)
 			l = add(r, mutex - mutex_at);
-		if (l)
+		if (l) {
 			bind(l, i, uses);
+		} else {
+			r->uses[i] = uses;
+			r->crowded++;
+		}
 	}
 }
 
@@ -328,22 +330,23 @@ static bool changes(struct lock *l)
 }
 
 /* One that is there, with no event yet: its state is read from outside. */
-static void meet(struct scry_gvl_ractors *r, uint64_t address)
+static bool meet(struct scry_gvl_ractors *r, uint64_t address)
 {
 	struct lock *l = add(r, address);
 
 	if (!l)
-		return;
+		return false;
 	l->is_seen = true;
 	l->is_announced = is_announced(r, address + r->first->ruby->layout.gvl.mutex);
 	l->g->since = __rdtsc();
 	scry_gvl_look_first(l->g, FIRST_TRIES);
+	return true;
 }
 
 void scry_gvl_ractors_see(struct scry_gvl *first, const struct scry_ruby_thread *threads, size_t n)
 {
 	struct scry_gvl_ractors *r = first->others;
-	uint64_t unseen = 0, last = first->lock;
+	uint64_t unseen = 0, unplaced = 0, last = first->lock;
 	struct lock *l;
 
 	scry_gvl_ractors_turn(first);
@@ -356,13 +359,15 @@ void scry_gvl_ractors_see(struct scry_gvl *first, const struct scry_ruby_thread 
 		if (l)
 			l->is_seen = true;
 		else if (r && r->first)
-			meet(r, threads[i].ractor);
+			unplaced += threads[i].ractor != last && !meet(r, threads[i].ractor);
 		else
 			unseen += threads[i].ractor != last; /* they follow each other */
 		last = threads[i].ractor;
 	}
 	if (unseen > first->unseen_ractors)
 		first->unseen_ractors = (uint32_t)unseen;
+	if (r && unplaced > r->unplaced)
+		r->unplaced = unplaced;
 }
 
 /* Its threads were there when its watch began. */
@@ -510,7 +515,7 @@ int scry_gvl_ractors_report(struct scry_gvl *first, uint64_t *ret_waits)
 			first->watch->errors++; /* it was not over */
 	}
 	missed = r->doubtful > t->refused ? r->doubtful : t->refused;
-	first->unseen_ractors += (uint32_t)(missed + r->crowded);
+	first->unseen_ractors += (uint32_t)(missed + r->crowded + r->unplaced);
 	first->watch->events += r->events;
 	*ret_waits = r->waits;
 	return e ? e : r->error;

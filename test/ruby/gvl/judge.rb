@@ -64,6 +64,7 @@ when "share" # three compute in turns of one length; who sleeps takes next to no
   turns = busy.map { |b| b["yields"] }
   # one that others keep from a processor when it is its turn may be overtaken (to 3.2)
   wrong << "turns: #{turns}" unless turns.min.positive? && turns.max - turns.min <= 2 + turns.max / 5
+  wrong << "no thread was checked: #{totals["looks"]}" unless totals["looks"].to_i.positive?
   near["held by the three", busy.sum { |b| b["held_ns"] }, totals["held_ns"], 0.03]
   wrong << "one held it for no turn: #{busy}" unless busy.all? { |b| b["held_ns"] > watched / 20 }
   wrong << "io held it" if by_name.fetch("io")[0]["held_ns"] > watched / 50
