@@ -117,24 +117,32 @@ static void put_young(uint64_t mutex)
 		set_way(&w, mutex, SCRY_GVL_YOUNG);
 }
 
-void scry_gvl_made(uint64_t mutex)
+/* What was known of the mutex that was here is over: its words may be no VM's. Also while another
+ * thread changes what is known. */
+static void disprove(const struct way *w, uint64_t mutex)
 {
 	struct scry_gvl_table *first = first_now();
-	struct way w;
+	const uint32_t which = *w->is - 1u;
 
+	if (first && which < SCRY_GVL_OTHERS && scry_gvl_other_at(first, which)->mutex == mutex)
+		scry_gvl_other_at(first, which)->is_over = 1;
+	*w->is = SCRY_GVL_YOUNG;
+}
+
+void scry_gvl_made(uint64_t mutex)
+{
+	const struct way w = find(mutex, mutex);
+
+	if (w.mutex)
+		disprove(&w, mutex);
 	if (!begin_change()) {
 		count_unproven();
 		return;
 	}
-	w = find(mutex, mutex);
-	if (!w.mutex) {
-		put_young(mutex);
-	} else {
-		if (*w.is != SCRY_GVL_YOUNG && *w.is != SCRY_GVL_PROVEN && first &&
-		    scry_gvl_other_at(first, *w.is - 1u)->mutex == mutex)
-			scry_gvl_other_at(first, *w.is - 1u)->is_over = 1;
+	if (w.mutex && *w.mutex == mutex)
 		set_way(&w, mutex, SCRY_GVL_YOUNG);
-	}
+	else
+		put_young(mutex);
 	end_change();
 }
 
@@ -170,17 +178,33 @@ static uint64_t queue_at(uint64_t mutex)
 	return mutex + (scry_agent_gvl.plan.queue - scry_agent_gvl.plan.mutex);
 }
 
-/* 1: it is; 0: it is not, or that cannot be known; -1: that is not known yet. */
+/* No owner's and no waiter's struct is read then. */
+static int has_no_queue(uint64_t mutex)
+{
+	uint64_t tail = 0;
+
+	return read_word(queue_at(mutex) + 8, &tail) && tail == queue_at(mutex);
+}
+
+/* 1: it is; 0: it is not, or that cannot be known; -1: that is not known yet. One that the keeper
+ * saw may have been made anew before the hooks were on. */
 static int is_lock(uint64_t mutex, const struct way *w)
 {
 	const struct scry_gvl_plan *plan = &scry_agent_gvl.plan;
 	const uint64_t at = owner_at(mutex);
+	const int was_seen = *w->is == SCRY_GVL_PROVEN;
 	uint64_t th = 0, ractor = 0;
 
 	if (((at ^ mutex) >> 12) == 0 && at % 8 == 0)
 		th = load64(at);
-	else if (at % 8 || !read_word(at, &th))
+	else if (at % 8)
 		return 0;
+	else if (!read_word(at, &th)) {
+		count_unproven();
+		return 0;
+	}
+	if (!th && was_seen)
+		return has_no_queue(mutex) ? 1 : -1;
 	if (!th)
 		return ++*w->tries < TRIES_YOUNG ? -1 : 0;
 	if (!is_pointer(th))
@@ -260,7 +284,7 @@ static struct scry_gvl_table *table_of(struct scry_gvl_table *first, uint64_t mu
 {
 	const struct way w = find(mutex, mutex);
 	struct scry_gvl_table *t;
-	int is = 1;
+	int is;
 
 	if (!w.mutex)
 		return 0;
@@ -271,8 +295,7 @@ static struct scry_gvl_table *table_of(struct scry_gvl_table *first, uint64_t mu
 			return t;
 		*w.is = SCRY_GVL_YOUNG; /* in a fork child: it was its parent's */
 	}
-	if (*w.is == SCRY_GVL_YOUNG)
-		is = waits ? -1 : is_lock(mutex, &w);
+	is = *w.is == SCRY_GVL_YOUNG && waits ? -1 : is_lock(mutex, &w);
 	if (!is)
 		forget(mutex);
 	return is > 0 ? make_known(first, mutex, ret_which) : 0;

@@ -118,7 +118,8 @@ static int is_foreign(uint64_t fs)
 
 	if (!fs || (fs & (PAGE - 1)) > PAGE - SCRY_GUARD_AT - sizeof(guard))
 		return 1;
-	guard = *(const volatile uint64_t *)(fs + SCRY_GUARD_AT);
+	/* not by `fs`, the word at the thread pointer, which need not lead anywhere */
+	__asm__ volatile("mov %%fs:%c1, %0" : "=r"(guard) : "i"(SCRY_GUARD_AT));
 	if (unlikely(!*known))
 		*known = guard;
 	return guard != *known;
@@ -244,15 +245,17 @@ static void say_pid_in(struct scry_control *c, uint32_t pid)
 /* Where channels record, whose events are emitted by pid. */
 void scry_thread_buffer_say_pid(void)
 {
-	uint32_t pid;
+	const uint64_t fs = thread_pointer();
+	uint32_t pid, own;
 
 	if (!is_any_on())
 		return;
 	pid = scry_calling_pid();
+	own = is_foreign(fs) ? 0 : tid_of(fs);
 	/* not made by the libc's fork, or not the first thread: which of the two is not known */
-	if (pid && tid_of(thread_pointer()) != pid)
-		scry_agent_rows.calling.odd_fs = thread_pointer();
-	pid = pid ? pid : tid_of(thread_pointer());
+	if (pid && own != pid)
+		scry_agent_rows.calling.odd_fs = fs;
+	pid = pid ? pid : own;
 	say_pid_in(scry_agent.control, pid);
 	for (uint32_t i = 0; i < SCRY_CHANNELS; i++)
 		say_pid_in(scry_channel(i)->control, pid);

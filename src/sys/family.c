@@ -8,6 +8,7 @@
 #include "sys/family.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -329,8 +330,13 @@ static void on_fork(struct scry_family *f, const struct news *n, const struct sc
 {
 	struct member *m = member(f, n->pid);
 
-	if (m && n->ns <= m->born_ns) /* of itself */
+	if (m && n->ns <= m->born_ns) { /* of itself: noticed before this news */
+		if (f->follows && member(f, n->parent)) {
+			m->parent = n->parent;
+			m->born_ns = n->ns;
+		}
 		return;
+	}
 	if (m) { /* that of one of which the end was lost */
 		miss(f, n->pid, m);
 		forget(f, n->pid);
@@ -346,18 +352,24 @@ static void on_fork(struct scry_family *f, const struct news *n, const struct sc
 		how->forked(how->arg, (pid_t)n->pid);
 }
 
-/* The first thread ends, too, when another one runs a program: it is a member still. */
+/*
+ * The first thread ends, too, when another one runs a program: the process is a member still, and
+ * the news of the end may come behind that of the exec.
+ */
 static void give(struct scry_family *f, const struct news *n, const struct scry_family_take *how)
 {
 	struct member *m = n->kind == FORK ? NULL : member(f, n->pid);
 
 	if (n->kind == FORK)
 		on_fork(f, n, how);
-	if (!m || n->ns < m->born_ns)
+	if (!m || n->ns < m->born_ns || (n->kind == END && n->ns < m->exec_ns))
 		return;
 	miss(f, n->pid, m);
-	if (n->kind == END)
+	if (n->kind == END) {
+		if (kill((pid_t)n->pid, 0) < 0 && errno == ESRCH)
+			forget(f, n->pid);
 		return;
+	}
 	m->exec_ns = n->ns;
 	m->is_pending = n->ns > m->known_ns;
 	if (m->is_pending)

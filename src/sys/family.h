@@ -28,7 +28,7 @@ int scry_family_open(bool follows, struct scry_family **ret);
 void scry_family_close(struct scry_family *f); /* NULL is legal, here and below */
 
 /* A process that is watched, or a child that was noticed otherwise. What it ran at CLOCK_MONOTONIC
- * `ns` is not pending. */
+ * `ns` is not pending, unless the news of its fork come later. */
 void scry_family_add(struct scry_family *f, pid_t pid, uint64_t ns);
 
 /* What has happened since the last time, in order: each member that runs another program, and each

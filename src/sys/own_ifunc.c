@@ -13,24 +13,27 @@
 #include "sys/maps.h"
 
 #define TUNABLES "GLIBC_TUNABLES="
+#define ENVIRON_MAX (4u << 20) /* the target says how long it is */
 
-/* True also where it cannot be read. */
+/* True also where it cannot be read, or is longer than any program's. */
 static bool has_tunables(pid_t pid)
 {
-	char path[64], *text = NULL;
-	bool has = false;
-	size_t room = 0;
+	static const char begins[] = TUNABLES;
+	size_t at = 0, left = ENVIRON_MAX;
+	char path[64];
+	int c = 0;
 	FILE *f;
 
 	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
 	f = fopen(path, "re");
 	if (!f)
 		return true;
-	while (!has && getdelim(&text, &room, '\0', f) > 0)
-		has = !strncmp(text, TUNABLES, strlen(TUNABLES));
-	free(text);
+	while (at != strlen(begins) && left && (c = getc(f)) != EOF) {
+		left--;
+		at = !c ? 0 : at < strlen(begins) && c == begins[at] ? at + 1 : SIZE_MAX / 2;
+	}
 	fclose(f);
-	return has;
+	return at == strlen(begins) || !left;
 }
 
 static bool is_same_file(const struct scry_map_entry *a, const struct scry_map_entry *b)
@@ -50,7 +53,8 @@ static uint64_t counterpart(const struct scry_linkmap *lm, const struct scry_map
 		if (scry_elf_is_vdso(m) && scry_elf_is_vdso(to) &&
 		    to->end - to->start == m->end - m->start)
 			return to->start + (own - m->start);
-		if (to->x && is_same_file(to, m) && to->offset == m->offset)
+		if (to->x && is_same_file(to, m) && to->offset == m->offset &&
+		    own - m->start < to->end - to->start)
 			return to->start + (own - m->start);
 	}
 	return 0;

@@ -155,7 +155,7 @@ foreign_lost() {
 
 @test "threads whose thread pointer is not libc's are not harmed, and their calls are counted as lost" {
 	local how
-	for how in block blank swaps; do
+	for how in block blank odd swaps; do
 		rm -f "$T/strange.out"
 		target strange "$how"
 		scry_ends 0 calls -c -x strange_add -p "$PID" -d 0.5s -o "$T/$how.json"

@@ -12,6 +12,7 @@
  *   strange block     a thread that clone() made has 64 bytes of its own in the place of libc's
  *                     control block, and computes; what follows them is not mapped
  *   strange blank     the same, and the first of these words, which points to itself, is 0
+ *   strange odd       the same, and it is 5, which leads nowhere
  *   strange swaps     its one thread has another thread pointer while it computes
  *   strange pipes     an io_uring worker of the kernel's reads a pipe to which nobody writes
  *
@@ -155,16 +156,16 @@ static pthread_t begin_alone(bool is_later)
 	return thread;
 }
 
-/* So many bytes before memory that cannot be read: what libc expects there is missing. */
-static uintptr_t small_block(size_t size, bool has_pointer)
+/* So many bytes before memory that cannot be read: what libc expects there is missing. `first`: its
+ * first word is itself (s), odd (o), or 0. */
+static uintptr_t small_block(size_t size, char first)
 {
 	char *pages =
 		mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uintptr_t block = (uintptr_t)pages + PAGE - size;
 
 	mprotect(pages + PAGE, PAGE, PROT_NONE);
-	if (has_pointer)
-		*(uintptr_t *)block = block;
+	*(uintptr_t *)block = first == 's' ? block : first == 'o' ? 5 : 0;
 	return block;
 }
 
@@ -195,12 +196,12 @@ static int compute_without_libc(void *unused)
 	return 0;
 }
 
-static void begin_without_libc(bool has_pointer)
+static void begin_without_libc(char first)
 {
 	if (clone(compute_without_libc, stack + sizeof(stack),
 		  CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
 			  CLONE_SETTLS,
-		  NULL, NULL, small_block(64, has_pointer), NULL) < 0)
+		  NULL, NULL, small_block(64, first), NULL) < 0)
 		_exit(2);
 }
 
@@ -210,7 +211,7 @@ static void compute_elsewhere(void)
 	uintptr_t own = 0;
 	bool is_wrong = false;
 
-	block = block ? block : small_block(256, true);
+	block = block ? block : small_block(256, 's');
 	raw(SYS_arch_prctl, ARCH_GET_FS, (long)&own);
 	raw(SYS_arch_prctl, ARCH_SET_FS, (long)block);
 	for (long i = 0; i < 10; i++)
@@ -316,8 +317,10 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(how, "pipes"))
 		read_by_worker();
-	if (!strcmp(how, "block") || !strcmp(how, "blank"))
-		begin_without_libc(how[2] == 'o');
+	if (!strcmp(how, "block"))
+		begin_without_libc('s');
+	if (!strcmp(how, "blank") || !strcmp(how, "odd"))
+		begin_without_libc(how[0]);
 	printf("pid %d\n", getpid());
 	for (long round = 1; !stop; round++) {
 		compute();

@@ -141,6 +141,47 @@ static void made_anew(void **state)
 	assert_ptr_not_equal(table_of(0), t);
 }
 
+/* The same while another thread changes what is known, or never came back from that. */
+static void made_anew_in_a_change(void **state)
+{
+	struct scry_gvl_table *t;
+	uint64_t events;
+
+	scry_gvl_made(mutex_of(0));
+	let_go(0, (uint64_t)threads[0]);
+	t = table_of(0);
+	events = scry_gvl_events(t);
+	state_page.gvl_changes = 1;
+	scry_gvl_made(mutex_of(0));
+	assert_true(t->is_over);
+	assert_int_equal(first_table()->unproven, 1);
+	let_go(0, 1234567); /* would trap if it were followed */
+	state_page.gvl_changes = 0;
+	assert_int_equal(scry_gvl_events(t), events);
+	assert_null(table_of(0));
+}
+
+/* One that the keeper has seen: another mutex may be there before the hooks are on. */
+static void seen_by_the_keeper(void **state)
+{
+	for (int i = 0; i < 3; i++) {
+		const uint32_t set = scry_gvl_set_of(mutex_of(i));
+		uint32_t way = 0;
+
+		while (scry_agent_gvl.known[set][way])
+			way++;
+		scry_agent_gvl.known[set][way] = mutex_of(i);
+		scry_agent_gvl.is[set][way] = SCRY_GVL_PROVEN;
+	}
+	let_go(0, 1234567);
+	assert_null(table_of(0));
+	ractors[1].queue[1] = 1234567; /* no owner, and what is no queue */
+	let_go(1, 0);
+	assert_null(table_of(1));
+	let_go(2, 0);
+	assert_non_null(table_of(2));
+}
+
 /* There are no more tables: that is counted. One that may go is another lock's, from zero on. */
 static void tables_end(void **state)
 {
@@ -210,6 +251,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(known_at_once, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(others_are_none, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(made_anew, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(made_anew_in_a_change, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(seen_by_the_keeper, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(tables_end, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(many_young, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(in_a_child, set_up, tear_down),
